@@ -158,6 +158,63 @@ def test_sizes_nested_in_one_another_take_linear_work(monkeypatch: pytest.Monkey
     assert many[1] < SLACK * 3 * few[1]
 
 
+def padded_to_the_longest(count: int) -> Program:
+    """Parts added up, each padded to the longest so far."""
+
+    def program(x: Tensor, lengths: Tensor) -> Tensor:
+        whole, *parts = x.split(lengths.tolist())
+        for part in parts:
+            longest = max(whole.shape[0], part.shape[0])
+            longer = nn.functional.pad(whole, (0, longest - whole.shape[0]))
+            whole = longer + nn.functional.pad(part, (0, longest - part.shape[0]))
+        return whole
+
+    lengths = torch.arange(count) % 5
+    return program, (torch.randn(int(lengths.sum())), lengths)
+
+
+def rounded_up(count: int) -> Program:
+    """What is found, padded to a multiple of four, again and again."""
+
+    def program(x: Tensor) -> Tensor:
+        for _ in range(count):
+            x = x[(x > -1).nonzero().squeeze(1)] - 0.01
+            x = nn.functional.pad(x, (0, -x.shape[0] % 4), value=0.5)
+        return x
+
+    return program, (torch.randn(21),)
+
+
+def halved_and_joined(count: int) -> Program:
+    """Half of what is there, and what was found: quotients and extrema in one another."""
+
+    def program(x: Tensor) -> Tensor:
+        for _ in range(count):
+            found = x[(x > 0).nonzero().squeeze(1)]
+            x = torch.cat([x[: x.shape[0] // 2] + 0.25, found * 0.5])[-24:]
+        return x
+
+    return program, (torch.randn(16),)
+
+
+@pytest.mark.parametrize("make", [padded_to_the_longest, rounded_up, halved_and_joined])
+def test_programs_like_them_take_linear_work(
+    make: Callable[[int], Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From 64 on sizes are nested more deeply than is looked into."""
+    monkeypatch.setenv("ANYSHAPE_VERIFY_PROGRAMS", "0")
+    few, many = (counted(make, count) for count in (64, 192))
+    assert many[0] < SLACK * 3 * few[0]
+    assert many[1] < SLACK * 3 * max(few[1], 1000)
+
+
+def test_work_on_sizes_nested_in_one_another_is_linear(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions called, too: no walk goes through all that is nested in a size."""
+    monkeypatch.setenv("ANYSHAPE_VERIFY_PROGRAMS", "0")
+    few, many = (work(growth.found_and_joined, count) for count in (100, 300))
+    assert many < 1.1 * 3 * few
+
+
 def test_windows_of_padded_sizes_take_few_steps() -> None:
     """Sizes that are rounded up again and again have one form each, so that most is seen at once;
     without it one of these layers took 410,000 steps, and two took minutes."""

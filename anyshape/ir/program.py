@@ -27,7 +27,7 @@ from anyshape.ir.graph import Location
 from anyshape.ir.loops import Kernel
 from anyshape.ir.scalars import Operand, ScalarInput
 from anyshape.ir.variants import Variants
-from anyshape.symbolic import Condition, Dim, Facts, Symbol
+from anyshape.symbolic import Atom, Condition, Dim, Facts, Symbol
 
 Buffers: TypeAlias = Mapping[str, Buffer]
 
@@ -402,14 +402,22 @@ class NativeRegion(Effects):
     ``outer`` are the program's buffers that it is handed, ``inner`` where those lie that live in
     its arena: in which slot, how many bytes from its beginning. A slot is as large as the largest
     of its ``rooms``, in bytes. Constants reach the native region through a table made when it is
-    linked. Floats are the last of the ``scalars``."""
+    linked. ``sizes`` are the symbols that it reads, and operations, deep in one another, that it is
+    handed the values of. Floats are the last of the ``scalars``."""
 
     steps: tuple[Step, ...]
     outer: tuple[str, ...]
     inner: Mapping[str, tuple[int, Dim]]
     rooms: tuple[tuple[Dim, ...], ...]
-    sizes: tuple[Symbol, ...]
+    sizes: tuple[Atom, ...]
     scalars: tuple[Operand, ...]
+
+    @property
+    def symbols(self) -> tuple[Symbol, ...]:
+        """Its sizes where it lies in a body, whose head gives symbols alone."""
+        found = tuple(atom for atom in self.sizes if isinstance(atom, Symbol))
+        assert len(found) == len(self.sizes)
+        return found
 
     def inside(self) -> tuple[Body, ...]:
         return tuple(body for step in self.steps for body in step.inside())
@@ -424,7 +432,7 @@ class NativeRegion(Effects):
         return (name for step in self.steps for name in step.writes() if name in self.outer)
 
     def arguments(self, buffers: Buffers) -> Iterator[StepArg]:
-        yield from (symbol.expr for symbol in self.sizes)
+        yield from (atom.expr for atom in self.sizes)
         yield from self.scalars
 
 

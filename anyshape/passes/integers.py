@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import prod
 
 from anyshape.ir.established import established
@@ -37,46 +38,48 @@ COUNT = 2**56
 
 
 def check_integers(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
-    """The graph with a check for each integer among the arguments that may not fit."""
-    tested: set[Expr] = set()
+    """The graph with a check for each integer among the arguments that may not fit; each is looked
+    at where it is met first, as later on no less is known of it."""
+    seen: set[Expr] = set()
     nodes: list[Node] = []
     known = established(graph)
     magnitudes: dict[int, Magnitudes] = {}
     for position, node in enumerate(graph.nodes):
         facts = known.at(position)
         magnitude = magnitudes.setdefault(id(facts), Magnitudes(facts))
-        for number in _numbers_of(node, ops.get(node.op)):
-            if number not in tested and magnitude(number) > GREATEST:
+        for number in _numbers_of(node, ops.get(node.op), seen):
+            if magnitude(number) > GREATEST:
                 fits = all_of(ge(number, LEAST), le(number, GREATEST))
                 if not isinstance(fits, bool) and facts.known(fits) is not True:
-                    tested.add(number)
                     args = fits, "int too big to convert"
                     nodes.append(Node(CHECK, args, {}, (), node.location, node.modes))
         nodes.append(node)
-    return replace(graph, nodes=tuple(nodes)) if tested else graph
+    return replace(graph, nodes=tuple(nodes)) if len(nodes) > len(graph.nodes) else graph
 
 
-def _numbers_of(node: Node, row: OpDef | None) -> Iterator[Expr]:
+def _numbers_of(node: Node, row: OpDef | None, seen: set[Expr]) -> Iterator[Expr]:
     """Integers of which elements are made: shapes and offsets of views are tested by their rows,
     and checks compare Python's own integers."""
     if row is None or row.alias != "none" or node.op == CHECK:
         return
     for arg in (*node.args, *node.kwargs.values()):
-        yield from _forms(arg)
+        yield from _forms(arg, seen)
 
 
-def _forms(arg: Arg | Condition | bool) -> Iterator[Expr]:
+def _forms(arg: Arg, seen: set[Expr]) -> Iterator[Expr]:
     """The integers that kernels compute on the way: what is divided must fit as well."""
-    if isinstance(arg, Expr):
-        yield arg
-        for atom in {atom for monomial in arg.terms for atom in monomial}:
-            for part in atom.args:
-                yield from _forms(part)
-    elif isinstance(arg, Relation):
-        yield from _forms(arg.form)
-    elif isinstance(arg, (AllOf, AnyOf)):
-        for condition in arg.parts:
-            yield from _forms(condition)
+    waiting: list[Arg | Condition | bool] = [arg]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Expr) and part not in seen:
+            seen.add(part)
+            yield part
+            atoms = dict.fromkeys(chain.from_iterable(part.terms))
+            waiting += (operand for atom in reversed(atoms) for operand in reversed(atom.args))
+        elif isinstance(part, Relation):
+            waiting.append(part.form)
+        elif isinstance(part, (AllOf, AnyOf)):
+            waiting += reversed(part.parts)
 
 
 @dataclass(frozen=True, slots=True)

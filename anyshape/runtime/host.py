@@ -289,7 +289,7 @@ class _Printer:
             self.lines.append(f"arena = {empty}(({size},), (1,), {self._dtype(uint8)})")
             args[1] = "arena.data_ptr()"
         args += [self._pointer(n, 0) for n in step.outer if self._role(n) != "constant"]
-        args += [_symbol_local(symbol) for symbol in step.sizes]
+        args += [self._size(atom.expr) for atom in step.sizes]
         args += [self._scalar(scalar) for scalar in step.scalars]
         failed = self._name("native_region_failed", ("function", "anyshape.native_region_failed"))
         self.lines.append(f"if {function}({', '.join(args)}): {failed}()")

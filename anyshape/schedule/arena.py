@@ -18,7 +18,7 @@ from itertools import islice
 from anyshape.ir.buffers import Buffer
 from anyshape.ir.program import Step
 from anyshape.schedule.arena_occupancy import Occupancy, numbers
-from anyshape.symbolic import Dim, Relation, Symbol, age, evaluate, le, total
+from anyshape.symbolic import Atom, Dim, Relation, age, evaluator, le, total, unknowns
 
 ALIGNMENT = 64
 QUESTIONS = 8  # asked to find a larger slot for one buffer
@@ -122,7 +122,7 @@ class _Planner:
         self.ends: dict[int, list[int]] = {}  # the slots where a buffer ends at a step
         self.starts: dict[int, list[int]] = {}
         self.sized: dict[Dim, int] = {}  # the slots with this size among theirs
-        self.mentioned: dict[Symbol, list[Dim]] = {}  # the same sizes, by what is added in them
+        self.mentioned: dict[Atom, list[Dim]] = {}  # the same sizes, by what is added in them
         self.shelved = 0
         self.fixed = (1 << len(donors)) - 1
         for slot in donors:
@@ -159,8 +159,8 @@ class _Planner:
 
     def _has_room(self, number: int, size: Dim) -> None:
         if size not in self.sized:
-            for symbol in _added(size):
-                self.mentioned.setdefault(symbol, []).append(size)
+            for unknown in _added(size):
+                self.mentioned.setdefault(unknown, []).append(size)
         self.sized[size] = self.sized.get(size, 0) | 1 << number
 
     def _handed_on(self, life: Life) -> int:
@@ -188,13 +188,13 @@ class _Planner:
                     yield from numbers(slots & free & self.fixed)
 
     def _rooms(self, size: Dim) -> Iterator[tuple[Dim, int]]:
-        """The sizes of slots, the newest first, those that may be as large for a symbol in common
-        before the others, of which no long sum: it would have to be bounded as a whole. With each,
-        how many questions may have been asked by then."""
+        """The sizes of slots, the newest first, those that may be as large for an unknown in
+        common before the others, of which no long sum: it would have to be bounded as a whole.
+        With each, how many questions may have been asked by then."""
         if isinstance(size, int):
             yield from ((room, QUESTIONS) for room in reversed(self.sized))
             return
-        common = (self.mentioned.get(s, ()) for s in sorted(size.symbols, key=age)[-LOOKED_AT:])
+        common = (self.mentioned.get(s, ()) for s in sorted(unknowns(size), key=age)[-LOOKED_AT:])
         near = dict.fromkeys(room for rooms in common for room in reversed(rooms))
         yield from ((room, QUESTIONS) for room in near)
         short = (r for r in reversed(self.sized) if isinstance(r, int) or r.least <= LOOKED_AT)
@@ -284,21 +284,23 @@ def plan_arena(
     return Arena(inner_slots, tuple(slot.sizes() for slot in own), lent)
 
 
-def _added(size: Dim) -> set[Symbol]:
-    """The symbols in it that are not only taken away."""
+def _added(size: Dim) -> set[Atom]:
+    """The unknowns in it that are not only taken away."""
     if isinstance(size, int):
         return set()
-    return {s for m, c in size.terms.items() if c > 0 for atom in m for s in atom.symbols}
+    added = (atom for m, c in size.terms.items() if c > 0 for atom in m)
+    return {unknown for atom in added for unknown in unknowns(atom.expr)}
 
 
 def _magnitude(size: Dim) -> int:
-    """The size where every symbol is 1000, if it has one; only the order of the slots depends on
-    it.
+    """The size where every symbol, and every operation that is not looked into, is 1000, if it has
+    one; only the order of the slots depends on it.
     """
     if isinstance(size, int):
         return size
     try:
-        return int(evaluate(size, dict.fromkeys(size.symbols, 1000)))
+        sizes = dict.fromkeys(unknowns(size), 1000)
+        return evaluator(size)(sizes, {atom: 1000 for atom in sizes if atom.word})
     except ValueError:  # these sizes do not broadcast
         return 0
 

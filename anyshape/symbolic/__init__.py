@@ -48,7 +48,7 @@ from anyshape.symbolic.expr import (
 from anyshape.symbolic.facts import Contradiction, Facts
 from anyshape.symbolic.parse import parse_condition, parse_dim
 from anyshape.symbolic.polynomial import nothing_cancelled, split_since
-from anyshape.symbolic.render import evaluate, to_python
+from anyshape.symbolic.render import evaluate, evaluator, to_python, unknowns
 from anyshape.symbolic.solve import Mismatch, bind, restate, solvable, substitute, unify
 from anyshape.symbolic.sums import (
     NamedSums,
@@ -56,6 +56,7 @@ from anyshape.symbolic.sums import (
     SymbolsSeen,
     nested_parts,
     symbols_of_all,
+    unknowns_of_all,
 )
 
 __all__ = [
@@ -90,6 +91,7 @@ __all__ = [
     "ceildiv",
     "eq",
     "evaluate",
+    "evaluator",
     "floordiv",
     "ge",
     "gt",
@@ -113,4 +115,6 @@ __all__ = [
     "to_python",
     "total",
     "unify",
+    "unknowns",
+    "unknowns_of_all",
 ]

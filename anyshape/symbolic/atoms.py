@@ -17,6 +17,7 @@ Policy: TypeAlias = Literal["backed", "unbacked"]
 Knowledge: TypeAlias = Literal["entry", "midrun"]
 
 DEEP = 24  # operations nested in one another that are looked into
+MANY = 64  # symbols in one operation that proof search looks into
 
 
 class Atom:
@@ -130,6 +131,12 @@ class Broadcast(Operation):
 def deep(atom: Atom) -> bool:
     """Whether so many operations are nested in the atom that reasoning stops at it."""
     return atom.depth > DEEP
+
+
+def opaque(atom: Atom) -> bool:
+    """Whether proof search takes the atom for an unknown, as it does symbols: one that is deep, or
+    has so many symbols that no proof could use what is known of them all."""
+    return atom.depth > DEEP or (atom.depth > 0 and len(atom.symbols) > MANY)
 
 
 def monomial_order(term: tuple[Monomial, int]) -> tuple[int, ...]:

@@ -1,9 +1,9 @@
 """Decides relations: ranges and residues first, then elimination over the linear facts that matter.
 
-`quick` looks at intervals, congruences and excluded values. `decide` also proves a relation by
-refuting its opposite: the facts around its symbols, and what is true of every division, minimum,
-maximum, broadcast and product among them, are linear rows over monomials, given to
-`linear.refute`.
+`quick` looks at intervals, congruences and excluded values. `decide` also looks at the form of the
+relation (`by_form.py`), and proves it by refuting its opposite: the facts around its symbols, and
+what is true of every division, minimum, maximum, broadcast and product among them, are linear rows
+over monomials, given to `linear.refute`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from anyshape.symbolic.atoms import DEEP, Atom, Monomial, Symbol, age, deep, product_of
-from anyshape.symbolic.conditions import AnyOf, Condition, Relation, eq, ge, le
-from anyshape.symbolic.expr import Dim, Expr, divide, floordiv, mod
+from anyshape.symbolic.atoms import Atom, Monomial, Symbol, age, opaque, product_of
+from anyshape.symbolic.by_form import by_form
+from anyshape.symbolic.conditions import AnyOf, Condition, Relation
+from anyshape.symbolic.expr import Dim, Expr, floordiv, mod
 from anyshape.symbolic.knowledge import MONOMIALS, KnownFacts, linear
 from anyshape.symbolic.linear import Row, Steps, refute
 from anyshape.symbolic.models import undecided
 from anyshape.symbolic.ranges import bounds_of, congruence_of
-from anyshape.symbolic.simplify import common_factor, relation_simplified, simplified
+from anyshape.symbolic.render import unknowns
+from anyshape.symbolic.simplify import relation_simplified, simplified
 
 FEW = 8  # facts; with more, what is true of the operations in a relation is tried without them
 OWN = 512  # steps of that
@@ -82,10 +84,8 @@ def decide(facts: KnownFacts, relation: Relation) -> bool | None:
         if found is not None:
             return found
     found = quick(facts, now)
-    if found is None and now.bound == 0:
-        found = _by_factors(facts, now)
-    if found is None and len(now.form.terms) == 2 and now.kind in ("ge", "le"):
-        found = _by_order(facts, now)
+    if found is None:
+        found = by_form(facts, now)
     if found is None:
         core = core_of(facts, now.form)
         if core is not None and len(core) > FEW and now.form.depth:
@@ -117,50 +117,6 @@ def _below(a: int | None, b: int | None) -> bool | None:
     return False if a is not None and b is not None and a < b else None
 
 
-def _by_factors(facts: KnownFacts, relation: Relation) -> bool | None:
-    """x*y == 0, x*y >= 0 and the like from the signs of x and of y."""
-    form = relation.form
-    factors = common_factor(form)
-    if not factors or form.atom is not None:
-        return None
-    rest = divide(form, form.space.term(factors))[0]
-    parts: list[Dim] = [atom.expr for atom in dict.fromkeys(factors)]
-    if not isinstance(rest, int):
-        parts.append(rest)
-    if relation.kind in ("eq", "ne"):
-        zeros = [facts.known(eq(part, 0)) for part in parts]
-        same = True if True in zeros else None if None in zeros else False
-        return same if same is None or relation.kind == "eq" else not same
-    if isinstance(rest, int):
-        return None
-    lo = bounds_of(facts, form.space.term(factors))[0]
-    if lo is None or lo < 0:
-        return None
-    answer = facts.known(ge(rest, 0) if relation.kind == "ge" else le(rest, 0))
-    return answer if answer is True or lo >= 1 else None
-
-
-def _by_order(facts: KnownFacts, relation: Relation) -> bool | None:
-    """x // z - y // z >= k from x - y >= k*z, where z >= 1 is a symbol's."""
-    form, k = relation.form, relation.bound
-    (one, first), (other, second) = form.terms.items()
-    if len(one) != 1 or len(other) != 1 or {first, second} != {1, -1}:
-        return None
-    more, less = (one[0], other[0]) if first == 1 else (other[0], one[0])
-    if more.word != "//" or less.word != "//" or more.args[1] is not less.args[1]:
-        return None
-    (x, z), (y, _) = more.args, less.args
-    if isinstance(z, int) or facts.known(ge(z, 1)) is not True:
-        return None
-    if relation.kind == "ge":
-        if facts.known(ge(x - y - k * z, 0)) is True:
-            return True
-        return False if facts.known(ge(y - x - (1 - k) * z, 0)) is True else None
-    if facts.known(ge(y - x + k * z, 0)) is True:
-        return True
-    return False if facts.known(ge(x - y - (k + 1) * z, 0)) is True else None
-
-
 def core_of(facts: KnownFacts, form: Expr) -> dict[Expr | AnyOf, None] | None:
     """The facts that could decide more of the form than ranges do; None if ranges say it all.
 
@@ -175,7 +131,7 @@ def core_of(facts: KnownFacts, form: Expr) -> dict[Expr | AnyOf, None] | None:
     if facts.trees.independent(form.symbols):
         return None if plain else {}
     found = _nearby(facts, _outside(form))
-    _drop_hanging(found, form.symbols)
+    _drop_hanging(found, _outside(form))
     return found if found or not plain else None
 
 
@@ -203,10 +159,9 @@ def _nearby(facts: KnownFacts, symbols: frozenset[Symbol]) -> dict[Expr | AnyOf,
 
 def _outside(fact: Expr | AnyOf) -> frozenset[Symbol]:
     """Its symbols, without those that are only inside an operation that is not looked into."""
-    if isinstance(fact, AnyOf) or fact.depth <= DEEP:
+    if isinstance(fact, AnyOf):
         return fact.symbols
-    seen = [atom.symbols for m in fact.terms for atom in m if not deep(atom)]
-    return frozenset().union(*seen)
+    return frozenset([atom for atom in unknowns(fact) if isinstance(atom, Symbol)])
 
 
 def _drop_hanging(found: dict[Expr | AnyOf, None], symbols: frozenset[Symbol]) -> None:
@@ -399,7 +354,7 @@ class System:
         if isinstance(atom, Symbol):
             if not atom.signed and (lo is None or lo < 0):
                 self.claim("ge", expr)
-        elif deep(atom):
+        elif opaque(atom):
             return
         elif atom.word in ("//", "%"):
             self._division(atom)

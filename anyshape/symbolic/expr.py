@@ -45,6 +45,8 @@ from anyshape.symbolic.polynomial import (
 from anyshape.symbolic.rules import ALWAYS
 from anyshape.symbolic.work import Work
 
+WIDE = 16  # operands of one operation: each is compared with each
+
 
 class Expr(Polynomial):
     """An integer expression; + - * // % take Exprs and ints and give a Dim, == is identity."""
@@ -101,7 +103,7 @@ class Space:
         self._salt = Random(0).getrandbits
         self.memo: dict[tuple[object, ...], Dim] = {}
         self.anyway: dict[Atom, tuple[int | None, int | None]] = {}  # ranges that need no facts
-        self.evaluators: dict[Expr, Callable[[Mapping[Symbol, int], dict[Atom, int]], int]] = {}
+        self.evaluators: dict[Expr, Callable[[Mapping[Atom, int], dict[Atom, int]], int]] = {}
         self.multiples: dict[tuple[Expr, int], Expr] = {}
         self.products: dict[tuple[Polynomial, Dim], Dim] = {}
         self.relations: dict[tuple[object, ...], Any] = {}
@@ -366,24 +368,26 @@ def maximum(*items: Dim) -> Dim:
 
 
 def _opened(kind: type[Operation], items: Iterable[Dim]) -> tuple[dict[Expr, None], list[int]]:
-    """The operands, nested ones of the same kind opened: exprs without repeats, and ints."""
+    """The operands, nested ones of the same kind opened while there are few: exprs without repeats,
+    and ints."""
     exprs: dict[Expr, None] = {}
     ints: list[int] = []
-    for item in items:
+    waiting = [*items]
+    count = len(waiting)
+    for item in waiting:  # grows while it is read
         if not isinstance(item, Expr):
             ints.append(operator.index(item))
             continue
         nested = _nested(kind, item)
-        if nested is None:
+        if nested is None or count + len(nested) - 1 > WIDE:
             exprs[item] = None
         else:
-            more, constants = _opened(kind, nested)
-            exprs.update(more)
-            ints.extend(constants)
+            waiting += nested
+            count += len(nested) - 1
     return exprs, ints
 
 
-def _nested(kind: type[Operation], item: Expr) -> Iterable[Dim] | None:
+def _nested(kind: type[Operation], item: Expr) -> Sequence[Dim] | None:
     """The operands if the item is an atom of this kind; of 2*min(x, y) + 1 they are 2*x + 1, ..."""
     if isinstance(item.atom, kind):
         return item.atom.args
@@ -404,8 +408,22 @@ def _extremum(kind: type[Min | Max], pick: Callable[..., int], items: tuple[Dim,
     key = (kind, items)
     found = space.memo.get(key)
     if found is None:
-        found = space.memo[key] = _chosen(space, kind, pick, exprs, ints)
+        if len(exprs) > WIDE:
+            found = _in_parts(kind, pick, exprs, ints)
+        else:
+            found = _chosen(space, kind, pick, exprs, ints)
+        space.memo[key] = found
     return found
+
+
+def _in_parts(
+    kind: type[Min | Max], pick: Callable[..., int], exprs: Iterable[Expr], ints: Sequence[int]
+) -> Dim:
+    """The extremum of those of a few operands each."""
+    ordered = sorted(exprs, key=_index)
+    starts = range(0, len(ordered), WIDE)
+    parts = [_extremum(kind, pick, tuple(ordered[at : at + WIDE])) for at in starts]
+    return _extremum(kind, pick, (*parts, *ints))
 
 
 def _chosen(

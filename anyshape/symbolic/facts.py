@@ -12,20 +12,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import gcd
 
-from anyshape.symbolic.atoms import Symbol
+from anyshape.symbolic.atoms import Atom, Symbol
 from anyshape.symbolic.conditions import AllOf, Condition, Relation
 from anyshape.symbolic.decide import decide, quick
-from anyshape.symbolic.expr import Dim, Space
+from anyshape.symbolic.expr import Dim, Expr, Space
 from anyshape.symbolic.extent import upper
 from anyshape.symbolic.knowledge import Chain, Knowledge, KnownFacts, Refuted, Why
 from anyshape.symbolic.learn import learn
 from anyshape.symbolic.linear import Steps
 from anyshape.symbolic.ranges import Bounds, bounds_of, congruence_of
+from anyshape.symbolic.render import unknowns
+from anyshape.symbolic.residues import least
 from anyshape.symbolic.simplify import simplified
 
 ALTERNATIVES = 6  # conditions assumed together to decide a conjunction or disjunction
 STEPS = 1 << 14  # of search and elimination for one question, and for those that it asks
 CONSEQUENCES = 64  # sums whose terms hear of one new fact
+BOUND = 512  # steps for a bound from quotients
+SHORT = 8  # terms of a sum that is bounded by them
 PRECISE = 12  # facts behind an answer that are tried one by one for being needed
 
 
@@ -201,12 +205,13 @@ class Facts(KnownFacts):
         """
         crossing: dict[int, list[tuple[Condition, object]]] = {}
         others = []
+        spans: dict[Atom, tuple[int, int]] = {}
         for entry in self.all():
-            found = {ranks.get(symbol, -1) for symbol in entry[0].symbols}
-            if len(found) < 2:
+            first, last = _span(entry[0], ranks, spans)
+            if first == last:
                 others.append(entry)
             else:
-                crossing.setdefault(max(found), []).append(entry)
+                crossing.setdefault(last, []).append(entry)
         if not crossing:
             return ((-1, self),)
         learned = [crossing[rank] for rank in sorted(crossing)]
@@ -226,7 +231,14 @@ class Facts(KnownFacts):
 
     def bounds(self, dim: Dim) -> Bounds:
         """The least and greatest value, None where unbounded."""
-        return bounds_of(self, simplified(self, dim), 1)
+        now = simplified(self, dim)
+        lo, hi = bounds_of(self, now, 1)
+        if isinstance(now, Expr) and now.depth and 1 < len(now.terms) <= SHORT:
+            if lo is None:
+                lo = least(self, now, Steps(BOUND))
+            if hi is None and (below := least(self, -now, Steps(BOUND))) is not None:
+                hi = -below
+        return lo, hi
 
     def upper(self, dim: Dim, allowed: Callable[[Symbol], bool]) -> Dim | None:
         """An expression over allowed symbols that is never less than the dim, if one is known."""
@@ -340,3 +352,31 @@ class Facts(KnownFacts):
             if not any(shown is other or shown == other for other in reasons):
                 reasons.append(shown)
         return reasons
+
+
+def _span(
+    condition: Condition, ranks: Mapping[Symbol, int], spans: dict[Atom, tuple[int, int]]
+) -> tuple[int, int]:
+    """The lowest and the highest rank of the symbols in it; ``spans`` has those of operations, so
+    that what nested ones share is looked at once."""
+    form = condition.form if isinstance(condition, Relation) else None
+    inside = condition.symbols if form is None else unknowns(form)
+    waiting = [atom for atom in inside if atom.word]
+    while waiting:
+        operands = [unknowns(arg) for arg in waiting[-1].args if isinstance(arg, Expr)]
+        below = frozenset[Atom]().union(*operands)
+        missing = [atom for atom in below if atom.word and atom not in spans]
+        if missing:
+            waiting += missing
+        else:
+            spans[waiting.pop()] = _span_of(below, ranks, spans)
+    return _span_of(inside, ranks, spans)
+
+
+def _span_of(
+    atoms: Iterable[Atom], ranks: Mapping[Symbol, int], spans: Mapping[Atom, tuple[int, int]]
+) -> tuple[int, int]:
+    found = [
+        (ranks.get(atom, -1),) * 2 if isinstance(atom, Symbol) else spans[atom] for atom in atoms
+    ]
+    return min([low for low, _ in found], default=-1), max([high for _, high in found], default=-1)

@@ -87,7 +87,7 @@ class Knowledge:
         self.open: set[Atom] = set()  # operations whose values are being simplified
         # Large and small sizes with which the search for some that satisfy facts begins: no answer
         # depends on them.
-        self.sizes: tuple[dict[Symbol, int], dict[Symbol, int]] = (
+        self.sizes: tuple[dict[Atom, int], dict[Atom, int]] = (
             ({}, {}) if parent is None else parent.sizes
         )
         # Long sums that no equality changes, true until another atom gets a value.

@@ -4,6 +4,9 @@ A proof search that must fail is the dearest kind; most questions that facts do 
 settled here. The sizes that satisfied the facts of an earlier question are where the next search
 begins; what they break is repaired, one symbol moved at a time, where that breaks the least
 (WalkSAT: Selman, Kautz and Cohen, 1994). No answer depends on what is found: only how soon.
+
+An operation that proof search does not look into is an unknown here too, as are symbols: what is
+found is about what a proof could use, and does not grow with how far operations are nested.
 """
 
 from __future__ import annotations
@@ -13,12 +16,12 @@ from dataclasses import dataclass
 from itertools import islice
 from math import prod
 
-from anyshape.symbolic.atoms import Atom, Symbol, age, deep
+from anyshape.symbolic.atoms import Atom, age
 from anyshape.symbolic.conditions import AnyOf, Condition, Relation
 from anyshape.symbolic.expr import Expr
 from anyshape.symbolic.knowledge import KnownFacts
 from anyshape.symbolic.ranges import atom_bounds
-from anyshape.symbolic.render import evaluate, evaluator
+from anyshape.symbolic.render import COMPARE, evaluator, unknowns
 
 FAR = 1000  # how far from the other end a missing bound is put
 FACTS = 64  # with more, proof search comes first
@@ -26,9 +29,15 @@ MOVES = 24  # repairs in one search
 STEPS = 4096  # symbols of claims that are looked at in one search
 TRIES = 8  # moves that may mend one broken claim
 
-Sizes = dict[Symbol, int]
+Sizes = dict[Atom, int]
+"""Of symbols, and of operations that are not looked into."""
 Seen = dict[Atom, int]
 """The values of operations under some sizes: nested forms share most of theirs."""
+
+
+def _seen(env: Sizes) -> Seen:
+    """The values of operations under these sizes before any is worked out."""
+    return {atom: size for atom, size in env.items() if atom.word}
 
 
 @dataclass(slots=True, eq=False)
@@ -42,8 +51,8 @@ class _Claim:
     holes: Sequence[int] = ()
 
     @property
-    def symbols(self) -> frozenset[Symbol]:
-        return self.form.symbols
+    def unknowns(self) -> frozenset[Atom]:
+        return unknowns(self.form)
 
     def goals(self, env: Sizes, seen: Seen) -> list[tuple[Expr, int]]:
         """Values that forms should have instead; none where the claim holds."""
@@ -52,7 +61,7 @@ class _Claim:
 
     def distance(self, env: Sizes) -> int:
         """How far these sizes are from what is claimed."""
-        seen: Seen = {}
+        seen = _seen(env)
         value = evaluator(self.form)(env, seen)
         return min((abs(goal - value) for _, goal in self.goals(env, seen)), default=0)
 
@@ -79,12 +88,11 @@ class _Claim:
 class _Either:
     """One of several cases, each of which is claims that hold together."""
 
-    fact: AnyOf
     cases: Sequence[Sequence[_Claim]]
 
     @property
-    def symbols(self) -> frozenset[Symbol]:
-        return self.fact.symbols
+    def unknowns(self) -> frozenset[Atom]:
+        return frozenset().union(*[claim.unknowns for case in self.cases for claim in case])
 
     def goals(self, env: Sizes, seen: Seen) -> list[tuple[Expr, int]]:
         """The first goal of each case, if none of them holds."""
@@ -98,30 +106,33 @@ class _Either:
 
 
 class _Search:
-    """Sizes of the symbols that claims are about."""
+    """Sizes of what claims are about."""
 
     def __init__(self, facts: KnownFacts, claims: list[_Claim | _Either]) -> None:
         self.claims = claims
         self.left = STEPS
-        self.about: dict[Symbol, list[_Claim | _Either]] = {}
+        self.about: dict[Atom, list[_Claim | _Either]] = {}
+        self.counts: dict[_Claim | _Either, int] = {}
         for claim in claims:
-            for symbol in claim.symbols:
-                self.about.setdefault(symbol, []).append(claim)
-        self.ends = {s: _ends(facts, s) for s in sorted(self.about, key=age)}
+            found = claim.unknowns
+            self.counts[claim] = len(found)
+            for unknown in found:
+                self.about.setdefault(unknown, []).append(claim)
+        self.ends = {atom: _ends(facts, atom) for atom in sorted(self.about, key=age)}
 
     def start(self, kept: Sizes, far: bool) -> Sizes:
         """The sizes that were kept, where they are in range, else those of one end."""
         env: Sizes = {}
-        for symbol, (lo, hi) in self.ends.items():
-            size = kept.get(symbol, hi if far else lo)
-            env[symbol] = min(max(size, lo), hi)
+        for unknown, (lo, hi) in self.ends.items():
+            size = kept.get(unknown, hi if far else lo)
+            env[unknown] = min(max(size, lo), hi)
         return env
 
     def repaired(self, env: Sizes, goal: _Claim | None = None) -> Sizes | None:
         """Sizes near these that satisfy every claim, and the goal; None if none were found."""
         env = dict(env)
         wanted = [*self.claims] if goal is None else [goal, *self.claims]
-        moved: Symbol | None = None
+        moved: Atom | None = None
         for number in range(MOVES):
             broken = self._goals(wanted, env)
             if not broken:
@@ -134,20 +145,20 @@ class _Search:
         return None
 
     def _move(
-        self, env: Sizes, goals: list[tuple[Expr, int]], goal: _Claim | None, last: Symbol | None
-    ) -> Symbol | None:
-        """Gives one symbol the size with which most claims hold."""
-        best: tuple[int, Symbol, int] | None = None
-        seen: Seen = {}
+        self, env: Sizes, goals: list[tuple[Expr, int]], goal: _Claim | None, last: Atom | None
+    ) -> Atom | None:
+        """Gives one unknown the size with which most claims hold."""
+        best: tuple[int, Atom, int] | None = None
+        seen = _seen(env)
         for form, value in goals:
-            for symbol, wanted in _tried(env, seen, form, value):
-                lo, hi = self.ends[symbol]
+            for unknown, wanted in _tried(env, seen, form, value):
+                lo, hi = self.ends[unknown]
                 size = min(max(wanted, lo), hi)
-                if size == env[symbol]:
+                if size == env[unknown]:
                     continue
-                score = 2 * self._broken(env, symbol, size, goal) + (symbol is last)
+                score = 2 * self._broken(env, unknown, size, goal) + (unknown is last)
                 if best is None or score < best[0]:
-                    best = score, symbol, size
+                    best = score, unknown, size
         if best is None:
             return None
         env[best[1]] = best[2]
@@ -157,35 +168,35 @@ class _Search:
         self, claims: Sequence[_Claim | _Either], env: Sizes
     ) -> list[list[tuple[Expr, int]]]:
         """What is wanted instead by each claim that does not hold."""
-        self.left -= sum([len(claim.symbols) for claim in claims])
-        seen: Seen = {}
+        self.left -= sum([self.counts.get(claim, 1) for claim in claims])
+        seen = _seen(env)
         return [goals for claim in claims if (goals := claim.goals(env, seen))]
 
-    def _broken(self, env: Sizes, symbol: Symbol, size: int, goal: _Claim | None) -> int:
-        """How many claims about the symbol do not hold when it has this size."""
-        before, env[symbol] = env[symbol], size
-        wanted = [*self.about.get(symbol, ())]
-        if goal is not None and symbol in goal.symbols:
+    def _broken(self, env: Sizes, unknown: Atom, size: int, goal: _Claim | None) -> int:
+        """How many claims about the unknown do not hold when it has this size."""
+        before, env[unknown] = env[unknown], size
+        wanted = [*self.about.get(unknown, ())]
+        if goal is not None and unknown in goal.unknowns:
             wanted.append(goal)
         try:
             return len(self._goals(wanted, env))
         except (ZeroDivisionError, ValueError):  # undefined at these sizes
             return len(self.claims) + 1
         finally:
-            env[symbol] = before
+            env[unknown] = before
 
 
-def _tried(env: Sizes, seen: Seen, form: Expr, goal: int) -> Iterator[tuple[Symbol, int]]:
-    """The first of the moves below; where operations are nested, the oldest size too, on which the
-    others often hang: in min(min(s + u, 16) + v, 16), with u <= s, nothing else makes it small."""
+def _tried(env: Sizes, seen: Seen, form: Expr, goal: int) -> Iterator[tuple[Atom, int]]:
+    """The first of the moves below; where operations are nested, the oldest unknown too: in
+    min(min(s + u, 16) + v, 16), with u <= s, nothing else makes it small."""
     yield from islice(_moves(env, seen, form, goal), TRIES)
     if form.depth > 1:
-        oldest = min(form.symbols, key=age)
+        oldest = min(unknowns(form), key=age)
         yield oldest, env[oldest] + goal - evaluator(form)(env, seen)
 
 
-def _moves(env: Sizes, seen: Seen, form: Expr, goal: int) -> Iterator[tuple[Symbol, int]]:
-    """Sizes of single symbols with which the form comes near to the goal, those of the youngest
+def _moves(env: Sizes, seen: Seen, form: Expr, goal: int) -> Iterator[tuple[Atom, int]]:
+    """Sizes of single unknowns with which the form comes near to the goal, those of the youngest
     terms first; of an operation, those with which an operand does."""
     change = goal - evaluator(form)(env, seen)
     for monomial, c in reversed(form.terms.items()):
@@ -195,13 +206,13 @@ def _moves(env: Sizes, seen: Seen, form: Expr, goal: int) -> Iterator[tuple[Symb
             if not slope:
                 continue
             step = change // slope if (change > 0) == (slope < 0) else -(-change // slope)
-            if isinstance(atom, Symbol):
+            if atom in env:
                 yield atom, env[atom] + step
-            elif not deep(atom):
+            else:
                 yield from _operand_moves(env, seen, atom, step)
 
 
-def _operand_moves(env: Sizes, seen: Seen, atom: Atom, step: int) -> Iterator[tuple[Symbol, int]]:
+def _operand_moves(env: Sizes, seen: Seen, atom: Atom, step: int) -> Iterator[tuple[Atom, int]]:
     """Moves with which an operation's value changes by so much."""
     value = evaluator(atom.expr)(env, seen) + step
     a, b = atom.args[:2]
@@ -243,7 +254,8 @@ def _disagree(facts: KnownFacts, relation: Relation, search: _Search) -> bool:
         if sizes is not None:
             kept.update(sizes)
             found.append(sizes)
-    truths = [bool(evaluate(relation, sizes)) for sizes in found]
+    value = evaluator(relation.form)
+    truths = [COMPARE[relation.kind](value(sizes, _seen(sizes)), relation.bound) for sizes in found]
     if not truths or truths[0] is not truths[-1]:
         return bool(truths)
     goals = list(_turned(relation, truths[0]))
@@ -271,26 +283,26 @@ def _turned(relation: Relation, truth: bool) -> Iterator[_Claim]:
 def _claims(
     facts: KnownFacts, relation: Relation, core: Iterable[Expr | AnyOf]
 ) -> list[_Claim | _Either]:
-    """What the core says, and what equalities say of the symbols in it."""
+    """What the core says, and what equalities say of the unknowns in it."""
     found: list[_Claim | _Either] = [_Claim(relation.form, None, None)]
-    symbols = set(relation.symbols)
     for fact in core:
-        symbols |= fact.symbols
         if isinstance(fact, AnyOf):
-            found.append(_Either(fact, [list(_case(part)) for part in fact.parts]))
+            found.append(_Either([list(_case(part)) for part in fact.parts]))
         else:
             found.append(_stated(facts, fact))
-    waiting = sorted(symbols, key=age)
-    for symbol in waiting:  # grows while it is read
-        value = facts.value_of(symbol)
+    about = frozenset().union(*[claim.unknowns for claim in found])
+    waiting = sorted(about, key=age)
+    for atom in waiting:  # grows while it is read
+        value = facts.value_of(atom)
         if value is not None:
-            difference = symbol.expr - value
+            difference = atom.expr - value
             if isinstance(difference, Expr):
                 found.append(_Claim(difference, 0, 0))
-                waiting += sorted(difference.symbols - symbols, key=age)
-                symbols |= difference.symbols
-        elif facts.holes_of(symbol.expr) or facts.congruence_at(symbol.expr) is not None:
-            found.append(_stated(facts, symbol.expr))
+                new = unknowns(difference) - about
+                waiting += sorted(new, key=age)
+                about |= new
+        elif facts.holes_of(atom.expr) or facts.congruence_at(atom.expr) is not None:
+            found.append(_stated(facts, atom.expr))
     return found
 
 
@@ -319,9 +331,9 @@ def _case(condition: Condition) -> Iterator[_Claim]:
             yield from _case(part)
 
 
-def _ends(facts: KnownFacts, symbol: Symbol) -> tuple[int, int]:
-    lo, hi = atom_bounds(facts, symbol, 0)
-    far = FAR + 7 * (symbol.index % 64)  # two sizes without a bound are not equal at their ends
+def _ends(facts: KnownFacts, atom: Atom) -> tuple[int, int]:
+    lo, hi = atom_bounds(facts, atom, 0)
+    far = FAR + 7 * (atom.index % 64)  # two sizes without a bound are not equal at their ends
     if hi is None:
         hi = far if lo is None else lo + far
     if lo is None:

@@ -408,6 +408,17 @@ def _congruent_product(a: Congruence, b: Congruence) -> Congruence:
 
 
 def _atom_congruence(facts: KnownFacts, atom: Atom) -> Congruence:
+    """That of an operation is remembered: nested ones share their operands."""
+    if not atom.word:
+        return _worked_out_congruence(facts, atom)
+    key = (congruence_of, atom)
+    found: Congruence | None = facts.recall(key, atom)
+    if found is None:
+        found = facts.derive(key, partial(_worked_out_congruence, facts, atom))
+    return found
+
+
+def _worked_out_congruence(facts: KnownFacts, atom: Atom) -> Congruence:
     own = facts.congruence_at(atom.expr)
     found = (1, 0)
     match "" if deep(atom) else atom.word:

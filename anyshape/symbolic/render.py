@@ -5,9 +5,22 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
-from anyshape.symbolic.atoms import Atom, Broadcast, FloorDiv, Max, Min, Mod, Symbol, age, deep
+from anyshape.symbolic.atoms import (
+    DEEP,
+    MANY,
+    Atom,
+    Broadcast,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Symbol,
+    age,
+    deep,
+    opaque,
+)
 from anyshape.symbolic.conditions import AllOf, AnyOf, Condition, Kind, Relation
 from anyshape.symbolic.expr import Dim, Expr
 from anyshape.symbolic.text import NOTHING_COMPUTED, Computed, Name, Printer, name_of
@@ -16,7 +29,7 @@ SHALLOW = 4  # operations in one another up to which an evaluator is Python code
 SHORT = 128  # terms of such a form
 NESTED = 12  # operations in one another through which signs are followed
 
-Evaluator: TypeAlias = Callable[[Mapping[Symbol, int], dict[Atom, int]], int]
+Evaluator: TypeAlias = Callable[[Mapping[Atom, int], dict[Atom, int]], int]
 
 
 class PythonText(Printer):
@@ -163,6 +176,16 @@ def evaluate(
             return dim
 
 
+def unknowns(form: Expr) -> frozenset[Atom]:
+    """What has to have a size for the form to have a value: its symbols, and operations that are
+    not looked into instead of the symbols in them."""
+    if not form.depth or (form.depth <= DEEP and len(form.symbols) <= MANY):
+        return form.symbols
+    atoms = [atom for monomial in form.terms for atom in monomial]
+    inside = [atom.symbols for atom in atoms if not opaque(atom)]
+    return frozenset(filter(opaque, atoms)).union(*inside)
+
+
 def evaluator(form: Expr) -> Evaluator:
     """A function of the sizes, and of the values of operations seen under them, that gives what
     `evaluate` does: Python code for a form of a few operations, for evaluating it often."""
@@ -177,7 +200,8 @@ def _evaluator(form: Expr) -> Evaluator:
     if not form.depth:
         return partial(_value, form)
     if form.depth > SHALLOW or len(form.terms) > SHORT:
-        return lambda sizes, seen: int(evaluate(form, sizes, seen))
+        # What is no symbol among the sizes is among the values that were seen.
+        return lambda sizes, seen: int(evaluate(form, cast("Mapping[Symbol, int]", sizes), seen))
     names: dict[str, object] = {"one_of": _broadcast_value}
     names |= {f"s{symbol.index}": symbol for symbol in form.symbols}
     text = ValueText(lambda symbol: f"sizes[s{symbol.index}]").dim(form)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import gcd
 
-from anyshape.symbolic.atoms import Atom, Monomial, deep, quotient_of
+from anyshape.symbolic.atoms import Atom, Monomial, deep, product_of, quotient_of
 from anyshape.symbolic.conditions import Relation, eq, ge, gt, le, lt, ne
 from anyshape.symbolic.expr import (
     ARITHMETIC,
@@ -19,6 +19,8 @@ from anyshape.symbolic.expr import (
     Expr,
     divide,
     floordiv,
+    maximum,
+    minimum,
     mod,
     total,
 )
@@ -144,13 +146,18 @@ def _rule(facts: KnownFacts, word: str, operands: Sequence[Dim]) -> Dim | None:
 
 
 def _choice(facts: KnownFacts, word: str, operands: Sequence[Dim]) -> Dim | None:
-    """Two operands of a min, max or broadcast joined to one, if facts choose."""
-    for position, x in enumerate(operands):
-        for later, y in enumerate(operands[position + 1 :], position + 1):
-            found = _rule(facts, word, (x, y))
-            if found is not None:
-                others = [z for i, z in enumerate(operands) if i not in (position, later)]
-                return BUILDERS[word](found, *others)
+    """Two operands of a min, max or broadcast joined to one, if facts choose: of all but the last
+    one, for which it is remembered, else the last one and another."""
+    *others, last = operands
+    if len(others) > 1:
+        without = BUILDERS[word](*others)
+        found = simplified(facts, without)
+        if found is not without:
+            return BUILDERS[word](found, last)
+    for position, x in enumerate(others):
+        joined = _rule(facts, word, (x, last))
+        if joined is not None:
+            return BUILDERS[word](joined, *others[:position], *others[position + 1 :])
     return None
 
 
@@ -193,6 +200,8 @@ def _by_expression(facts: KnownFacts, word: str, a: Dim, b: Expr) -> Dim | None:
     """(q*b + r) // b => q + r // b, (x*y) // (z*y) => x // z, if b or y is known not to be 0."""
     if isinstance(a, int):
         return 0 if a == 0 and not_zero(facts, b) else None
+    if a.constant == -1 and facts.quick(ge(b, 1)) is True:  # (x - 1) // b, rounded up otherwise
+        return -1 - floordiv(-a - 1, b) if word == "//" else b - 1 - mod(-a - 1, b)
     whole, rest = divide(a, b)
     if whole != 0 and not_zero(facts, b):
         return whole + floordiv(rest, b) if word == "//" else mod(rest, b)
@@ -238,8 +247,9 @@ def not_zero(facts: KnownFacts, dim: Dim) -> bool:
 
 
 def _folded(facts: KnownFacts, expr: Expr) -> Dim:
-    """b*(a // b) + a % b => a, b*(a // b) => a - r where a % b is known to be r, and
-    a + -a % b => b*((a + b - 1) // b), the first multiple of b from a on."""
+    """b*(a // b) + a % b => a, b*(a // b) => a - r where a % b is known to be r,
+    a + -a % b => b*((a + b - 1) // b), the first multiple of b from a on,
+    (a + b - 1) // b - a // b => min(a % b, 1), min(a, b)*max(a, b) => a*b, and the same of sums."""
     for monomial, c in expr.ordered_terms():
         for atom in monomial:
             if atom.word not in FOLDS:
@@ -256,7 +266,7 @@ def _unfolded(facts: KnownFacts, expr: Expr, monomial: Monomial, c: int, atom: A
     if isinstance(b, int):
         scale, uneven = divmod(c, b)
         if uneven:
-            return None
+            return _up_and_down(expr, monomial, c, atom)
     else:
         divisor = next(iter(b.terms)) if len(b.terms) == 1 and not b.constant else None
         inside = quotient_of(rest, divisor) if divisor else None
@@ -271,6 +281,47 @@ def _unfolded(facts: KnownFacts, expr: Expr, monomial: Monomial, c: int, atom: A
         return better
     count = 0 if isinstance(better, int) else len(better.terms)
     return better if count < len(expr.terms) else None
+
+
+def _up_and_down(expr: Expr, monomial: Monomial, c: int, atom: Atom) -> Dim | None:
+    """The sum with min(a % b, 1) in the place of (a + b - 1) // b - a // b."""
+    a, b = atom.args
+    if not isinstance(b, int) or isinstance(a, int) or a.constant < b - 1:
+        return None
+    down = floordiv(a - (b - 1), b)
+    if isinstance(down, int) or down.atom is None:
+        return None
+    other = _in_place_of(monomial, atom, down.atom)
+    if expr.terms.get(other) != -c:
+        return None
+    space, rest = expr.space, quotient_of(monomial, atom.unit) or ()
+    without = expr - space.term(monomial, c) + space.term(other, c)
+    return without + (space.term(rest, c) if rest else c) * minimum(mod(a - (b - 1), b), 1)
+
+
+def _paired(facts: KnownFacts, expr: Expr, monomial: Monomial, c: int, atom: Atom) -> Dim | None:
+    """The sum with a*b in the place of min(a, b)*max(a, b), or a + b in that of their sum."""
+    if len(atom.args) != 2:
+        return None
+    a, b = atom.args
+    most = maximum(a, b)
+    partner = None if isinstance(most, int) else most.atom
+    if partner is None:
+        return None
+    space, rest = expr.space, quotient_of(monomial, atom.unit) or ()
+    without = expr - space.term(monomial, c)
+    if partner in rest:
+        left = quotient_of(rest, partner.unit) or ()
+        return without + (space.term(left, c) if left else c) * a * b
+    other = _in_place_of(monomial, atom, partner)
+    if expr.terms.get(other) != c:
+        return None
+    return without - space.term(other, c) + (space.term(rest, c) if rest else c) * (a + b)
+
+
+def _in_place_of(monomial: Monomial, old: Atom, new: Atom) -> Monomial:
+    """The monomial with another atom once in the place of one."""
+    return product_of(quotient_of(monomial, old.unit) or (), new.unit)
 
 
 def _rounded(facts: KnownFacts, expr: Expr, monomial: Monomial, c: int, atom: Atom) -> Dim | None:
@@ -299,6 +350,7 @@ def _balanced(a: Dim, b: Dim) -> Dim:
 FOLDS: Mapping[str, Callable[[KnownFacts, Expr, Monomial, int, Atom], Dim | None]] = {
     "//": _unfolded,
     "%": _rounded,
+    "min": _paired,
 }
 
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Generic, Protocol, TypeVar
 
-from anyshape.symbolic.atoms import Operation, Symbol, age
+from anyshape.symbolic.atoms import Atom, Operation, Symbol, age
+from anyshape.symbolic.conditions import AllOf, AnyOf, Condition, Relation
 from anyshape.symbolic.expr import Dim, Expr, total
 from anyshape.symbolic.polynomial import MASK, nothing_cancelled, without_constant
+from anyshape.symbolic.render import unknowns
 
 DEEP = 2  # operations in one another from which on their operands are worth names
 LONG = 4  # terms from which a sum is worth a name
@@ -79,7 +82,9 @@ def nested_parts(dim: Expr, computed: Container[object]) -> Iterator[Expr]:
             waiting.append((part, True))
         for monomial in part.terms:
             for atom in monomial:
-                for arg in atom.args if isinstance(atom, Operation) and atom.depth > DEEP else ():
+                if not isinstance(atom, Operation) or atom.depth <= DEEP or atom.expr in computed:
+                    continue
+                for arg in atom.args:
                     if isinstance(arg, Expr) and arg not in seen and arg not in computed:
                         seen.add(arg)
                         waiting.append((arg, False))
@@ -95,7 +100,8 @@ class Sized(Protocol):
 
 @dataclass(slots=True, eq=False)
 class SymbolsSeen:
-    """Collects symbols from many numbers; what partial sums share is looked at once."""
+    """Collects symbols from many numbers; what partial sums and nested operations share is looked
+    at once."""
 
     seen: set[Sized] = field(default_factory=set)
     symbols: dict[Symbol, None] = field(default_factory=dict)
@@ -114,6 +120,12 @@ class SymbolsSeen:
             self.seen.add(part)
             if isinstance(part, Expr) and part.parts is not None and nothing_cancelled(part):
                 waiting += part.parts[:2]
+            elif isinstance(part, Expr) and part.depth:
+                for atom in chain.from_iterable(part.terms):
+                    if isinstance(atom, Symbol):
+                        new.add(atom)
+                    else:
+                        waiting += (arg for arg in atom.args if isinstance(arg, Expr))
             else:
                 new |= part.symbols
         ordered = sorted(new, key=age)
@@ -127,3 +139,25 @@ def symbols_of_all(numbers: Iterable[Sized]) -> dict[Symbol, None]:
     for number in numbers:
         found.add(number)
     return found.symbols
+
+
+def unknowns_of_all(numbers: Iterable[Expr | Condition]) -> tuple[Atom, ...]:
+    """What has to have a size for the numbers to have values: symbols in order of first use, then
+    operations that are not looked into (`render.unknowns`)."""
+    found = SymbolsSeen()
+    operations: dict[Atom, None] = {}
+    waiting = [*numbers]
+    for number in waiting:  # grows while it is read
+        if isinstance(number, (AllOf, AnyOf)):
+            waiting += number.parts
+            continue
+        form = number.form if isinstance(number, Relation) else number
+        if not form.depth:
+            found.add(form)
+            continue
+        for atom in sorted(unknowns(form), key=age):
+            if isinstance(atom, Symbol):
+                found.add(atom)
+            else:
+                operations[atom] = None
+    return (*found.symbols, *operations)

@@ -133,8 +133,8 @@ class _Printer:
         """Prints the steps; the number of the plan."""
         number = len(self.plans)
         self.plans.append(())
-        for symbol in self.region.sizes:
-            self.numbers.hand(symbol)
+        for atom in self.region.sizes:
+            self.numbers.hand(atom)
         integers = [scalar for scalar in self.region.scalars if not is_float(scalar)]
         floats = self.region.scalars[len(integers) :]
         assert all(map(is_float, floats)), "floats are handed over last"
@@ -404,7 +404,7 @@ class _Printer:
         base = ["arena", *(memory[name] for name in region.outer)]
         room = f"char *base[{len(base) + len(printer.own)}]; long m[{printer.numbers.count + 1}];"
         filled = [f"base[{k}] = {pointer};" for k, pointer in enumerate(base)]
-        filled += [f"m[{k}] = {size(symbol)};" for k, symbol in enumerate(region.sizes)]
+        filled += [f"m[{k}] = {size(symbol)};" for k, symbol in enumerate(region.symbols)]
         call = f"((anyshape_run *){run})({plan}, v, base, m, f);"
         return f"({{{' '.join((room, *filled, call))}}})"
 

@@ -55,7 +55,7 @@ class NativeBody:
     @property
     def around(self) -> tuple[Symbol, ...]:
         """The sizes that it reads, and is not handed."""
-        own = self.region.sizes if self.region is not None else ()
+        own = self.region.symbols if self.region is not None else ()
         used = dict.fromkeys(
             (*own, *(s for n in self.numbers for s in sorted(_symbols(n), key=str)))
         )

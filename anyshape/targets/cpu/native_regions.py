@@ -44,13 +44,15 @@ from anyshape.schedule.arena import Arena, Known, Life, disjoint, plan_arena
 from anyshape.symbolic import (
     AllOf,
     AnyOf,
+    Atom,
+    Condition,
     Dim,
     Expr,
     Facts,
     Relation,
-    Sized,
     Symbol,
     symbols_of_all,
+    unknowns_of_all,
 )
 from anyshape.targets.cpu.library import LINEAR, is_row_major, library_call
 from anyshape.targets.cpu.native_nesting import as_native_nested
@@ -143,17 +145,21 @@ def _newly_used(
     program: Program, steps: Iterable[Step], buffers: Mapping[str, Buffer]
 ) -> Iterable[Symbol]:
     """Entry sizes that only native regions and their allocations read: products named none."""
+    shapes = (buffers[name].shape for name in program.inputs if name in buffers)
+    given = {dim.symbol for shape in shapes for dim in shape if isinstance(dim, Expr)}
     used: set[Symbol] = set()
     for step in steps:
         if isinstance(step, NativeRegion):
-            used.update(step.sizes)
+            dims: Iterable[Dim] = (atom.expr for atom in step.sizes)
         elif isinstance(step, Allocate):
             buffer = buffers[step.buffer]
             dims = (*buffer.shape, *buffer.strides)
-            used.update(s for dim in dims if isinstance(dim, Expr) for s in dim.symbols)
-    shapes = (buffers[name].shape for name in program.inputs if name in buffers)
-    given = {dim.symbol for shape in shapes for dim in shape if isinstance(dim, Expr)}
-    return sorted((used & given) - set(program.symbols), key=lambda s: s.name)
+        else:
+            continue
+        for dim in dims:
+            if isinstance(dim, Expr):
+                used |= dim.symbols & given
+    return sorted(used - set(program.symbols), key=lambda s: s.name)
 
 
 def as_native(step: Step, buffers: Mapping[str, Buffer], *, library: bool = True) -> Step | None:
@@ -257,11 +263,11 @@ def _close(
     compute = [position for position, (_, step) in enumerate(run) if _is_compute(step)]
     nested = any(isinstance(step, NativeNested) for _, step in run)
     if len(compute) < (1 if whole or nested else COSTS.region_steps):
-        return _Grouping(run, memory, holds, buffers).as_they_are(program.steps)
+        return _Grouping(run, memory, holds, buffers, whole).as_they_are(program.steps)
     is_long = len(compute) >= COSTS.long_region_steps and not whole
     at = _tail(run, compute, memory.needed) if is_long else 0
     parts = (run[:at], run[at:]) if at else (run,)
-    groups = (_Grouping(part, memory, holds, buffers).steps() for part in parts)
+    groups = (_Grouping(part, memory, holds, buffers, whole).steps() for part in parts)
     return [step for group in groups for step in group]
 
 
@@ -319,6 +325,7 @@ class _Grouping:
     memory: _Memory
     holds: Known
     buffers: dict[str, Buffer]
+    inside: bool  # a body
     made: dict[str, int] = field(default_factory=dict)
     library_owned: set[str] = field(default_factory=set)
     freed: dict[str, int] = field(default_factory=dict)
@@ -352,7 +359,7 @@ class _Grouping:
         inside = {*arena.inner, *arena.lent, *self.views, *self.library_owned}
         mentions = dict.fromkeys(name for step in kept for name in step.mentions())
         outer = tuple(name for name in mentions if name not in inside)
-        numbers = free_numbers(kept, self.buffers, self._dims(kept, arena))
+        numbers = free_numbers(kept, self.buffers, self._dims(kept, arena), self.inside)
         region = NativeRegion(kept, outer, arena.inner, arena.rooms, *numbers)
         dead = tuple(
             name
@@ -529,10 +536,14 @@ def _fresh(step: Step) -> tuple[str, ...]:
 
 
 def free_numbers(
-    steps: Iterable[Step], buffers: Mapping[str, Buffer], dims: Iterable[Dim]
-) -> tuple[tuple[Symbol, ...], tuple[Operand, ...]]:
-    """The symbols and scalars that the steps (and further sizes) read; floats are the last."""
-    sizes: list[Sized] = []
+    steps: Iterable[Step], buffers: Mapping[str, Buffer], dims: Iterable[Dim], inside: bool
+) -> tuple[tuple[Atom, ...], tuple[Operand, ...]]:
+    """The symbols and scalars that the steps (and further sizes) read; floats are the last.
+
+    Deep operations are computed before the native region, once for all that follow; ``inside`` a
+    body, whose head gives symbols their values, they are computed there.
+    """
+    sizes: list[Expr | Condition] = []
     scalars: dict[Operand, None] = {}
 
     def note(number: object) -> None:
@@ -548,4 +559,5 @@ def free_numbers(
         note(tuple(step.arguments(buffers)))
     note(tuple(dims))
     ordered = sorted(scalars, key=is_float)
-    return tuple(symbols_of_all(sizes)), tuple(ordered)
+    read = tuple(symbols_of_all(sizes)) if inside else unknowns_of_all(sizes)
+    return read, tuple(ordered)

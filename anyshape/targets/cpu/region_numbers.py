@@ -23,7 +23,6 @@ from anyshape.symbolic import (
     Expr,
     NamedSums,
     Relation,
-    Symbol,
     nested_parts,
 )
 from anyshape.symbolic.atoms import Atom, Monomial
@@ -70,7 +69,6 @@ class RegionNumbers:
     """The numbers of one native region: first those that it is handed, then what is computed."""
 
     given: int = 0
-    symbols: dict[Symbol, int] = field(default_factory=dict)
     indices: dict[object, int] = field(default_factory=dict)
     code: list[int] = field(default_factory=list)
     computed: int = 0
@@ -81,13 +79,13 @@ class RegionNumbers:
         """How many numbers there are."""
         return self.given + self.computed
 
-    def hand(self, symbol: Symbol | None = None) -> int:
+    def hand(self, atom: Atom | None = None) -> int:
         """The index of a number that the region is handed; all are before the first computed."""
         assert not self.computed
         index = self.given
         self.given += 1
-        if symbol is not None:
-            self.symbols[symbol] = index
+        if atom is not None:
+            self.indices[atom.expr] = index
         return index
 
     def index(self, number: Number) -> int:
@@ -151,8 +149,6 @@ class RegionNumbers:
         return self.indices[monomial]
 
     def _atom(self, atom: Atom) -> int:
-        if isinstance(atom, Symbol):
-            return self.symbols[atom]
         return self._of(ATOMS[atom.word], map(self.index, atom.args))
 
     def _of(self, operation: Operation, operands_at: Sequence[int] | map[int]) -> int:

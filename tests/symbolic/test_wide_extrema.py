@@ -1,0 +1,86 @@
+"""Minima and maxima of many sizes, and sizes nested in one another: right, in linear work."""
+
+from __future__ import annotations
+
+import pytest
+
+from anyshape.symbolic import Facts, Space, eq, evaluate, ge, le, lt, maximum, minimum
+from anyshape.symbolic.expr import WIDE
+
+
+class World:
+    """Sizes s0 and others."""
+
+    def __init__(self) -> None:
+        self.space = Space()
+        self.s = [self.space.fresh("s")]
+        self.facts = Facts(self.space)
+
+
+@pytest.fixture
+def w() -> World:
+    return World()
+
+
+def test_a_minimum_of_minimums_is_minimums_of_a_few(w):
+    dim, others = w.s[0], [w.space.fresh("y") for _ in range(200)]
+    for other in others:
+        dim = minimum(dim + 1, other)
+    (atom,) = (a for m in dim.terms for a in m) if dim.atom is None else (dim.atom,)
+    assert len(atom.args) <= WIDE
+    sizes = {other.symbol: 500 - n for n, other in enumerate(others)} | {w.s[0].symbol: 9}
+    assert evaluate(dim, sizes) == 9 + 200
+    for n, other in enumerate(others):
+        assert w.facts.known(le(dim, other + 199 - n)) is True
+    assert w.facts.known(le(dim, others[7] + 191)) is None
+
+
+@pytest.mark.parametrize("count", [WIDE, WIDE + 1, 200])
+def test_an_extremum_of_many_is_that_of_a_few_at_a_time(w, count):
+    sizes = [w.space.fresh("y") for _ in range(count)]
+    most, least = maximum(*sizes, 3), minimum(*sizes, 3)
+    values = {size.symbol: (5 * n) % 211 for n, size in enumerate(sizes)}
+    assert evaluate(most, values) == max(*values.values(), 3)
+    assert evaluate(least, values) == min(*values.values(), 3)
+    assert all(w.facts.known(ge(most, size)) is True for size in sizes)
+    assert all(w.facts.known(le(least, size)) is True for size in sizes)
+    assert w.facts.known(le(least, most)) is True
+
+
+def test_the_questions_about_a_maximum_are_linear_in_its_operands():
+    def questions(count):
+        space = Space()
+        facts, dim = Facts(space), 0
+        for _ in range(count):
+            dim = maximum(dim, space.fresh("y", policy="unbacked"))
+            facts.simplify(dim)
+        return space.work.questions
+
+    assert questions(400) < 2.2 * questions(200)
+
+
+def test_a_maximum_of_more_is_no_less_and_that_takes_few_steps(w):
+    sizes = [w.space.fresh("y") for _ in range(16)]
+    for count in range(2, 16):
+        less, more = maximum(*sizes[:count]), maximum(*sizes[: count + 1])
+        before = w.space.work.steps
+        assert w.facts.known(le(less, more)) is True
+        assert w.facts.known(le(minimum(*sizes[: count + 1]), minimum(*sizes[:count]))) is True
+        assert w.facts.known(ge(less, more)) is None
+        assert w.facts.known(lt(more, less)) is False
+        assert w.space.work.steps - before < 5000
+
+
+def test_sizes_nested_in_many_ways_take_no_longer_for_it():
+    """Each size holds the last one three times, so that there are 3**24 ways through it."""
+
+    def work(count):
+        space = Space()
+        facts, size = Facts(space), space.fresh("s")
+        for _ in range(count):
+            k = minimum(space.fresh("u", policy="unbacked"), size)
+            size = minimum(size + k, maximum(k, 8))
+            facts.known(eq(size % 4, 1))
+        return space.work.questions
+
+    assert work(40) < 3 * work(20)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+import torch
 
+import anyshape
 from anyshape.ir.parse import parse_graph
 from anyshape.ir.text import print_graph
 from anyshape.ir.verify import verify_graph
@@ -95,3 +97,17 @@ def test_the_program_becomes_the_expected_one(name: str) -> None:
     verify_graph(found)
     spell = {row.name: row.torch for row in OPS.values()}.__getitem__
     assert print_graph(found, spell) == print_graph(parse_graph(program(after)), spell)
+
+
+def test_results_of_one_view_are_made_anew_by_one_view() -> None:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        parts = x.unbind(0)
+        x.add_(1)
+        return *parts, parts[0] + parts[1]
+
+    fast = anyshape.compile(program)
+    x = torch.ones(7, 2)
+    assert torch.equal(fast(x)[-1], torch.full((2,), 4.0))
+    (captured,) = fast.graphs()
+    made = functionalize(parse_graph(captured), OPS)
+    assert sum(node.op == "unbind" for node in made.nodes) <= 3

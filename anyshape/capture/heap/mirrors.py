@@ -83,17 +83,27 @@ def _mirror_tuple(read: Read, obj: Any) -> Any:
         return obj
 
 
+def keys_in_order(obj: Any) -> tuple[Any, ...]:
+    """Those of a dict. What is written to an OrderedDict past its own methods is not in its order:
+    C code refuses to iterate over such a one."""
+    if not issubclass(type(obj), OrderedDict):
+        return tuple(dict.keys(obj))
+    try:
+        keys = tuple(OrderedDict.keys(obj))
+    except KeyError:
+        keys = ()
+    if len(keys) != dict.__len__(obj):
+        raise broken("unknown-call", "an OrderedDict that was written past its own methods")
+    return keys
+
+
 def kind_of_entry(obj: dict[Any, Any]) -> str:
     """How guards read what lies in a dict: past a `__getitem__` of its class."""
     return "item" if type(obj).__getitem__ is dict.__getitem__ else "entry"
 
 
 def _mirror_dict(read: Read, obj: Any) -> Any:
-    keys = (
-        tuple(dict.keys(obj))
-        if not issubclass(type(obj), OrderedDict)
-        else tuple(OrderedDict.keys(obj))
-    )
+    keys = keys_in_order(obj)
     read(obj, "keys", None, keys)
     twin = _empty_dict_like(obj)
     step = kind_of_entry(obj)

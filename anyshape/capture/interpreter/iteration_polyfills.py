@@ -326,7 +326,11 @@ def filtered(fn: Any, iterator: Any) -> Any:
 
 def reversed_of(obj: Any, index: Any) -> Any:
     while index >= 0:
-        yield obj[index]
+        try:
+            value = obj[index]
+        except (IndexError, StopIteration):
+            return
+        yield value
         index -= 1
 
 

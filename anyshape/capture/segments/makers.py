@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.iterators import Position, advanced, position_of
-from anyshape.capture.heap.mirrors import MAXLEN
+from anyshape.capture.heap.mirrors import MAXLEN, keys_in_order
 from anyshape.capture.heap.quiet_reads import asks_the_program
 from anyshape.capture.heap.values import IMMUTABLE
 from anyshape.capture.interpreter.attributes import HEAP_TYPE, instance_dict
@@ -102,6 +102,7 @@ def _list(rebuilder: Rebuilder, value: list[Any]) -> str:
 
 
 def _dict(rebuilder: Rebuilder, value: dict[Any, Any]) -> str:
+    keys_in_order(value)
     _require_hashes(dict.keys(value), lambda keys, key: dict.__contains__(value, key))
     name = rebuilder.fresh(value)
     kind = type(value)

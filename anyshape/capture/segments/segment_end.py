@@ -55,9 +55,6 @@ SIMPLE = (IMMUTABLE - {slice}) | {types.ModuleType, types.CodeType, re.Pattern, 
 
 PLAIN_TUPLES = (tuple, torch.Size, SizeTuple)
 
-LARGE = 1 << 62
-"""From here on, an integer is no text: a long one has none."""
-
 
 class Rebuilder:
     """Writes the source of `rebuild`, one value after the other; an object reached twice is
@@ -152,8 +149,8 @@ class Rebuilder:
         handed = self.recorder.sources.of_constant(value)
         if handed is not None:
             return self.read(handed)
-        if value is None or kind is bool or kind is str or (kind is int and -LARGE < value < LARGE):
-            return repr(value)
+        if value is None or kind is bool or (kind is int and -5 <= value <= 256):
+            return repr(value)  # others are objects that the program may tell from their equals
         if value is NULL:
             return self.constant(value)
         if kind in SIMPLE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -140,3 +141,30 @@ def test_what_is_handed_in_dies_when_the_caller_drops_it(name: str) -> None:
             assert LOG == ["dies"]
     finally:
         gc.enable()
+
+
+def _past_its_order(x: Tensor) -> Any:
+    values = OrderedDict(a=1, b=2)
+    dict.pop(values, "a")
+    y = x + 1
+    torch.get_num_threads()
+    return y, dict.__len__(values), list(dict.keys(values)), list(reversed(Backwards()))
+
+
+class Backwards(set[int]):
+    """A sequence by its items, the last of which is not there."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> int:
+        return (7, 8)[index]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("every", [0, 1])
+def test_what_c_refuses_to_iterate_over_is_no_mistake_of_ours(every: int) -> None:
+    fast = Compiled(_past_its_order, Options(break_every=every), ByReference)
+    for _ in range(2):
+        assert fast(torch.ones(2))[1:] == _past_its_order(torch.ones(2))[1:]
+    assert not fast.mistakes

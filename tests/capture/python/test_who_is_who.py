@@ -86,3 +86,23 @@ def test_what_lies_in_a_list_is_given_back_itself() -> None:
         _, first, second = fast(torch.ones(2), values)
         assert first is values[0]
         assert second is values[1]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("every", [0, 1, 2])
+def test_equal_objects_stay_two(every: int) -> None:
+    """What a segment has made, and what is equal to it, is no one constant behind a break."""
+
+    def program(x: Tensor) -> Any:
+        y = x + 1
+        a = b = "xyzpdq"
+        c = a[:3] + b[3:]
+        m = 1000
+        n = int("1000")
+        torch.get_num_threads()
+        return y * 2, a is b, a is c, operator.is_(a, c), operator.is_not(b, c), m is n
+
+    fast = compiled(program, every)
+    for _ in range(3):
+        assert fast(torch.ones(2))[1:] == (True, False, False, True, False)
+    assert not fast.mistakes

@@ -346,18 +346,27 @@ class LibraryCall(Effects):
 
 
 @frozen()
-class BindSize(Effects):
-    """From here on the symbol is the size of dimension ``dim`` of a buffer that a call returned."""
-
+class _SizeStep(Effects):
     symbol: Symbol
     buffer: str
-    dim: int
 
     def reads(self) -> Iterator[str]:
         yield self.buffer
 
     def binds(self) -> Iterator[Symbol]:
         yield self.symbol
+
+
+@frozen()
+class KeepSize(_SizeStep):
+    """From here on the symbol is the one int64 of the buffer, which the host does not read."""
+
+
+@frozen()
+class BindSize(_SizeStep):
+    """From here on the symbol is the size of dimension ``dim`` of a buffer that a call returned."""
+
+    dim: int
 
 
 @frozen()
@@ -373,20 +382,6 @@ class BindItem(Effects):
     def binds(self) -> Iterator[Symbol]:
         if isinstance(self.target, Symbol):
             yield self.target
-
-
-@frozen()
-class KeepSize(Effects):
-    """From here on the symbol is the one int64 of the buffer, which the host does not read."""
-
-    symbol: Symbol
-    buffer: str
-
-    def reads(self) -> Iterator[str]:
-        yield self.buffer
-
-    def binds(self) -> Iterator[Symbol]:
-        yield self.symbol
 
 
 @frozen()

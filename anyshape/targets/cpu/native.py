@@ -49,7 +49,8 @@ from anyshape.targets.cpu.native_nesting import (
 )
 from anyshape.targets.cpu.native_part import Base, Part, Slot
 from anyshape.targets.cpu.native_prelude import RUN_REGION
-from anyshape.targets.cpu.native_regions import is_float, matrix_layout
+from anyshape.targets.cpu.native_regions import is_float
+from anyshape.targets.cpu.native_steps import matrix_layout
 
 GEMM = {float32: "sgemm_", float64: "dgemm_"}
 ARENA = 0

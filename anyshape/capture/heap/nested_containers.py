@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import FunctionType
 from typing import Any
+
+from anyshape.capture.heap.quiet_reads import class_entry
 
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 BASES = (list, tuple, OrderedDict, dict, set, frozenset, deque, bytearray)
@@ -58,9 +61,11 @@ def length_of(container: Any) -> int:
 
 def item_of(container: Any, key: Any) -> Any:
     """`container[key]` by C, whatever a subclass says."""
-    base: Any = next((c for c in BASES if issubclass(type(container), c)), None)
-    by_base = hasattr(base, "__getitem__")
-    return base.__getitem__(container, key) if by_base else container[key]
+    method = class_entry(type(container), "__getitem__")
+    if type(method) is not FunctionType:
+        return container[key]
+    base: Any = next(c for c in BASES if issubclass(type(container), c))
+    return base.__getitem__(container, key)
 
 
 def elements_of(container: Any) -> Any:

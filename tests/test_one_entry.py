@@ -18,6 +18,7 @@ KNOWING = ("ops", "targets", "codegen", "moe", "attention", "kernels", "symbolic
 OTHER_NAMES = {
     "capture/heap/purity.py": "functions of Python's operator module",
     "capture/heap/values.py": "special methods of Python",
+    "capture/interpreter/c_callbacks.py": "special methods of Python",
     "capture/sizes/numbers.py": "functions of Python's math module",
     "capture/tensors/foreach.py": "functions of torch on lists of tensors",
     "capture/tensors/scans.py": "the operators of one pattern, in order",

@@ -33,7 +33,8 @@ class Moves:
 
 def moves(graph: Graph, ops: Mapping[str, OpDef]) -> Moves:
     """What the writes of a graph, as it was captured, do to version counters."""
-    if not any(ops[node.op].mutates for node in graph.nodes if node.op in ops):
+    known = [node for node in graph.nodes if node.op in ops]
+    if not any(node.op == "data" or ops[node.op].mutates for node in known):
         return Moves({}, {})
     found = _Counters()
     found.read(graph, ops)

@@ -211,9 +211,8 @@ UNLOOKING: frozenset[Any] = frozenset(
         *_methods(deque, "extend extendleft __iadd__ __init__"),
         *_methods(list, "append insert remove count index __contains__"),
         *_methods(deque, "append appendleft insert remove count index __contains__"),
-        *_methods(dict, "__setitem__ __getitem__ __delitem__ __contains__ get pop setdefault"),
-        *_methods(set, "add discard remove __contains__"),
         *_methods(tuple, "count index __contains__"),
+        *KEYED,
     ]
 )
 

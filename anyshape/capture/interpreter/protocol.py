@@ -101,6 +101,10 @@ COMPARISONS: dict[str, tuple[str, str, Callable[[Any, Any], Any]]] = {
 }
 
 
+SEQUENCES = (list, tuple, str, bytes, bytearray, deque)
+"""Whose own `+` and `*` come behind those of numbers, which any method in Python gives a class."""
+
+
 def binary(machine: Interpreter, op: Operator, a: Any, b: Any) -> Any:
     """`a op b`, or `a op= b` for an operator of `INPLACE`."""
     left, right = type(a), type(b)
@@ -112,7 +116,7 @@ def binary(machine: Interpreter, op: Operator, a: Any, b: Any) -> Any:
         return _proxy_binary(machine, op, a, b)
     if (
         is_python(machine, left, op.method)
-        or is_python(machine, left, op.reflected)  # a number slot, which comes before sequences'
+        or (issubclass(left, SEQUENCES) and is_python(machine, left, op.reflected))
         or is_python(machine, right, op.reflected)
         or (op.in_place is not None and is_python(machine, left, op.in_place))
     ):

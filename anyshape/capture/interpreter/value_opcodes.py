@@ -363,8 +363,10 @@ def dict_update(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
 def dict_merge(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     target, source = frame.stack[-arg - 1], frame.stack[-1]
     callee = frame.stack[-arg - 3]
-    kind = type(source).__name__
-    refusal = f"{shown_callable(callee)} argument after ** must be a mapping, not {kind}"
+    refusal = ""
+    if machine.lookup(type(source), "keys") is NULL:  # the text of an object is asked of its class
+        kind = type(source).__name__
+        refusal = f"{shown_callable(callee)} argument after ** must be a mapping, not {kind}"
     if protocol.is_python_mapping(machine, source):
         return again(machine, frame, Call(mapping_polyfills.dict_from_mapping, (source, refusal)))
     if not issubclass(type(source), dict) and not hasattr(source, "keys"):

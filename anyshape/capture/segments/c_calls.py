@@ -213,11 +213,9 @@ def _call_torch(
         if name.startswith(callables.QUERIES) or fn in callables.PURE_TORCH:
             args = tuple(map(domain.machine.heap.read_whole, args))
             answer = _asked(domain, fn, args, kwargs)
-            if issubclass(
-                type(answer), torch.Tensor
-            ):  # as of a generator: another one in each call
-                raise unknown(domain, fn)
-            return answer
+            if not issubclass(type(answer), torch.Tensor):
+                return answer
+            raise unknown(domain, fn)  # as of a generator: another one in each call
     return eager_call(domain, fn, args, kwargs)
 
 

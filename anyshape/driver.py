@@ -110,12 +110,6 @@ class Translation:
         return _structure(self.graph)
 
 
-def _passed(graph: Graph) -> tuple[tuple[str, Graph], ...]:
-    """The graph after each pass, by its name; the last one is for the scheduler."""
-    passed = tuple(INFERENCE.stages(graph, OPS))
-    return (*passed, ("causal-masks", without_causal_masks(passed[-1][1], OPS)))
-
-
 def _structure(graph: Graph) -> str:
     """All of a graph but for example values, and where its inputs come from."""
     inputs = tuple([replace(entry, source="") for entry in graph.inputs])
@@ -330,7 +324,8 @@ class Driver:
         line, work = graph.first_line, graph.space.work
         try:
             with work.stage("passes"):
-                passed = _passed(graph)
+                passed = tuple(INFERENCE.stages(graph, OPS))
+                passed += (("causal-masks", without_causal_masks(passed[-1][1], OPS)),)
         except AnyshapeError as error:
             if isinstance(error.__cause__, WrittenThrough):
                 return str(error.__cause__)

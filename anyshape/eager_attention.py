@@ -23,27 +23,44 @@ _choose = torch._fused_sdp_choice  # noqa: SLF001
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
-    """``forward(query, key, value, mask, causal, scale)`` gives the result and the logsumexp,
-    ``backward(gradient, query, key, value, result, logsumexp, mask, causal, scale)`` gradients."""
+class Given:
+    """What attention is handed."""
 
-    forward: Callable[..., tuple[Tensor, Tensor]]
-    backward: Callable[..., Gradients]
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None
+    causal: bool
+    scale: float | None
+
+    def attended(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Eager's attention of these, with the same mask."""
+        return F.scaled_dot_product_attention(
+            query, key, value, self.mask, 0.0, self.causal, scale=self.scale
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """``forward(given)`` gives the result and the logsumexp, ``backward(given, gradient, result,
+    logsumexp)`` the gradients."""
+
+    forward: Callable[[Given], tuple[Tensor, Tensor]]
+    backward: Callable[[Given, Tensor, Tensor, Tensor], Gradients]
 
 
 def flash_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Any, causal: Any, *, scale: Any = None
 ) -> tuple[Tensor, Tensor]:
     """The result, laid out as the query, and the logsumexp."""
-    kernel = _kernel(query, key, value, mask, causal, scale)
+    given = Given(query, key, value, mask, bool(causal), scale)
+    kernel = _kernel(given)
     if kernel is not None:
-        return kernel.forward(query, key, value, mask, bool(causal), scale)
+        return kernel.forward(given)
     batch, heads, length, _ = query.shape
     dtype = torch.promote_types(query.dtype, torch.float32)
     nothing = torch.zeros((batch, length, heads), dtype=dtype, device=query.device)
-    products = F.scaled_dot_product_attention(
-        query, key, value, mask, 0.0, bool(causal), scale=scale
-    )
+    products = given.attended(query, key, value)
     return torch.empty_like(query).copy_(products), nothing.transpose(1, 2)
 
 
@@ -60,14 +77,13 @@ def flash_attention_gradients(
     scale: Any = None,
 ) -> Gradients:
     """The gradients of query, key and value, each laid out as (batch, n, heads, width)."""
-    kernel = _kernel(query, key, value, mask, causal, scale)
+    given = Given(query, key, value, mask, bool(causal), scale)
+    kernel = _kernel(given)
     if kernel is not None:
-        given = (gradient, query, key, value, result, logsumexp)
-        return kernel.backward(*given, mask, bool(causal), scale)
+        return kernel.backward(given, gradient, result, logsumexp)
     with torch.enable_grad():
-        q, k, v = (t.detach().requires_grad_() for t in (query, key, value))
-        again = F.scaled_dot_product_attention(q, k, v, mask, 0.0, bool(causal), scale=scale)
-        found = torch.autograd.grad(again, (q, k, v), gradient)
+        leaves = [t.detach().requires_grad_() for t in (query, key, value)]
+        found = torch.autograd.grad(given.attended(*leaves), leaves, gradient)
     first, second, third = (_by_length(t) for t in found)
     return first, second, third
 
@@ -77,97 +93,62 @@ def attention_by_products(*args: Any, **kwargs: Any) -> Tensor:
     return F.scaled_dot_product_attention(*args, **kwargs)
 
 
-def _kernel(
-    query: Tensor, key: Tensor, value: Tensor, mask: Any, causal: Any, scale: Any
-) -> Kernel | None:
+def _kernel(given: Given) -> Kernel | None:
     """The one that eager takes, where its gradients can be asked for by themselves."""
-    chosen = _choose(query, key, value, mask, 0.0, bool(causal), scale=scale)
-    kernel = KERNELS.get((query.device.type, chosen))
-    if kernel is None or query.device.type == "cpu":
+    g = given
+    chosen = _choose(g.query, g.key, g.value, g.mask, 0.0, g.causal, scale=g.scale)
+    kernel = KERNELS.get((g.query.device.type, chosen))
+    if kernel is None or g.query.device.type == "cpu":
         return kernel
-    whole = mask is None and query.shape[-1] % PADDED_TO == 0
+    whole = g.mask is None and g.query.shape[-1] % PADDED_TO == 0
     return kernel if whole else None
 
 
-def _host_forward(
-    query: Tensor, key: Tensor, value: Tensor, mask: Any, causal: bool, scale: Any
-) -> tuple[Tensor, Tensor]:
+def _host_forward(g: Given) -> tuple[Tensor, Tensor]:
     forward = aten._scaled_dot_product_flash_attention_for_cpu.default  # noqa: SLF001
-    bias = _added(mask, query)
-    made: tuple[Tensor, Tensor] = forward(
-        query, key, value, 0.0, causal, attn_mask=bias, scale=scale
-    )
+    named = {"attn_mask": _added(g.mask, g.query), "scale": g.scale}
+    made: tuple[Tensor, Tensor] = forward(g.query, g.key, g.value, 0.0, g.causal, **named)
     return made
 
 
-def _host_backward(
-    gradient: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    result: Tensor,
-    logsumexp: Tensor,
-    mask: Any,
-    causal: bool,
-    scale: Any,
-) -> Gradients:
+def _host_backward(g: Given, gradient: Tensor, result: Tensor, logsumexp: Tensor) -> Gradients:
     backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default  # noqa: SLF001
-    given = (gradient, query, key, value, result, logsumexp)
-    made: Gradients = backward(*given, 0.0, causal, attn_mask=_added(mask, query), scale=scale)
+    tensors = (gradient, g.query, g.key, g.value, result, logsumexp)
+    named = {"attn_mask": _added(g.mask, g.query), "scale": g.scale}
+    made: Gradients = backward(*tensors, 0.0, g.causal, **named)
     return made
 
 
-def _flash_forward(
-    query: Tensor, key: Tensor, value: Tensor, mask: None, causal: bool, scale: Any
-) -> tuple[Tensor, Tensor]:
+def _flash_forward(g: Given) -> tuple[Tensor, Tensor]:
     forward = aten._scaled_dot_product_flash_attention.default  # noqa: SLF001
-    result, logsumexp, *_ = forward(query, key, value, 0.0, causal, scale=scale)
+    result, logsumexp, *_ = forward(g.query, g.key, g.value, 0.0, g.causal, scale=g.scale)
     return result, logsumexp
 
 
-def _flash_backward(
-    gradient: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    result: Tensor,
-    logsumexp: Tensor,
-    mask: None,
-    causal: bool,
-    scale: Any,
-) -> Gradients:
+def _flash_backward(g: Given, gradient: Tensor, result: Tensor, logsumexp: Tensor) -> Gradients:
     backward = aten._scaled_dot_product_flash_attention_backward.default  # noqa: SLF001
-    given = (gradient, query, key, value, result, logsumexp)
-    lengths = (None, None, query.shape[-2], key.shape[-2])
-    made: Gradients = backward(*given, *lengths, 0.0, causal, *_no_draws(query), scale=scale)
+    tensors = (gradient, g.query, g.key, g.value, result, logsumexp)
+    lengths = (None, None, g.query.shape[-2], g.key.shape[-2])
+    draws = _no_draws(g.query)
+    made: Gradients = backward(*tensors, *lengths, 0.0, g.causal, *draws, scale=g.scale)
     return made
 
 
-def _cudnn_forward(
-    query: Tensor, key: Tensor, value: Tensor, mask: None, causal: bool, scale: Any
-) -> tuple[Tensor, Tensor]:
+def _cudnn_forward(g: Given) -> tuple[Tensor, Tensor]:
     forward = aten._scaled_dot_product_cudnn_attention.default  # noqa: SLF001
-    result, logsumexp, *_ = forward(query, key, value, None, True, 0.0, causal, scale=scale)
-    return result, logsumexp.reshape(query.shape[:-1])
+    given = (g.query, g.key, g.value, None, True, 0.0, g.causal)
+    result, logsumexp, *_ = forward(*given, scale=g.scale)
+    return result, logsumexp.reshape(g.query.shape[:-1])
 
 
-def _cudnn_backward(
-    gradient: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    result: Tensor,
-    logsumexp: Tensor,
-    mask: None,
-    causal: bool,
-    scale: Any,
-) -> Gradients:
+def _cudnn_backward(g: Given, gradient: Tensor, result: Tensor, logsumexp: Tensor) -> Gradients:
     backward = aten._scaled_dot_product_cudnn_attention_backward.default  # noqa: SLF001
     if gradient.stride() != result.stride():  # cuDNN's plans are kept by the layouts of the others
         gradient = torch.empty_like(result).copy_(gradient)
-    given = (gradient, query, key, value, result, logsumexp.unsqueeze(-1))
-    lengths = (None, None, None, query.shape[-2], key.shape[-2])
-    made: Gradients = backward(*given, *_no_draws(query), *lengths, 0.0, causal, scale=scale)
+    tensors = (gradient, g.query, g.key, g.value, result, logsumexp.unsqueeze(-1))
+    lengths = (None, None, None, g.query.shape[-2], g.key.shape[-2])
+    draws = _no_draws(g.query)
+    made: Gradients = backward(*tensors, *draws, *lengths, 0.0, g.causal, scale=g.scale)
     return made
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import anyshape
+from anyshape.eager_attention import KERNELS, Given
 from tests.autograd.beside_eager import assert_same
 
 HEADS, WIDTH = 2, 8
@@ -102,3 +103,14 @@ def test_no_weights_of_attention_are_made_for_the_gradients() -> None:
     fast(torch.randn(1, HEADS, 5, WIDTH, requires_grad=True), torch.zeros(())).sum().backward()
     text = "".join(fast.graphs())
     assert "flash_attention_gradients" in text and "softmax" not in text
+
+
+@pytest.mark.parametrize("kernel", [k for k in KERNELS if k[0] == "cuda"])
+def test_kernels_of_gpus_are_called_as_their_schemas_say(kernel: tuple[str, int]) -> None:
+    """On tensors without memory: in which order what is handed over, and what it gives."""
+    q, k, v, gradient = (torch.empty(2, 4, 8, 16, device="meta") for _ in range(4))
+    given = Given(q, k, v, None, True, 0.3)
+    result, logsumexp = KERNELS[kernel].forward(given)
+    made = KERNELS[kernel].backward(given, gradient, result, logsumexp)
+    assert logsumexp.shape == q.shape[:-1]
+    assert [t.shape for t in (result, *made)] == [q.shape] * 4

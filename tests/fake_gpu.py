@@ -160,6 +160,7 @@ class FakeGpu:
         monkeypatch.setattr(Flag, "clear", lambda flag: flag.pinned.zero_())
         stream = "_cuda_getCurrentRawStream"
         monkeypatch.setattr(torch._C, stream, lambda device: STREAM, raising=False)
+        monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
 
     def load(self, wanted: Mapping[str, DeviceFunction], options: Options) -> Mapping[str, Loaded]:
         builder = builder_of(options)

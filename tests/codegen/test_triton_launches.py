@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,10 @@ from random_graphs import Maker
 
 from anyshape.costs import COSTS
 from anyshape.driver import Driver
+from anyshape.ir.loops import PointerParam
 from anyshape.ir.program import Launch, LibraryCall, NativeRegion
 from anyshape.runtime.launch import TRAPS, slots
+from anyshape.targets.triton.launch import Launcher
 from tests.fake_gpu import FakeGpu, counter
 
 
@@ -237,3 +240,48 @@ def test_long_runs_are_cut_where_nothing_of_torchs_outlives_a_part(gpu):
     assert sum(counts) > 90 and max(counts) <= COSTS.gpu_region_steps + 2 and len(found) >= 4
     for a, b in ((3, 8), (1, 8), (0, 4), (33, 64)):
         same_as_reference(compiled, torch.randn(a, b), torch.randn(b, b) / 8, tolerance=1e-4)
+
+
+def test_a_kernel_is_launched_with_its_device_as_the_current_one(gpu, monkeypatch):
+    """The driver launches on the current device, whatever the addresses."""
+    current, launched = [0], []
+
+    class Entered:
+        def __init__(self, device):
+            self.device = device
+
+        def __enter__(self):
+            self.before, current[0] = current[0], self.device
+
+        def __exit__(self, *error):
+            current[0] = self.before
+
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: current[0], raising=False)
+    monkeypatch.setattr(torch.cuda, "device", Entered)
+    choose = Launcher._choose
+    monkeypatch.setattr(
+        *(Launcher, "_choose"),
+        lambda launcher, *given: launched.append(current[0]) or choose(launcher, *given),
+    )
+    compiled = compile_sketch(
+        lambda b, x: b.exp(x), "a", driver=Driver(OPTIONS, targets=gpu.targets)
+    )
+    (step,) = [step for step in compiled.program.flat_steps() if isinstance(step, Launch)]
+    (launcher,) = gpu.loader.launchers.values()
+    for device in (1, 0):
+        launch = replace(
+            launcher, function=replace(launcher.function, device=device), chosen={}
+        ).call()
+        x, y = torch.randn(5), torch.empty(5)
+        launch(
+            *(
+                5
+                if not isinstance(p, PointerParam)
+                else x.data_ptr()
+                if p.access == "read"
+                else y.data_ptr()
+                for p in step.kernel.params
+            )
+        )
+        torch.testing.assert_close(y, x.exp())
+    assert launched == [1, 0] and current == [0]

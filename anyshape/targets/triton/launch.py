@@ -73,12 +73,16 @@ class Launcher:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def call(self) -> Callable[..., None]:
-        """The function that launches: a lookup by sizes, then the driver's own call."""
+        """The function that launches: a lookup by sizes, then the driver's own call. The driver
+        launches on the current device."""
         names = [param.name for param in self.function.kernel.params]
         addresses = " | ".join(names[n] for n in self.chooser.pointers) or "0"
         key = "".join(f"{names[n]}, " for n in self.chooser.sizes)
         given = ", ".join(names)
         text = f"""def launch({given}):
+    if current() != device:
+        with entered(device):
+            return launch({given})
     key = ({key}({addresses}) & 15)
     found = table.get(key)
     if found is None:
@@ -96,9 +100,11 @@ class Launcher:
             "entry": driver_entry(),
             "stream": torch._C._cuda_getCurrentRawStream,
             "device": self.function.device,
+            "current": torch._C._cuda_getDevice,
+            "entered": torch.cuda.device,
         }
         exec(compile(text, f"<launch of {self.function.name}>", "exec"), namespace)
-        made: Callable[..., None] = namespace.pop("launch")
+        made: Callable[..., None] = namespace["launch"]
         return made
 
     def launched(self, arguments: tuple[Any, ...], stream: int, refused: bool) -> Launched | None:

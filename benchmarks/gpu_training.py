@@ -5,7 +5,7 @@
 For each side and shape: milliseconds of a step that is waited for, of them the host's until all is
 launched, and the device's in kernels; seconds of the first two steps; the loss of the first; the
 most memory. For the first shape the 25 kernels that take longest. Rows go to FOLDER/training.json
-as they are made, and replace those of the same model and side; the process ends after ``--seconds``.
+as they are made, and replace those of the same model and side; it ends after ``--seconds``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from typing import Any
 
 import torch
 import transformers
-from torch import Tensor, nn
+from torch import Tensor, _dynamo, nn
+from torch._dynamo.utils import counters
 from torch.profiler import ProfilerActivity, profile
 
 import anyshape
@@ -86,8 +87,8 @@ def made(side: str, module: nn.Module) -> tuple[Step, Any]:
         ours: Any = anyshape.compile(module)
         return step_of(module, ours), ours
     torch.compiler.reset()
-    torch._dynamo.utils.counters.clear()
-    torch._dynamo.config.recompile_limit = 64
+    counters.clear()
+    _dynamo.config.recompile_limit = 64
     theirs = torch.compile(module, dynamic=PEERS[side])
     return step_of(module, theirs), theirs
 
@@ -172,7 +173,6 @@ def graphs(side: str, compiled: Any) -> Row:
             "graph breaks": stats.graph_breaks,
             "eager graphs": list(stats.eager_graphs),
         }
-    counters = torch._dynamo.utils.counters
     return {
         "specializations": counters["stats"].get("unique_graphs", 0),
         "graph breaks": sum(counters["graph_break"].values()),
@@ -189,7 +189,7 @@ def shown(row: Row) -> Iterator[str]:
         yield f"    left to eager torch: {row['eager graphs']}"
     if len(row["shapes"]) == 1:
         for kernel in row["kernels"]:
-            yield f"    {kernel['us']:9.1f} us {kernel['launches']:6.1f} x  {kernel['kernel'][:110]}"
+            yield f"    {kernel['us']:9.1f} us {kernel['launches']:6.1f} x  {kernel['kernel'][:99]}"
     if len(row["shapes"]) == len(SHAPES):
         yield f"    the first steps took {row['first steps, s']:.1f} s in all"
 

@@ -91,6 +91,8 @@ def jobs(folder: Path) -> Iterator[Job]:
         yield Job("e", name, command, 420, alone=True)
     training = module("benchmarks.gpu_training", out)
     yield Job("f", "training steps", training, 300, alone=True)
+    peers = module("benchmarks.gpu_training", out, "--sides", "--peers", "--seconds", "580")
+    yield Job("f", "training steps of torch.compile", peers, 600, alone=True)
 
 
 @dataclass(slots=True)

@@ -1,74 +1,226 @@
-"""Training steps on one GPU: eager, the model compiled, the whole step compiled, and torch.compile.
+"""Training steps on one GPU: ours (the whole step, or the model, compiled), eager, torch.compile.
 
-    python -m benchmarks.gpu_training FOLDER [--no-peers]
+    python -m benchmarks.gpu_training FOLDER [--peers] [--models llama] [--sides step eager]
 
-Milliseconds of a step that is waited for, the median; seconds of the first steps at all shapes;
-gigabytes of the largest allocation. Rows go to FOLDER/training.json as they are made.
+For each side and shape: milliseconds of a step that is waited for, of them the host's until all is
+launched, and the device's in kernels; seconds of the first two steps; the loss of the first; the
+most memory. For the first shape the 25 kernels that take longest. Rows go to FOLDER/training.json
+as they are made, and replace those of the same model and side; it ends after ``--seconds``.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
+import os
+import statistics
+import threading
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
+import transformers
+from torch import Tensor, _dynamo, nn
+from torch._dynamo.utils import counters
+from torch.profiler import ProfilerActivity, profile
 
-from anyshape.tools import models
-from anyshape.tools.models import Recipe
-from benchmarks.gpu import waited
-from benchmarks.training import PEERS, candidates
+import anyshape
 
-SHAPES = ((4, 512), (2, 300), (8, 128), (1, 500))
-CASES = (("llama", torch.float32), ("llama", torch.bfloat16), ("bert", torch.bfloat16))
+SHAPES = ((4, 512), (4, 384), (2, 1024), (8, 200), (3, 777), (1, 2048))
+VOCABULARY = 32000
+STEPS = 8
+PROFILED = 3
+SHOWN_KERNELS = 25
+Row = dict[str, Any]
+Step = Callable[[Tensor], Tensor]
 
 
-def rows(name: str, dtype: torch.dtype, peers: list[str]) -> Iterator[dict[str, object]]:
+def llama() -> nn.Module:
+    config = transformers.LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=2048, intermediate_size=5632, num_hidden_layers=8,
+        num_attention_heads=16, num_key_value_heads=8,
+    )  # fmt: skip
+    return transformers.LlamaForCausalLM(config)
+
+
+def qwen3_moe() -> nn.Module:
+    config = transformers.Qwen3MoeConfig(
+        vocab_size=VOCABULARY, hidden_size=1024, intermediate_size=3072, num_hidden_layers=4,
+        num_attention_heads=16, num_key_value_heads=4, head_dim=64, num_experts=64,
+        num_experts_per_tok=8, moe_intermediate_size=512,
+    )  # fmt: skip
+    return transformers.Qwen3MoeForCausalLM(config)
+
+
+MODELS = {"llama": llama, "qwen3-moe": qwen3_moe}
+PEERS: Mapping[str, bool | None] = {"default": None, "dynamic": True, "static": False}
+"""What torch.compile is told of ``dynamic``; the model is compiled."""
+OURS = ("step", "model")
+SIDES = ("step", "eager", "model")
+
+
+def step_of(module: nn.Module, run: Callable[..., Any]) -> Step:
+    optimizer = torch.optim.AdamW(module.parameters(), 1e-4, fused=True)
+
+    def step(ids: Tensor) -> Tensor:
+        optimizer.zero_grad(set_to_none=True)
+        loss: Tensor = run(input_ids=ids, labels=ids, use_cache=False).loss
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def made(side: str, module: nn.Module) -> tuple[Step, Any]:
+    """The step of a side, and what was compiled."""
+    if side == "eager":
+        return step_of(module, module), None
+    if side == "step":
+        whole: Any = anyshape.compile(step_of(module, module))
+        return whole, whole
+    if side == "model":
+        ours: Any = anyshape.compile(module)
+        return step_of(module, ours), ours
     torch.compiler.reset()
-    recipe = Recipe(dtype=dtype)
-    given = {
-        shape: {
-            k: v.to("cuda") if isinstance(v, torch.Tensor) else v
-            for k, v in models.inputs(name, *shape, "none", recipe).items()
+    counters.clear()
+    _dynamo.config.recompile_limit = 64
+    theirs = torch.compile(module, dynamic=PEERS[side])
+    return step_of(module, theirs), theirs
+
+
+def timed(call: Callable[[], object]) -> tuple[float, float]:
+    """Milliseconds until a call has returned, and until the device has done it."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    call()
+    returned = time.perf_counter()
+    torch.cuda.synchronize()
+    return (returned - start) * 1e3, (time.perf_counter() - start) * 1e3
+
+
+def device_kernels(call: Callable[[], object]) -> list[Row]:
+    """The kernels of a call, the longest first: microseconds of a call, and launches."""
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+        for _ in range(PROFILED):
+            call()
+        torch.cuda.synchronize()
+    rows = [
+        {
+            "us": event.self_device_time_total / PROFILED,
+            "launches": event.count / PROFILED,
+            "kernel": event.key[:160],
         }
-        for shape in SHAPES
+        for event in profiled.key_averages()
+        if event.self_device_time_total
+    ]
+    return sorted(rows, key=lambda row: -row["us"])
+
+
+def measured(step: Step, ids: Tensor) -> tuple[Row, list[Row]]:
+    """The figures of one shape, and the kernels."""
+    start = time.perf_counter()
+    loss = step(ids).item()
+    first, (_, second) = time.perf_counter() - start, timed(lambda: step(ids))
+    step(ids)
+    torch.cuda.reset_peak_memory_stats()
+    times = [timed(lambda: step(ids)) for _ in range(STEPS)]
+    peak = torch.cuda.max_memory_allocated() / 1e9
+    kernels = device_kernels(lambda: step(ids))
+    row: Row = {
+        "ms": statistics.median(whole for _, whole in times),
+        "host ms": statistics.median(host for host, _ in times),
+        "device ms": sum(kernel["us"] for kernel in kernels) / 1e3,
+        "launches": sum(kernel["launches"] for kernel in kernels),
+        "first s": first,
+        "second s": second / 1e3,
+        "peak GB": peak,
+        "first loss": loss,
     }
+    return row, kernels
+
+
+def rows(name: str, side: str) -> Iterator[Row]:
+    """The row of one model and side, again after each shape."""
+    torch.manual_seed(0)
     with torch.device("cuda"):
-        for who, step in candidates(name, recipe, peers).items():
-            torch.cuda.reset_peak_memory_stats()
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            for arguments in given.values():
-                step(arguments)
-            torch.cuda.synchronize()
-            first = time.perf_counter() - start
-            for arguments in given.values():  # the second step is a specialization of its own
-                step(arguments)
-            times = {
-                str(shape): waited(lambda step=step, arguments=arguments: step(arguments))  # type: ignore[misc]
-                for shape, arguments in given.items()
-            }
-            peak = torch.cuda.max_memory_allocated() / 1e9
-            yield {"model": name, "dtype": str(dtype), "who": who, "ms": times} | {
-                "first steps, s": first,
-                "peak GB": peak,
-            }
+        module = MODELS[name]().to(torch.bfloat16).train()
+    step, compiled = made(side, module)
+    row: Row = {"model": name, "side": side, "shapes": {}, "first steps, s": 0.0}
+    for batch, length in SHAPES:
+        generator = torch.Generator().manual_seed(batch * length)
+        ids = torch.randint(0, VOCABULARY, (batch, length), generator=generator).to("cuda")
+        figures, kernels = measured(step, ids)
+        row["shapes"][f"{batch} x {length}"] = figures
+        row["first steps, s"] += figures["first s"] + figures["second s"]
+        row |= graphs(side, compiled)
+        if (batch, length) == SHAPES[0]:
+            row["kernels"] = kernels[:SHOWN_KERNELS]
+        yield row
+
+
+def graphs(side: str, compiled: Any) -> Row:
+    """How many programs were made, and where they break."""
+    if side in OURS:
+        stats = compiled.stats()
+        return {
+            "specializations": stats.specializations,
+            "graph breaks": stats.graph_breaks,
+            "eager graphs": list(stats.eager_graphs),
+        }
+    return {
+        "specializations": counters["stats"].get("unique_graphs", 0),
+        "graph breaks": sum(counters["graph_break"].values()),
+    }
+
+
+def shown(row: Row) -> Iterator[str]:
+    """The last shape; with the first one, its kernels."""
+    shape, figures = [*row["shapes"].items()][-1]
+    numbers = "  ".join(f"{key} {value:.2f}" for key, value in figures.items())
+    made_of = f"specializations {row['specializations']} breaks {row['graph breaks']}"
+    yield f"{row['model']} {row['side']} {shape}: {numbers}  {made_of}"
+    if row.get("eager graphs"):
+        yield f"    left to eager torch: {row['eager graphs']}"
+    if len(row["shapes"]) == 1:
+        for kernel in row["kernels"]:
+            yield f"    {kernel['us']:9.1f} us {kernel['launches']:6.1f} x  {kernel['kernel'][:99]}"
+    if len(row["shapes"]) == len(SHAPES):
+        yield f"    the first steps took {row['first steps, s']:.1f} s in all"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--models", nargs="+", default=[*MODELS], choices=MODELS)
+    parser.add_argument("--sides", nargs="*", default=[*SIDES], choices=(*SIDES, *PEERS))
+    parser.add_argument("--peers", action="store_true", help="torch.compile, three ways, too")
+    parser.add_argument("--seconds", type=float, default=240)
     chosen = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    over = threading.Timer(chosen.seconds, os._exit, (0,))
+    over.daemon = True
+    over.start()
     chosen.folder.mkdir(parents=True, exist_ok=True)
-    made: list[dict[str, object]] = []
-    for name, dtype in CASES:
-        for row in rows(name, dtype, [] if chosen.no_peers else [*PEERS]):
-            print(json.dumps(row), flush=True)
-            made.append(row)
-            (chosen.folder / "training.json").write_text(json.dumps(made, indent=1) + "\n")
+    path = chosen.folder / "training.json"
+    kept: list[Row] = json.loads(path.read_text()) if path.exists() else []
+    for side in [*chosen.sides, *(PEERS if chosen.peers else ())]:
+        for name in chosen.models:
+            others = [row for row in kept if (row["model"], row["side"]) != (name, side)]
+            try:
+                for row in rows(name, side):
+                    print(*shown(row), sep="\n", flush=True)
+                    kept = [*others, row]
+                    path.write_text(json.dumps(kept, indent=1) + "\n")
+            except Exception:  # the other sides are worth their time on the machine
+                traceback.print_exc()
+            gc.collect()
+            torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal
 
@@ -57,6 +57,17 @@ class Refusal:
 
     def __str__(self) -> str:
         return f"{self.value.name} is not fused with {self.reader.name}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What a group stores of a value that others read too, the readers that it computes itself for
+    that, and between what in the program it has to do so."""
+
+    stored: tuple[Stored, ...]
+    joined: frozenset[int]
+    low: Order
+    high: Order
 
 
 class _ExtraRows(Exception):
@@ -353,27 +364,61 @@ class _Attempt:
     def _share(
         self, position: int, node: Node, indices: tuple[Index, ...], outside: set[int], low: Order
     ) -> str | None:
-        """The producer has readers outside: store it here too, or compute it twice if that is
-        cheap.
+        """The producer has readers outside: compute here what they make of it, store it here too,
+        or compute it twice if that is cheap.
         """
         found = self.found
-        weight = found.weights[position]
-        if weight <= 3 and max(self.low, low) < self.high and self._cheap(position, indices):
-            return None
-        if node.output in self.whole and not self._reduces(node):
-            if weight <= 3 and max(self.low, low) < self.high:
-                return None  # an element for each index costs less than keeping all of them
-            return "others read it too, and this kernel at indices that data decides"
         stored = None if self.part != "whole" else self._identity(node, indices)
-        if stored is None:
+        shared = None if stored is None else self._shared(stored, outside)
+        early = max(self.low, low)
+        fits = shared is not None and max(early, shared.low) < min(self.high, shared.high)
+        if shared is None or not fits or stored in shared.stored:
+            weight = found.weights[position]
+            if weight <= 3 and early < self.high and self._cheap(position, indices):
+                return None
+            if node.output in self.whole and not self._reduces(node):
+                if weight <= 3 and early < self.high:
+                    return None  # an element for each index costs less than keeping all of them
+                return "others read it too, and this kernel at indices that data decides"
+        if shared is None:
             return "others read it too, and this kernel does not run over all of it"
-        high = min(self.high, *(found.order_of(r) for r in outside))
-        if max(self.low, low) >= high:
+        if not fits:
             return "others need it before this kernel can run"
-        self.high = high
-        self.stored.append(stored)
-        self.members.add(position)
+        self.low, self.high = max(self.low, shared.low), min(self.high, shared.high)
+        self.stored += shared.stored
+        self.inlined |= {found.nodes[reader].output for reader in shared.joined}
+        self.members |= {position, *shared.joined}
         return None
+
+    def _shared(self, stored: Stored, outside: set[int]) -> _Shared:
+        """What is stored of a value for its readers outside: the value, and instead of it what a
+        reader computes of it alone, element by element."""
+        found = self.found
+        joined = [r for r in sorted(outside) if self._follows(r, stored.value)]
+        left = outside.difference(joined)
+        made = [found.nodes[r].output for r in joined]
+        parts = [self._shared(replace(stored, value=v), found.readers[v]) for v in made]
+        tested = (max(found.tested_at(r), found.barriers[r]) for r in joined)
+        return _Shared(
+            ((stored,) if left else ()) + tuple(s for part in parts for s in part.stored),
+            frozenset(joined).union(*(part.joined for part in parts)),
+            max((*tested, *(part.low for part in parts)), default=-1),
+            min((*map(found.order_of, left), *(part.high for part in parts)), default=found.end),
+        )
+
+    def _follows(self, reader: int, value: Value) -> bool:
+        """Does the reader, which no kernel computes so far, compute from this value alone, element
+        by element?"""
+        found = self.found
+        if not 0 <= reader < found.end or found.kinds[reader] != "kernel":
+            return False
+        node = found.nodes[reader]
+        row, made = found.ops[node.op], node.output
+        own = found.scheduled[reader] or reader in found.copies or made in self.uses
+        if own or row.costly or not isinstance(row.lower, Pointwise) or {*node.inputs()} != {value}:
+            return False
+        shapes = (found.sizes.shape(each.shape) for each in (made, value))
+        return made not in found.homes and next(shapes) == next(shapes)
 
     def _updates(self) -> bool:
         """Is all that it computes assigned to arguments? Such kernels are alike, whatever they

@@ -102,13 +102,16 @@ def fused_adam(
     lr: Any, beta1: Any, beta2: Any, weight_decay: Any, eps: Any, amsgrad: Any, maximize: Any,
     decoupled: Any,
 ) -> None:  # fmt: skip
-    """ATen's kernel, a tensor at a time."""
+    """ATen's kernel, a tensor at a time. Nothing is read by the host, so that all that is stored of
+    a parameter is one kernel's."""
     if isinstance(lr, torch.Tensor):
-        lr = lr.item()
+        lr = lr.double()
     for i, param in enumerate(params):
         new, grad = _wide(param), _wide(grads[i])
         average, square = _wide(averages[i]), _wide(squares[i])
-        step = steps[i].item()
+        step = steps[i].double()
+        size = (-lr / (1 - beta1**step)).to(new.dtype)
+        correction = (1 - beta2**step).sqrt().to(new.dtype)
         if maximize:
             grad = -grad
         if decoupled:
@@ -121,10 +124,10 @@ def fused_adam(
         if amsgrad:
             most = torch.maximum(_wide(greatest[i]), square)
             greatest[i].copy_(most)
-        root = most.sqrt() / (1 - beta2**step) ** 0.5 + eps
-        param.copy_(new.addcdiv(average, root, value=-lr / (1 - beta1**step)))
+        root = most.sqrt() / correction + eps
         averages[i].copy_(average)
         squares[i].copy_(square)
+        param.copy_(new + size * average / root)
 
 
 def fused_sgd(

@@ -4,8 +4,9 @@
 
 An optimizer's step needs no second copy of what it updates. It cannot be done twice, so it is done
 where nothing may fail any more: behind every other step, and in front of assignments that are left.
-A kernel may read what it writes where each of its cells reads the one element that it writes; what
-another of these kernels reads keeps its assignment.
+A kernel may read what it writes where each of its cells reads the one element that it writes. What
+another of these kernels reads of an argument's old value keeps the assignment; the new value they
+read where it is written.
 
 In: the steps of a program, before anything is freed. Out: the same, fewer.
 """
@@ -91,11 +92,12 @@ def _layout(buffer: Buffer) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Update:
-    """``launch`` writes ``source``, all of which is assigned to ``target``."""
+    """``launch`` writes ``source``, all of which is assigned to ``target`` by ``assign``."""
 
     launch: Launch
     source: str
     target: str
+    assign: Assign
 
 
 def _updates(
@@ -109,14 +111,38 @@ def _updates(
     found = []
     for source, target, assign in _assigned(steps):
         launch = makers.get(source)
-        if launch is None or readers[source] != [assign] or source in returned:
-            continue
-        alone = all(isinstance(r, Assign) for w in launch.writes() for r in readers.get(w, ()))
-        if alone and _alike(buffers[source], buffers[target]):
-            found.append(_Update(launch, source, target))
+        if (
+            launch is not None
+            and source not in returned
+            and _alike(buffers[source], buffers[target])
+        ):
+            found.append(_Update(launch, source, target, assign))
     shown = _memory(steps)
-    launches = {id(update.launch): update.launch for update in found}.values()
-    return [update for update in found if all(_lets(one, update, shown) for one in launches)]
+    while True:
+        launches = {id(update.launch): update.launch for update in found}
+        kept = [
+            update
+            for update in found
+            if _moves(update, launches, readers)
+            and all(_lets(one, update, shown) for one in launches.values())
+        ]
+        if len(kept) == len(found):
+            return kept
+        found = kept
+
+
+def _moves(
+    update: _Update, launches: Mapping[int, Launch], readers: Mapping[str, Sequence[Step]]
+) -> bool:
+    """Is what its launch writes read by assignments and by launches that are done last, too? What
+    is written to the argument, by the one assignment."""
+    for name in update.launch.writes():
+        others = [step for step in readers.get(name, ()) if id(step) not in launches]
+        if not all(isinstance(step, Assign) for step in others):
+            return False
+        if name == update.source and others != [update.assign]:
+            return False
+    return True
 
 
 def _assigned(steps: Sequence[Step]) -> Iterator[tuple[str, str, Assign]]:

@@ -71,7 +71,19 @@ def of_another(p: Tensor, q: Tensor, g: Tensor) -> object:
     q.add_(1.0)
 
 
+def by_the_new_one(p: Tensor, q: Tensor, g: Tensor) -> object:
+    q.copy_(g.cumsum(0))
+    p.copy_(q.cumsum(1))
+
+
+def by_the_old_one(p: Tensor, q: Tensor, g: Tensor) -> object:
+    old = q.mT * 1
+    q.copy_(g.cumsum(0))
+    p.copy_(q.cumsum(1) + old)
+
+
 COPIES: dict[Program, int] = {
+    by_the_new_one: 0,
     decayed: 0,
     moments: 0,
     averaged: 0,
@@ -79,7 +91,16 @@ COPIES: dict[Program, int] = {
     by_its_sum: 1,  # each cell reads other elements, too
 }
 """How many assignments are left."""
-PROGRAMS = (*COPIES, exchanged, returned_too, read_before, turned, a_view, of_another)
+PROGRAMS = (
+    *COPIES,
+    exchanged,
+    returned_too,
+    read_before,
+    turned,
+    a_view,
+    of_another,
+    by_the_old_one,
+)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from anyshape.ir.established import Established, Last, binders_of, established, shown
+from anyshape.ir.dtypes import float64
 from anyshape.ir.graph import CHECK, Graph, Node, TensorType, Value, values_in
 from anyshape.ir.scalars import ScalarInput
 from anyshape.ops.context import TypeContext
@@ -49,6 +50,7 @@ class Analysis:
     binders: Mapping[Symbol | ScalarInput, int] = field(default_factory=dict)
     bound: list[int] = field(default_factory=list)  # see `tested_at`
     over_reductions: list[bool] = field(default_factory=list)
+    slow_numbers: list[bool] = field(default_factory=list)
     barriers: list[Order] = field(default_factory=list)
     checked: dict[int, int] = field(default_factory=dict)  # see `tested_at`
     looked: dict[Facts, tuple[Sizes, TypeContext]] = field(default_factory=dict)
@@ -157,6 +159,7 @@ def analyse(graph: Graph, ops: Mapping[str, OpDef]) -> Analysis:
         found.scheduled.append(False)
         found.weights.append(_weight(found, node, sources))
         found.over_reductions.append(kind == "kernel" and _over_rows(found, node, sources))
+        found.slow_numbers.append(kind == "kernel" and _is_slow_number(found, node, sources))
     return found
 
 
@@ -177,6 +180,15 @@ def _over_rows(found: Analysis, node: Node, sources: set[int]) -> bool:
     if isinstance(lowering, Reduce):
         return True
     return isinstance(lowering, Pointwise) and any(found.over_reductions[s] for s in sources)
+
+
+def _is_slow_number(found: Analysis, node: Node, sources: set[int]) -> bool:
+    """Is it one number that needs costly work in float64, for which a GPU runs many instructions, in
+    each thread?"""
+    row, made = found.ops[node.op], node.output
+    if made.shape or not isinstance(row.lower, Pointwise):
+        return False
+    return (row.costly and made.dtype is float64) or any(found.slow_numbers[s] for s in sources)
 
 
 def _weight(found: Analysis, node: Node, sources: set[int]) -> int:

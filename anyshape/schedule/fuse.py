@@ -415,7 +415,7 @@ class _Attempt:
         node = found.nodes[reader]
         row, made = found.ops[node.op], node.output
         own = found.scheduled[reader] or reader in found.copies or made in self.uses
-        if own or row.costly or not isinstance(row.lower, Pointwise) or {*node.inputs()} != {value}:
+        if own or not isinstance(row.lower, Pointwise) or {*node.inputs()} != {value}:
             return False
         shapes = (found.sizes.shape(each.shape) for each in (made, value))
         return made not in found.homes and next(shapes) == next(shapes)
@@ -459,6 +459,8 @@ class _Attempt:
         """Would computing it here repeat costly work?"""
         if len(indices) > 4:
             return "it is read at many indices"
+        if self.found.slow_numbers[position] and not all(map(self._is_one, self.extents.values())):
+            return "it would be computed again in each thread"
         if not self.found.ops[self.found.nodes[position].op].costly:
             return None
         if self.found.over_reductions[position] and not self.reduction_axes:
@@ -470,6 +472,9 @@ class _Attempt:
             if used and any(axis not in rows for axis in missing) and self.found.sources[position]:
                 return "it would be computed again for each position it is broadcast to"
         return "it is read at several indices" if len(indices) > 2 else None
+
+    def _is_one(self, extent: Dim) -> bool:
+        return self.found.sizes.is_one(extent)
 
     def _row_refusal(self, node: Node, indices: tuple[Index, ...]) -> str | None:
         """A reduction joins where it runs over exactly the rows of this kernel."""

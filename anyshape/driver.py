@@ -18,9 +18,7 @@ import torch
 
 from anyshape.autograd.inlined import calls_backward
 from anyshape.autograd.outline import NotDifferentiable, records_gradients
-from anyshape.eager import CheckFailed
 from anyshape.errors import AnyshapeError, stage_of
-from anyshape.interrupts import is_interrupt
 from anyshape.ir.buffers import BufferRef, SizeInMemory
 from anyshape.ir.code import Code, DeviceFunction, Function, PrintedRegion, Reference
 from anyshape.ir.graph import HOST, Graph, Node, TensorType, Value
@@ -59,11 +57,7 @@ from anyshape.runtime.host import emit_host
 from anyshape.runtime.launch import (
     Linked,
     Loaded,
-    WriteFailed,
     link,
-    move_version,
-    set_version,
-    with_counters_of_their_own,
 )
 from anyshape.runtime.profile import Launched, Times, recorded
 from anyshape.runtime.result_layouts import (
@@ -80,6 +74,7 @@ from anyshape.targets.table import TARGETS, Targets, on_device
 from anyshape.targets.target import Target
 from anyshape.training import CompiledTraining, compile_training, whole_step
 from anyshape.verification import refuse_malformed, refuse_overwriting, verified
+from anyshape.wrapped import moving_versions, without_gradients, writing_last
 
 PLACEHOLDER = "ANYSHAPE_FUNCTION"
 COUNTED: Mapping[str, type[Step] | tuple[type[Step], ...]] = {
@@ -234,7 +229,10 @@ class Driver:
         """A program that calls ``backward()`` itself: gradients are values like any other."""
         try:
             step = whole_step(graph, self.options.activation_memory_budget)
-            made = _laid_out(self._half(step.graph, constants, moves(graph, OPS)), graph, constants)
+            half = self._half(
+                *(step.graph, constants, moves(graph, OPS)), replayed=self.options.cuda_graphs
+            )
+            made = _laid_out(half, graph, constants)
         except NotDifferentiable as refused:
             return self._records_eagerly(graph, constants, refused)
         run = spending(made.run, step.spent) if step.spent else made.run
@@ -264,10 +262,15 @@ class Driver:
         return self._eager_graph(graph, constants, node, why)
 
     def _half(
-        self, half: Graph, constants: Mapping[str, torch.Tensor], written: Moves | None = None
+        self,
+        half: Graph,
+        constants: Mapping[str, torch.Tensor],
+        written: Moves | None = None,
+        *,
+        replayed: bool = False,
     ) -> CompiledGraph:
         """Raises ``NotDifferentiable`` where eager torch has to run all of it."""
-        compiled = self._compiled(half, constants, written)
+        compiled = self._compiled(half, constants, written, replayed=replayed)
         if isinstance(compiled, EagerGraph):
             raise NotDifferentiable(compiled.why)
         return compiled
@@ -294,14 +297,14 @@ class Driver:
         run = self._expecting(linked, program)
         alone = "it records gradients" if self.options.cuda_graphs else ""
         if replayed:
-            run, alone = self.targets.recorded(run, program, constants.values())
+            run, alone = self.targets.recorded(run, program, constants)
         run = on_device(run, _devices(program))
         if any(map(_writes_an_argument, program.steps)):
-            run = _writing_last(run)
+            run = writing_last(run)
         if moved := (moves(graph, OPS) if written is None else written):
-            run = _moving_versions(run, moved, graph, constants)
+            run = moving_versions(run, moved, graph, constants)
         if torch.is_grad_enabled() and any(map(_reads_what_requires_grad, nodes_in(graph))):
-            run = _without_gradients(run)
+            run = without_gradients(run)
         if self.options.verify:
             run = verified(run, graph, made.stages, constants)
         return CompiledGraph(
@@ -540,60 +543,3 @@ def _entry(
 
 def _writes_an_argument(step: Step) -> bool:
     return isinstance(step, (BumpVersion, Assign))
-
-
-def _writing_last(run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
-    """What cannot be done twice is done last (``ir/verify_program.py``): where anything before it
-    raises, the segment has not happened."""
-
-    def writing(*arguments: Any) -> tuple[Any, ...]:
-        try:
-            return run(*arguments)
-        except CheckFailed:
-            raise
-        except WriteFailed as failed:
-            raise failed.__cause__ or failed from None
-        except Exception as error:
-            if is_interrupt(error):
-                raise
-            raise CheckFailed(str(error)) from error
-
-    return writing
-
-
-def _moving_versions(
-    run: Callable[..., tuple[Any, ...]],
-    moved: Moves,
-    graph: Graph,
-    constants: Mapping[str, torch.Tensor],
-) -> Callable[..., tuple[Any, ...]]:
-    """Counts the writes that eager would have done one by one."""
-    arguments = [entry.value for entry in graph.inputs if entry.value.name not in constants]
-    positions = {value: position for position, value in enumerate(arguments)}
-    written = [(graph.inputs[position].value, times) for position, times in moved.inputs.items()]
-    fixed = [(constants[v.name], times) for v, times in written if v not in positions]
-    given = [(positions[v], times) for v, times in written if v in positions]
-
-    def moving(*arguments: Any) -> tuple[Any, ...]:
-        results = run(*arguments)
-        for tensor, times in fixed:
-            move_version(tensor, times)
-        for position, times in given:
-            move_version(arguments[position], times)
-        if moved.apart:
-            results = with_counters_of_their_own(results, moved.apart)
-        for position, version in moved.outputs.items():
-            set_version(results[position], version)
-        return results
-
-    return moving
-
-
-def _without_gradients(run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
-    """A segment entered in grad mode that reads what requires grad only where that is off."""
-
-    def ungraded(*arguments: Any) -> tuple[Any, ...]:
-        with torch.no_grad():
-            return run(*arguments)
-
-    return ungraded

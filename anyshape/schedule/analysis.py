@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
-from anyshape.ir.established import Established, Last, binders_of, established, shown
 from anyshape.ir.dtypes import float64
+from anyshape.ir.established import Established, Last, binders_of, established, shown
 from anyshape.ir.graph import CHECK, Graph, Node, TensorType, Value, values_in
 from anyshape.ir.scalars import ScalarInput
 from anyshape.ops.context import TypeContext
@@ -183,8 +183,8 @@ def _over_rows(found: Analysis, node: Node, sources: set[int]) -> bool:
 
 
 def _is_slow_number(found: Analysis, node: Node, sources: set[int]) -> bool:
-    """Is it one number that needs costly work in float64, for which a GPU runs many instructions, in
-    each thread?"""
+    """Is it one number that needs costly work in float64? A GPU runs many instructions for that, in
+    each thread."""
     row, made = found.ops[node.op], node.output
     if made.shape or not isinstance(row.lower, Pointwise):
         return False

@@ -75,14 +75,16 @@ class Targets:
         found = {device: self.of(device) for device in short}
         return {d: target.allocator for d, target in found.items() if target and target.allocator}
 
-    def recorded(self, run: Run, program: Program, constants: Iterable[Any]) -> tuple[Run, str]:
+    def recorded(
+        self, run: Run, program: Program, constants: Mapping[str, torch.Tensor]
+    ) -> tuple[Run, str]:
         """The program as its one device replays it; where that cannot be, as it is, and why."""
         devices = {buffer.device for buffer in program.buffers.values()}
         target = self.of(devices.pop()) if len(devices) == 1 else None
         if target is None:
             return run, "its tensors lie on several devices"
         why = target.why_not_recorded(program)
-        return (target.recorded(run, constants), "") if why is None else (run, why)
+        return (target.recorded(run, program, constants), "") if why is None else (run, why)
 
     def schedules(self, function: Function, options: Options) -> Iterable[str]:
         """What a loaded function has run with so far, where its target chooses at the launch."""

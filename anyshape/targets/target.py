@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import torch
+
 from anyshape.ir.code import Function, PrintedRegion
 from anyshape.ir.loops import Kernel
 from anyshape.ir.program import Launch, NativeRegion, Program
@@ -20,7 +22,7 @@ from anyshape.schedule.placement import SizesInMemory
 from anyshape.symbolic import Facts
 
 Run: TypeAlias = Callable[..., tuple[Any, ...]]
-Recorded: TypeAlias = Callable[[Run, Iterable[Any]], Run]
+Recorded: TypeAlias = Callable[[Run, Program, Mapping[str, torch.Tensor]], Run]
 PrintRegion: TypeAlias = Callable[
     [NativeRegion, Program, Mapping[Kernel, str], str, Options],
     PrintedRegion,
@@ -64,7 +66,7 @@ def none_chosen(function: Any, options: Options) -> Iterable[str]:
     return ()
 
 
-def run_as_it_is(run: Run, constants: Iterable[Any]) -> Run:
+def run_as_it_is(run: Run, program: Program, constants: Mapping[str, torch.Tensor]) -> Run:
     """Of a device that records nothing."""
     return run
 
@@ -87,8 +89,8 @@ class Target:
     ways to walk a kernel. ``listed`` makes launches that may be done at once into lists.
     ``group`` forms native regions, ``print_region`` prints one. ``allocator`` names a short way to
     new memory. ``sizes_in_memory``: what libraries do with those; None where kernels read none.
-    ``recorded`` makes of a running program and its constants one that the device replays as a
-    whole, where ``why_not_recorded`` says nothing against it.
+    ``recorded`` makes of a running program, its steps and its constants one that the device
+    replays as a whole, where ``why_not_recorded`` says nothing against it.
     ``expect`` is handed a function that is loaded, and of likely arguments (0 for an address),
     before it is first called. ``schedules`` describes those that a function has run with, where
     they are chosen at the launch.

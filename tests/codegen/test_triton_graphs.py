@@ -1,4 +1,4 @@
-"""CUDA graphs of programs without a GPU: what happens to them where memory runs out."""
+"""CUDA graphs of programs without a GPU: what happens to them where memory runs out, what they write."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 import pytest
 import torch
 
+from anyshape.runtime.launch import set_version
 from anyshape.targets.triton import graphs
 from anyshape.targets.triton.graphs import Recordings
 
@@ -32,7 +33,7 @@ def alone(monkeypatch):
 
 def holding(run) -> Recordings:
     """With a graph of some layout."""
-    made = Recordings(run, frozenset())
+    made = Recordings(run, frozenset(), frozenset({0}))
     made.graphs["a layout"] = made.seen["a layout"] = None
     return made
 
@@ -47,7 +48,7 @@ def test_graphs_of_all_programs_are_let_go_and_the_call_is_made_again():
 
 def test_it_is_an_error_where_nothing_can_be_let_go_or_that_does_not_suffice():
     for run, held, calls in ((Runs(1), False, 1), (Runs(2), True, 2)):
-        recordings = holding(run) if held else Recordings(run, frozenset())
+        recordings = holding(run) if held else Recordings(run, frozenset(), frozenset({0}))
         with pytest.raises(torch.OutOfMemoryError):
             recordings(torch.zeros(3))
         assert run.calls == calls
@@ -78,3 +79,72 @@ def test_what_is_let_go_is_no_longer_listed():
     assert list(graphs.LIVE) == [recordings]
     del recordings
     assert not list(graphs.LIVE)
+
+
+class Graph:
+    """Replays what was recorded as a GPU does: where its tensors lay then, and counts no versions."""
+
+    def replay(self):
+        versions = [t._version for t in self.written]
+        for output, made in zip(self.outputs, self.run(*self.inside), strict=True):
+            output.copy_(made)
+        for tensor, version in zip(self.written, versions, strict=True):
+            set_version(tensor, version)
+
+
+class Event:
+    def record(self, stream):
+        pass
+
+
+@pytest.fixture
+def recording(monkeypatch):
+    """Recording runs the program, whose writes are taken back: a GPU does nothing then."""
+
+    def captured(recordings, graph, inside, current):
+        kept = [t.clone() for t in recordings.written]
+        graph.run, graph.inside, graph.written = recordings.run, inside, recordings.written
+        graph.outputs = recordings.run(*inside)
+        for tensor, before in zip(recordings.written, kept):
+            tensor.data.copy_(before)
+        return graph.outputs
+
+    monkeypatch.setattr(Recordings, "_captured", captured)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    stream = type("Stream", (), {"wait_event": lambda self, event: None})
+    monkeypatch.setattr(torch.cuda, "current_stream", stream)
+
+
+def test_a_constant_is_written_once_a_call_and_counted_once(recording):
+    weight = torch.zeros(3)
+
+    def run(old, x):
+        weight.add_(x)
+        return (weight * 2,)
+
+    recordings = Recordings(run, frozenset({graphs._storage(weight)}), frozenset({1}), (weight,))
+    repeated = torch.zeros(1).as_strided((2, 2), (0, 0))  # nothing reads it
+    kept = []
+    for n in range(1, 6):
+        (made,) = recordings(repeated, torch.ones(3))
+        kept.append(made)
+        assert weight.tolist() == [n] * 3 and weight._version == n
+    assert len(recordings.graphs) == 1
+    assert [made.tolist() for made in kept] == [[2.0 * n] * 3 for n in range(1, 6)]
+    recordings(repeated, torch.ones(1))  # of another shape
+    assert weight.tolist() == [6] * 3
+
+
+def test_what_cannot_be_recorded_is_run_and_nothing_counts_twice(recording, monkeypatch):
+    weight = torch.zeros(3)
+
+    def run(x):
+        weight.add_(x)
+        return (weight,)  # is no tensor of the graph's own
+
+    recordings = Recordings(run, frozenset({graphs._storage(weight)}), frozenset({0}), (weight,))
+    for n in range(1, 5):
+        recordings(torch.ones(3))
+        assert weight.tolist() == [n] * 3 and weight._version == n
+    assert recordings.refused and not recordings.graphs

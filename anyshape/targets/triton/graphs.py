@@ -3,8 +3,9 @@
 In: the running function of a program on one GPU. Out: a function that does the same. The second
 call of a layout is recorded, so that kernels are compiled and libraries have made what they keep. A
 graph reads its arguments where they were when it was recorded, so they are copied there; results
-are copied out, and are the caller's. All graphs of a program share memory, which is why no two run
-at a time. Where memory runs out, the graphs of all programs are let go, and the call is made again.
+are copied out, and are the caller's. Constants, which lie where they are, it reads and writes there
+(a training step's parameters). All graphs of a program share memory, which is why no two run at a
+time. Where memory runs out, the graphs of all programs are let go, and the call is made again.
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
 
+from anyshape.ir.buffers import references
 from anyshape.ir.program import (
     Allocate,
     Assertion,
+    Assign,
     BindNumber,
+    BumpVersion,
     CheckStep,
     ExternCall,
     Free,
@@ -31,6 +35,7 @@ from anyshape.ir.program import (
     View,
     ViewCall,
 )
+from anyshape.runtime.launch import bump_version, set_version
 
 Run: TypeAlias = Callable[..., tuple[Any, ...]]
 MOST_GRAPHS = 64
@@ -39,20 +44,39 @@ RECORDED: tuple[type[Step], ...] = (
     *(Allocate, Free, View, ViewCall, Launch, ExternCall, Assertion, BindNumber, CheckStep),
 )
 """Steps that give work to the device, or ask about sizes and numbers, which are part of a layout;
-others wait for the device, write arguments, or are not known well enough."""
+others wait for the device or are not known well enough."""
 
 
 def why_not_recorded(program: Program) -> str | None:
     """Why the program is not recorded; None where it can be."""
     for step in program.flat_steps():
-        if not isinstance(step, RECORDED):
+        written = _written(step)
+        if written is None and not isinstance(step, RECORDED):
             return f"it has a step of the kind {type(step).__name__}"
+        if written is not None and program.buffers[written].role != "constant":
+            return "it writes an argument"
     return None
 
 
-def recorded(run: Run, constants: Iterable[torch.Tensor]) -> Run:
+def _written(step: Step) -> str | None:
+    """What was handed in and is written, where the step counts that."""
+    match step:
+        case BumpVersion(buffer=name) | Assign(target=name):
+            return name
+    return None
+
+
+def recorded(run: Run, program: Program, constants: Mapping[str, torch.Tensor]) -> Run:
     """``run`` by way of graphs, of a program that can be recorded."""
-    return Recordings(run, frozenset(map(_storage, constants)))
+    arguments = [name for name in program.inputs if name not in constants]
+    used = {name for step in program.flat_steps() for name in step.mentions()}
+    used.update(references(program.outputs))
+    return Recordings(
+        run,
+        frozenset(map(_storage, constants.values())),
+        frozenset(n for n, name in enumerate(arguments) if name in used),
+        tuple(constants[name] for name in map(_written, program.flat_steps()) if name is not None),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +90,14 @@ class Recording:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Recordings:
-    """The graphs of one program. ``seen``: layouts that were run once, and are recorded next."""
+    """The graphs of one program. ``constants``: their memory. ``used``: which of the arguments are
+    read. ``written``: the constants that a call writes, as often as it does. ``seen``: layouts that
+    were run once, and are recorded next."""
 
     run: Run
     constants: frozenset[int]
+    used: frozenset[int]
+    written: tuple[torch.Tensor, ...] = ()
     graphs: OrderedDict[tuple[Any, ...], Recording] = field(default_factory=OrderedDict)
     seen: OrderedDict[tuple[Any, ...], None] = field(default_factory=OrderedDict)
     pool: Any = None
@@ -87,7 +115,7 @@ class Recordings:
         except torch.OutOfMemoryError:
             if torch.cuda.is_current_stream_capturing() or not released():
                 raise
-        return self.run(*arguments)  # nothing that it did before is seen: it writes no argument
+        return self.run(*arguments)  # nothing was written: that comes after all that takes memory
 
     def release(self) -> bool:
         """Lets go of its graphs and their memory, unless one of them is at work in a thread; false
@@ -106,7 +134,7 @@ class Recordings:
     def _called(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         if self.refused or torch.cuda.is_current_stream_capturing():
             return self.run(*arguments)
-        if any(isinstance(a, torch.Tensor) and _overlaps(a) for a in arguments):
+        if any(map(_overlaps, self._read(arguments))):
             return self.run(*arguments)
         key = tuple(map(_layout, arguments))
         with self.lock:
@@ -121,33 +149,45 @@ class Recordings:
         if len(table) > MOST_GRAPHS:
             table.popitem(last=False)
 
+    def _read(self, arguments: tuple[Any, ...]) -> list[torch.Tensor]:
+        """The tensors that a graph reads."""
+        return [
+            a for n, a in enumerate(arguments) if n in self.used and isinstance(a, torch.Tensor)
+        ]
+
     def _replay(
         self, key: tuple[Any, ...], found: Recording | None, arguments: tuple[Any, ...]
     ) -> tuple[Any, ...]:
         current = torch.cuda.current_stream()
         if self.ready is not None:
             current.wait_event(self.ready)
+        made = found or self._record(arguments, current)
+        if made is None:
+            return self.run(*arguments)
+        results = tuple(map(_empty_like, made.outputs))
         if found is None:
-            found = self._record(arguments, current)
-            if found is None:
-                return self.run(*arguments)
-            self._remember(self.graphs, key, found)
+            self._remember(self.graphs, key, made)
         else:
             self.graphs.move_to_end(key)
-            given = [_once(a) for a in arguments if isinstance(a, torch.Tensor)]
-            if given:
-                torch._foreach_copy_(found.inputs, given)
-        found.graph.replay()
-        results = tuple(map(_copied, found.outputs))
+            if made.inputs:
+                torch._foreach_copy_(made.inputs, [*map(_once, self._read(arguments))])
+        for tensor in self.written:
+            bump_version(tensor)
+        made.graph.replay()
+        for result, output in zip(results, made.outputs, strict=True):
+            _once(result).copy_(_once(output))
         if self.ready is None:
             self.ready = torch.cuda.Event()
         self.ready.record(current)
         return results
 
     def _record(self, arguments: tuple[Any, ...], current: torch.cuda.Stream) -> Recording | None:
-        """Records a call; the graph has not run then."""
-        inside = [_copied(a) if isinstance(a, torch.Tensor) else a for a in arguments]
-        inputs = [_once(a) for a in inside if isinstance(a, torch.Tensor)]
+        """Records a call; the graph has not run then, and nothing counts as written."""
+        versions = [0 if tensor.is_inference() else tensor._version for tensor in self.written]
+        inside = [
+            _copied(a) if n in self.used and isinstance(a, torch.Tensor) else a
+            for n, a in enumerate(arguments)
+        ]
         graph = torch.cuda.CUDAGraph()
         try:
             outputs = self._captured(graph, inside, current)
@@ -156,7 +196,12 @@ class Recordings:
         except RuntimeError as error:
             self.refused = str(error)
             return None
-        if not _apart(outputs, {*self.constants, *map(_storage, inputs)}):
+        finally:
+            for tensor, version in zip(self.written, versions, strict=True):
+                set_version(tensor, version)
+        inputs = [*map(_once, self._read(tuple(inside)))]
+        given = (_storage(a) for a in inside if isinstance(a, torch.Tensor))
+        if not _apart(outputs, {*self.constants, *given}):
             self.refused = "a result is no tensor of its own"
             return None
         return Recording(graph, inputs, outputs)
@@ -199,11 +244,16 @@ def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-def _copied(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor of the same layout and contents in memory of its own."""
-    made = torch.empty_strided(
+def _empty_like(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same layout in memory of its own."""
+    return torch.empty_strided(
         tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
     )
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same layout and contents in memory of its own."""
+    made = _empty_like(tensor)
     _once(made).copy_(_once(tensor))
     return made
 

@@ -60,8 +60,9 @@ def qwen3_moe() -> nn.Module:
 MODELS = {"llama": llama, "qwen3-moe": qwen3_moe}
 PEERS: Mapping[str, bool | None] = {"default": None, "dynamic": True, "static": False}
 """What torch.compile is told of ``dynamic``; the model is compiled."""
-OURS = ("step", "model")
-SIDES = ("step", "eager", "model")
+OURS = {"step": None, "graphs": "reduce-overhead", "model": None}
+"""The whole step, the same replayed, and the model alone: the mode that each is compiled in."""
+SIDES = ("step", "graphs", "eager", "model")
 
 
 def step_of(module: nn.Module, run: Callable[..., Any]) -> Step:
@@ -81,8 +82,8 @@ def made(side: str, module: nn.Module) -> tuple[Step, Any]:
     """The step of a side, and what was compiled."""
     if side == "eager":
         return step_of(module, module), None
-    if side == "step":
-        whole: Any = anyshape.compile(step_of(module, module))
+    if side in ("step", "graphs"):
+        whole: Any = anyshape.compile(step_of(module, module), mode=OURS[side])
         return whole, whole
     if side == "model":
         ours: Any = anyshape.compile(module)

@@ -404,6 +404,15 @@ def bump_version(tensor: torch.Tensor) -> None:
     torch.autograd.graph.increment_version(tensor)
 
 
+def bump_versions(tensors: Sequence[torch.Tensor]) -> None:
+    """As ``bump_version``, of each as often as it is given."""
+    if any(map(torch.is_inference, tensors)):
+        for tensor in tensors:
+            bump_version(tensor)
+    else:
+        torch.autograd.graph.increment_version(tensors)
+
+
 def move_version(tensor: torch.Tensor, times: int) -> None:
     """Counts writes that were done as one."""
     if not tensor.is_inference():

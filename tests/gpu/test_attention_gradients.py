@@ -32,7 +32,7 @@ PROGRAMS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "causal": lambda q, k, v: attend(q, k, v, is_causal=True),
     "causal by size": lambda q, k, v: attend(q, k, v, is_causal=q.shape[2] > 1),
     "causal mask": lambda q, k, v: attend(q, k, v, causal(q, k)),
-    "mask": lambda q, k, v: attend(q, k, v, q[:, :1, :, :1] < 5),
+    "mask": lambda q, k, v: attend(q, k, v, (q[..., :1] + k[..., :1].mT)[:, :1] < 2),
     "scaled": lambda q, k, v: attend(q, k, v, scale=0.3),
     "shared heads": lambda q, k, v: attend(q, k[:, :2], v[:, :2], enable_gqa=True),
 }
@@ -65,7 +65,8 @@ def test_gradients_are_as_near_as_eagers(name: str, dtype: torch.dtype, width: i
         theirs, ours = gradients(program, given), gradients(fast, given)
         for a, b, c in zip(ours, theirs, exact, strict=True):
             error, allowed = (a - c).abs().max(), (b - c).abs().max()
-            assert error <= 2 * allowed + 1e-5, (length, error, allowed)
+            rounding = torch.finfo(dtype).eps * c.abs().max()  # eager may take another kernel
+            assert error <= 2 * allowed + rounding + 1e-5, (length, error, allowed)
     assert fast.stats().gradients > 0
 
 

@@ -35,7 +35,7 @@ from anyshape.ir.program import (
     View,
     ViewCall,
 )
-from anyshape.runtime.launch import bump_version, set_version
+from anyshape.runtime.launch import bump_versions, set_version
 
 Run: TypeAlias = Callable[..., tuple[Any, ...]]
 MOST_GRAPHS = 64
@@ -171,8 +171,7 @@ class Recordings:
             self.graphs.move_to_end(key)
             if made.inputs:
                 torch._foreach_copy_(made.inputs, [*map(_once, self._read(arguments))])
-        for tensor in self.written:
-            bump_version(tensor)
+        bump_versions(self.written)
         made.graph.replay()
         for result, output in zip(results, made.outputs, strict=True):
             _once(result).copy_(_once(output))

@@ -83,7 +83,8 @@ def flash_attention_gradients(
         return kernel.backward(given, gradient, result, logsumexp)
     with torch.enable_grad():
         leaves = [t.detach().requires_grad_() for t in (query, key, value)]
-        found = torch.autograd.grad(given.attended(*leaves), leaves, gradient)
+        attended = given.attended(*leaves)
+        found = torch.autograd.grad(attended, leaves, _laid_as(gradient, attended))
     first, second, third = (_by_length(t) for t in found)
     return first, second, third
 
@@ -143,13 +144,20 @@ def _cudnn_forward(g: Given) -> tuple[Tensor, Tensor]:
 
 def _cudnn_backward(g: Given, gradient: Tensor, result: Tensor, logsumexp: Tensor) -> Gradients:
     backward = aten._scaled_dot_product_cudnn_attention_backward.default  # noqa: SLF001
-    if gradient.stride() != result.stride():  # cuDNN's plans are kept by the layouts of the others
-        gradient = torch.empty_like(result).copy_(gradient)
+    gradient = _laid_as(gradient, result)
     tensors = (gradient, g.query, g.key, g.value, result, logsumexp.unsqueeze(-1))
     lengths = (None, None, None, g.query.shape[-2], g.key.shape[-2])
     draws = _no_draws(g.query)
     made: Gradients = backward(*tensors, *draws, *lengths, 0.0, g.causal, scale=g.scale)
     return made
+
+
+def _laid_as(gradient: Tensor, result: Tensor) -> Tensor:
+    """cuDNN keeps plans by the layouts of all but the gradient, which it takes to lie as the result
+    does."""
+    if gradient.stride() == result.stride():
+        return gradient
+    return torch.empty_like(result).copy_(gradient)
 
 
 def _no_draws(query: Tensor) -> tuple[Tensor, Tensor]:

@@ -283,7 +283,7 @@ class ViewCall(Effects):
 
 @frozen()
 class Assign(Effects):
-    """``function(target, *args)`` copies into an argument of the program, and bumps its version."""
+    """``function(target, *args)`` copies into an argument of the program."""
 
     function: str
     target: str
@@ -417,9 +417,10 @@ class CheckStep(Effects):
 
 @frozen()
 class BumpVersion(Effects):
-    """A kernel wrote into this input in place; tell autograd."""
+    """A kernel wrote into this input in place; ``counted``: autograd is notified."""
 
     buffer: str
+    counted: bool = True
 
     def writes(self) -> Iterator[str]:
         yield self.buffer

@@ -215,7 +215,8 @@ class _Printer:
         self.lines.append(f"{_local(step.target.name)} = {compute}({given})")
 
     def bump_version(self, step: BumpVersion) -> None:
-        self._write(self._function("anyshape.bump_version"), [self._buffer(step.buffer)])
+        if step.counted:
+            self._write(self._function("anyshape.bump_version"), [self._buffer(step.buffer)])
 
     def assign(self, step: Assign) -> None:
         arguments = [self._buffer(step.target), *map(self._arg, step.args)]

@@ -18,7 +18,8 @@ from anyshape.ir.graph import Node, Value, values_in
 from anyshape.schedule.analysis import Analysis
 from anyshape.schedule.scatter import write_mode
 
-ASSIGN = "assign"
+ASSIGNMENTS: Mapping[str, bool] = {"assign": True, "assign_data": False}
+"""The rows, and whether autograd counts the write."""
 
 
 def written_in_place(found: Analysis) -> Mapping[Value, Value]:
@@ -30,7 +31,7 @@ def written_in_place(found: Analysis) -> Mapping[Value, Value]:
     escaping = {_root(found, value) for value in values_in(found.graph.outputs)}
     homes: dict[Value, Value] = {}
     for node in found.nodes:
-        if node.op != ASSIGN:
+        if node.op not in ASSIGNMENTS:
             continue
         target, source = node.args
         assert isinstance(target, Value)

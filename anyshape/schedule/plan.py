@@ -66,7 +66,7 @@ from anyshape.schedule.build import draft_group
 from anyshape.schedule.draft import Cell, Draft
 from anyshape.schedule.fuse import Group, Part, Refusal, grow
 from anyshape.schedule.indices import Index, Refine, dot, terms_of
-from anyshape.schedule.inplace import ASSIGN, written_in_place
+from anyshape.schedule.inplace import ASSIGNMENTS, written_in_place
 from anyshape.schedule.lower import Lowering, is_supported, view_index
 from anyshape.schedule.steps import insert_frees, numbers_in, symbols_used
 from anyshape.schedule.tile import finish
@@ -433,8 +433,8 @@ class _Plan:
 
     def _assign(self, node: Node, function: str) -> None:
         target, *sources = node.args
-        if node.op == ASSIGN and node.args[1] in self.found.homes:
-            self.steps.append(BumpVersion(self._tensor(target)))
+        if node.op in ASSIGNMENTS and node.args[1] in self.found.homes:
+            self.steps.append(BumpVersion(self._tensor(target), ASSIGNMENTS[node.op]))
             return
         args = tuple(map(self._arg, sources))
         self.steps.append(Assign(function, self._tensor(target), args))

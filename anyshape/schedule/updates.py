@@ -23,7 +23,8 @@ from anyshape.ir.verify_program import reads_where_it_writes
 from anyshape.ops.layout import dense_order
 from anyshape.symbolic import Dim
 
-COPY = "torch.Tensor.copy_"
+COPIES: Mapping[str, bool] = {"torch.Tensor.copy_": True, "anyshape.eager.assign_data": False}
+"""Functions that assign, and whether autograd counts the write."""
 
 
 Shape: TypeAlias = tuple[Dim, ...]
@@ -150,7 +151,7 @@ def _assigned(steps: Sequence[Step]) -> Iterator[tuple[str, str, Assign]]:
     assigns = [step for step in steps if isinstance(step, Assign)]
     targets = [step.target for step in assigns]
     for step in assigns:
-        if step.function == COPY and targets.count(step.target) == 1:
+        if step.function in COPIES and targets.count(step.target) == 1:
             (source,) = references(step.args)
             yield source, step.target, step
 
@@ -199,6 +200,8 @@ def _into_homes(launch: Launch, homes: Mapping[str, str]) -> Launch:
 
 
 def _marked(step: Assign | BumpVersion, homes: Mapping[str, str]) -> Step:
-    """A kernel has written it, of which autograd is notified."""
+    """A kernel has written it."""
     done = isinstance(step, Assign) and not homes.keys().isdisjoint(references(step.args))
-    return BumpVersion(step.target) if isinstance(step, Assign) and done else step
+    if not isinstance(step, Assign) or not done:
+        return step
+    return BumpVersion(step.target, COPIES[step.function])

@@ -27,6 +27,11 @@ def causal(q: Tensor, k: Tensor) -> Tensor:
     ).unsqueeze(1)
 
 
+def four_heads(x: Tensor) -> Tensor:
+    """As a model says it, whose number of heads is known."""
+    return x.transpose(1, 2).flatten(2).unflatten(2, (4, -1)).transpose(1, 2)
+
+
 PROGRAMS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "plain": attend,
     "causal": lambda q, k, v: attend(q, k, v, is_causal=True),
@@ -34,7 +39,9 @@ PROGRAMS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "causal mask": lambda q, k, v: attend(q, k, v, causal(q, k)),
     "mask": lambda q, k, v: attend(q, k, v, (q[..., :1] + k[..., :1].mT)[:, :1] < 2),
     "scaled": lambda q, k, v: attend(q, k, v, scale=0.3),
-    "shared heads": lambda q, k, v: attend(q, k[:, :2], v[:, :2], enable_gqa=True),
+    "shared heads": lambda q, k, v: attend(
+        four_heads(q), four_heads(k)[:, :2], four_heads(v)[:, :2], enable_gqa=True
+    ),
 }
 
 

@@ -5,7 +5,8 @@
     for p, a, r, s in zip(params, averages, roots, scales): p.addcdiv_(a, r, value=s)
 
 Scheduling makes few kernels of them again. On the CPU torch itself does them one by one, so that
-results are the same to the bit; a fused step computes in float32 and rounds what it stores.
+results are the same to the bit; a fused step computes in float32, rounds what it stores, and counts
+no versions.
 """
 
 from __future__ import annotations
@@ -123,11 +124,11 @@ def fused_adam(
         most = square
         if amsgrad:
             most = torch.maximum(_wide(greatest[i]), square)
-            greatest[i].copy_(most)
+            greatest[i].data.copy_(most)
         root = most.sqrt() / correction + eps
-        averages[i].copy_(average)
-        squares[i].copy_(square)
-        param.copy_(new + size * average / root)
+        averages[i].data.copy_(average)
+        squares[i].data.copy_(square)
+        param.data.copy_(new + size * average / root)
 
 
 def fused_sgd(
@@ -147,9 +148,9 @@ def fused_sgd(
             momentum_buffer = grad if is_first_step else _wide(buffers[i]) * momentum
             if not is_first_step:
                 momentum_buffer = momentum_buffer.add(grad, alpha=1 - dampening)
-            buffers[i].copy_(momentum_buffer)
+            buffers[i].data.copy_(momentum_buffer)
             grad = grad.add(momentum_buffer, alpha=momentum) if nesterov else momentum_buffer
-        param.copy_(old.add(grad, alpha=-lr))
+        param.data.copy_(old.add(grad, alpha=-lr))
 
 
 def _fused(polyfill: Callable[..., Any], **fixed: Any) -> Handler:

@@ -38,6 +38,7 @@ from anyshape.ir.program import (
 from anyshape.runtime.launch import bump_versions, set_version
 
 Run: TypeAlias = Callable[..., tuple[Any, ...]]
+COUNTED_COPY = "torch.Tensor.copy_"
 MOST_GRAPHS = 64
 """Of one program: the layouts that were used last."""
 RECORDED: tuple[type[Step], ...] = (
@@ -59,11 +60,18 @@ def why_not_recorded(program: Program) -> str | None:
 
 
 def _written(step: Step) -> str | None:
-    """What was handed in and is written, where the step counts that."""
+    """What was handed in and is written, where the step says so."""
     match step:
         case BumpVersion(buffer=name) | Assign(target=name):
             return name
     return None
+
+
+def _counted(step: Step) -> str | None:
+    """The same where autograd counts it."""
+    is_counted = not isinstance(step, BumpVersion) or step.counted
+    is_counted &= not isinstance(step, Assign) or step.function == COUNTED_COPY
+    return _written(step) if is_counted else None
 
 
 def recorded(run: Run, program: Program, constants: Mapping[str, torch.Tensor]) -> Run:
@@ -75,7 +83,7 @@ def recorded(run: Run, program: Program, constants: Mapping[str, torch.Tensor]) 
         run,
         frozenset(map(_storage, constants.values())),
         frozenset(n for n, name in enumerate(arguments) if name in used),
-        tuple(constants[name] for name in map(_written, program.flat_steps()) if name is not None),
+        tuple(constants[name] for name in map(_counted, program.flat_steps()) if name is not None),
     )
 
 

@@ -211,7 +211,7 @@ class Recordings:
         if not _apart(outputs, {*self.constants, *given}):
             self.refused = "a result is no tensor of its own"
             return None
-        return Recording(graph, inputs, outputs)
+        return Recording(graph, inputs, tuple(map(_unowned, outputs)))
 
     def _captured(
         self, graph: torch.cuda.CUDAGraph, inside: list[Any], current: torch.cuda.Stream
@@ -263,6 +263,17 @@ def _copied(tensor: torch.Tensor) -> torch.Tensor:
     made = _empty_like(tensor)
     _once(made).copy_(_once(tensor))
     return made
+
+
+def _unowned(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory, which the tensor does not keep from being given to the next graph: results
+    are copied out before that runs."""
+    reach = 1 + sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride()))
+    storage = torch._C._construct_storage_from_data_pointer(
+        *(tensor.data_ptr(), tensor.device, reach * tensor.element_size() if tensor.numel() else 0)
+    )
+    made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    return made.set_(storage, 0, tensor.shape, tensor.stride())
 
 
 def _once(tensor: torch.Tensor) -> torch.Tensor:

@@ -106,7 +106,8 @@ def _compare_bytes(
 ) -> Callable[[], bool] | None:
     layout = Layout.find()
     plain = all(
-        p.dim() <= 5 and p.layout is torch.strided and p.device.type == "cpu" for p in parameters
+        p.dim() <= 5 and p.layout is torch.strided and p.device.type in ("cpu", "cuda")
+        for p in parameters
     )
     if layout is None or not plain or not all(isinstance(table, dict) for table in hooks):
         return None

@@ -210,3 +210,31 @@ def test_what_no_atomic_operation_does_is_eagers(dtype: torch.dtype) -> None:
             torch.ones(100, dtype=dtype, device="cuda"),
         )
         torch.testing.assert_close(fast(x, i, v), program(x, i, v))
+
+
+@torch.no_grad()
+def test_parameters_that_are_replaced_are_seen() -> None:
+    """So many that C compares them: other memory, another layout, another dtype, frozen."""
+    with torch.device("cuda"):
+        model = torch.nn.Sequential(*(torch.nn.Linear(16, 16) for _ in range(8)))
+    fast, x = anyshape.compile(model), torch.randn(5, 16, device="cuda")
+
+    def same() -> None:
+        torch.testing.assert_close(fast(x), model(x), rtol=1e-3, atol=1e-3)
+
+    weight = model[3].weight
+    for change in (
+        lambda: None,
+        lambda: weight.mul_(2),
+        lambda: setattr(weight, "data", torch.randn(16, 16, device="cuda")),
+        lambda: setattr(weight, "data", torch.randn(16, 16, device="cuda").T),
+        lambda: weight.requires_grad_(False),
+        lambda: model.load_state_dict(
+            {k: v + 1 for k, v in model.state_dict().items()}, assign=True
+        ),
+        lambda: model.double() and setattr(model[0].weight, "data", model[0].weight * 2),
+    ):
+        change()
+        x = x.to(model[0].weight.dtype)
+        for _ in range(3):
+            same()

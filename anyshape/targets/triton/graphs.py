@@ -181,8 +181,8 @@ class Recordings:
                 torch._foreach_copy_(made.inputs, [*map(_once, self._read(arguments))])
         bump_versions(self.written)
         made.graph.replay()
-        for result, output in zip(results, made.outputs, strict=True):
-            _once(result).copy_(_once(output))
+        if results:
+            torch._foreach_copy_([*map(_once, results)], [*map(_once, made.outputs)])
         if self.ready is None:
             self.ready = torch.cuda.Event()
         self.ready.record(current)

@@ -368,16 +368,19 @@ class _Attempt:
         or compute it twice if that is cheap.
         """
         found = self.found
+        early = max(self.low, low)
+        light = found.weights[position] <= 3 and early < self.high
+        cheap = light and self._cheap(position, indices)
+        if cheap and not found.weights[position]:
+            return None  # it reads nothing
         stored = None if self.part != "whole" else self._identity(node, indices)
         shared = None if stored is None else self._shared(stored, outside)
-        early = max(self.low, low)
         fits = shared is not None and max(early, shared.low) < min(self.high, shared.high)
         if shared is None or not fits or stored in shared.stored:
-            weight = found.weights[position]
-            if weight <= 3 and early < self.high and self._cheap(position, indices):
+            if cheap:
                 return None
             if node.output in self.whole and not self._reduces(node):
-                if weight <= 3 and early < self.high:
+                if light:
                     return None  # an element for each index costs less than keeping all of them
                 return "others read it too, and this kernel at indices that data decides"
         if shared is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("triton")
@@ -12,7 +14,8 @@ from anyshape.ir.loops import Axis, Kernel, Load, Op, PointerParam, SizeParam, S
 from anyshape.runtime.cache import DiskCache
 from anyshape.symbolic import Space
 from anyshape.targets.triton import binaries
-from anyshape.targets.triton.binaries import Binary, Compiler
+from anyshape.targets.triton.binaries import Binary, Compiler, Workers
+from anyshape.targets.triton.compile_worker import compile_text
 from anyshape.targets.triton.schedules import KernelSchedule
 
 
@@ -41,8 +44,12 @@ def doubled() -> DeviceFunction:
 SCHEDULES = [KernelSchedule(1024), KernelSchedule(256, warps=2), KernelSchedule(1024, wide=False)]
 
 
-def test_kernels_are_made_once_each_and_come_from_disk_without_triton(tmp_path, monkeypatch):
-    cache, compiler, function = DiskCache.open(str(tmp_path)), Compiler(), doubled()
+@pytest.mark.parametrize("processes", [0, 2])
+def test_kernels_are_made_once_each_and_come_from_disk_without_triton(
+    processes, tmp_path, monkeypatch
+):
+    cache, function = DiskCache.open(str(tmp_path)), doubled()
+    compiler = Compiler(workers=Workers(processes))
     made = [compiler.start(function, schedule, cache).result() for schedule in SCHEDULES]
     assert compiler.start(function, SCHEDULES[0], cache).result() is made[0]
     assert [binary.threads for binary in made] == [128, 64, 128]
@@ -56,13 +63,28 @@ def test_kernels_are_made_once_each_and_come_from_disk_without_triton(tmp_path, 
     assert [Compiler().start(function, each, cache).result() for each in SCHEDULES] == made
 
 
+def test_processes_make_what_this_one_would(tmp_path, monkeypatch):
+    monkeypatch.setattr(binaries, "compile_kernel", None)
+    workers = Workers(2)
+    wanted = binaries.wanted_of(doubled(), SCHEDULES[1], tmp_path, 90)
+    made = workers.binary(wanted)
+    here = compile_text(wanted)
+    assert made == Binary(here.asm["cubin"], here.metadata.name, 64, here.metadata.shared)
+    with pytest.raises(RuntimeError, match="AttributeError"):
+        workers.binary(replace(wanted, name="missing"))
+    assert workers.binary(wanted) == made  # it goes on after a mistake
+    workers.own.process.kill()
+    workers.own.process.wait()
+    assert workers.binary(wanted) is None
+
+
 def test_a_failed_compile_is_raised_where_the_kernel_is_needed(monkeypatch):
     def failing(*arguments):
         raise RuntimeError("out of registers")
 
     monkeypatch.setattr(binaries, "compile_kernel", failing)
     with pytest.raises(RuntimeError, match="out of registers"):
-        Compiler().start(doubled(), SCHEDULES[0], DiskCache(None)).result()
+        Compiler(workers=Workers(0)).start(doubled(), SCHEDULES[0], DiskCache(None)).result()
 
 
 def test_machine_code_is_read_as_it_was_written():

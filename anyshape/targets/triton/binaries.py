@@ -11,10 +11,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.metadata
-import importlib.util
 import itertools
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -29,6 +30,8 @@ from anyshape.ir.code import DeviceFunction
 from anyshape.ir.loops import Kernel, Param, PointerParam, ScalarParam, SizeParam
 from anyshape.optional import require
 from anyshape.runtime.cache import DiskCache, digest
+from anyshape.targets.triton import compile_worker
+from anyshape.targets.triton.compile_worker import Wanted, compile_text
 from anyshape.targets.triton.kernel import (
     block_sizes,
     emit_triton,
@@ -49,6 +52,7 @@ MOST_SHARED = 8
 """The driver's CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
 NO_CONTEXT = 201
 """The driver's CUDA_ERROR_INVALID_CONTEXT."""
+FEWEST_WORKERS, MOST_WORKERS = 2, 8
 CUBIN, ABOUT = "kernel.cubin", "kernel.json"
 
 
@@ -111,34 +115,73 @@ def _type(param: Param, wide: bool) -> str:
     return "i64" if wide else "i32"
 
 
-def compile_kernel(
+def wanted_of(
     function: DeviceFunction, schedule: KernelSchedule, directory: Path, capability: int
-) -> Any:
-    """What Triton makes of the kernel for GPUs of this compute capability, as 90."""
-    compiler = require("triton", "compiler")
-    source = compiler.ASTSource(
-        _jit_function(function, schedule, directory),
+) -> Wanted:
+    """What Triton is asked for, with its text in a file of this directory."""
+    path = directory / f"{function.name}_{next(_numbers)}.py"
+    path.write_text(emit_triton(function.kernel, function.name, schedule))
+    return Wanted(
+        str(path),
+        function.name,
         signature(function.kernel, schedule),
-        constexprs=block_sizes(schedule),
-        attrs={(n,): [["tt.divisibility", 16]] for n in divisible(function.kernel, schedule)},
+        block_sizes(schedule),
+        [*divisible(function.kernel, schedule)],
+        schedule.warps,
+        capability,
     )
-    target = require("triton", "backends.compiler").GPUTarget("cuda", capability, 32)
-    options = {"num_warps": schedule.warps, "enable_fp_fusion": False}
-    return require("triton").compile(source, target=target, options=options)
 
 
 _numbers = itertools.count()
 
 
-def _jit_function(function: DeviceFunction, schedule: KernelSchedule, directory: Path) -> Any:
-    """Triton reads the source of a function from a file."""
-    path = directory / f"{function.name}_{next(_numbers)}.py"
-    path.write_text(emit_triton(function.kernel, function.name, schedule))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return getattr(module, function.name)
+def compile_kernel(
+    function: DeviceFunction, schedule: KernelSchedule, directory: Path, capability: int
+) -> Any:
+    """What Triton makes of the kernel for GPUs of this compute capability, as 90."""
+    require("triton")
+    return compile_text(wanted_of(function, schedule, directory, capability))
+
+
+@dataclass(slots=True)
+class Workers:
+    """Processes that compile, one for each thread that asks. A machine of few cores has none."""
+
+    count: int = field(default_factory=lambda: min((os.cpu_count() or 1) // 2, MOST_WORKERS))
+    own: threading.local = field(default_factory=threading.local)
+
+    def binary(self, wanted: Wanted) -> Binary | None:
+        """None where there is no such process. Raises RuntimeError where Triton raises."""
+        if self.count < FEWEST_WORKERS or not sys.executable:
+            return None
+        process: subprocess.Popen[str] | None = getattr(self.own, "process", None)
+        try:
+            if process is None:
+                process = self.own.process = _started()
+            found = json.loads(_asked(process, json.dumps(asdict(wanted))))
+        except (OSError, ValueError):  # it could not be started, or was ended
+            return None
+        if "error" in found:
+            raise RuntimeError(found["error"])
+        code = Path(found["code"]).read_bytes()
+        return Binary(code, found["name"], found["warps"] * 32, found["shared"])
+
+
+def _started() -> subprocess.Popen[str]:
+    """It ends with its input, which this process's end closes."""
+    command = [sys.executable, "-I", compile_worker.__file__]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(sys.path) + "\n")
+    return process
+
+
+def _asked(process: subprocess.Popen[str], line: str) -> str:
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(line + "\n")
+    process.stdin.flush()
+    return process.stdout.readline()
 
 
 @functools.cache
@@ -156,10 +199,11 @@ def _versions() -> str:
 
 @dataclass(slots=True)
 class Compiler:
-    """Makes machine code in threads of its own; one for the process. Triton's passes and the
-    assembler let go of Python's lock."""
+    """Makes machine code in threads of its own, each with a process; one for this process. Without
+    processes, Triton's passes and the assembler alone let go of Python's lock."""
 
     pending: dict[tuple[str, KernelSchedule, int], Future[Binary]] = field(default_factory=dict)
+    workers: Workers = field(default_factory=Workers)
     threads: ThreadPoolExecutor | None = None
     files: tempfile.TemporaryDirectory[str] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -173,7 +217,8 @@ class Compiler:
         with self.lock:
             if wanted not in self.pending:
                 if self.threads is None:
-                    self.threads = ThreadPoolExecutor(os.cpu_count() or 1, "anyshape-triton")
+                    threads = self.workers.count or os.cpu_count() or 1
+                    self.threads = ThreadPoolExecutor(threads, "anyshape-triton")
                     self.files = tempfile.TemporaryDirectory(prefix="anyshape-triton-")
                 self.pending[wanted] = self.threads.submit(
                     self._binary, function, schedule, capability, cache
@@ -197,9 +242,13 @@ class Compiler:
         if kept is not None:
             return Binary.of_blobs(kept)
         assert self.files is not None
-        made = compile_kernel(function, schedule, Path(self.files.name), capability)
-        meta = made.metadata
-        binary = Binary(made.asm["cubin"], meta.name, meta.num_warps * 32, meta.shared)
+        directory = Path(self.files.name)
+        wanted = wanted_of(function, schedule, directory, capability)
+        binary = self.workers.binary(wanted)
+        if binary is None:
+            made = compile_kernel(function, schedule, directory, capability)
+            meta = made.metadata
+            binary = Binary(made.asm["cubin"], meta.name, meta.num_warps * 32, meta.shared)
         cache.store(key, binary.blobs())
         return binary
 

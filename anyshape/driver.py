@@ -61,8 +61,6 @@ from anyshape.runtime.launch import (
     Loaded,
     WriteFailed,
     link,
-    move_version,
-    set_version,
     with_counters_of_their_own,
 )
 from anyshape.runtime.profile import Launched, Times, recorded
@@ -80,6 +78,7 @@ from anyshape.targets.table import TARGETS, Targets, on_device
 from anyshape.targets.target import Target
 from anyshape.training import CompiledTraining, compile_training, whole_step
 from anyshape.verification import refuse_malformed, refuse_overwriting, verified
+from anyshape.version_counters import move_version, set_version
 
 PLACEHOLDER = "ANYSHAPE_FUNCTION"
 COUNTED: Mapping[str, type[Step] | tuple[type[Step], ...]] = {

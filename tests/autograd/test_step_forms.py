@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim import swa_utils
 
 import anyshape
 from tests.autograd.beside_eager import assert_same_parameters, batch, model
@@ -64,19 +65,88 @@ def of_two_networks(net: nn.Module, optimizer: torch.optim.Optimizer) -> Step:
     return step
 
 
-@pytest.mark.parametrize(
-    "make",
-    [over_micro_batches, with_an_average_of_weights, of_two_networks],
-    ids=lambda m: m.__name__,
-)
-def test_a_step_is_one_segment_for_every_shape(make: Callable[..., Step]) -> None:
+def whose_loss_is_scaled(net: nn.Module, optimizer: torch.optim.Optimizer) -> Step:
+    """By a fused step, which is handed the scale; the gradients of the second call are infinite."""
+    fused = torch.optim.AdamW(net.parameters(), lr=1e-2, fused=True)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)
+
+    def step(x: Tensor, y: Tensor, more: Tensor, labels: Tensor) -> Tensor:
+        fused.zero_grad()
+        loss = F.cross_entropy(net(x), y) * (3e38 if len(x) == 5 else 1.0)
+        scaler.scale(loss).backward()
+        scaler.step(fused)
+        scaler.update()
+        return scaler._scale.clone()
+
+    return step
+
+
+def whose_rate_follows_the_loss(net: nn.Module, optimizer: torch.optim.Optimizer) -> Step:
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+
+    def step(x: Tensor, y: Tensor, more: Tensor, labels: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        schedule.step(loss.detach())
+        return loss.detach()
+
+    return step
+
+
+def averaged(**options: Any) -> Callable[..., Step]:
+    def make(net: nn.Module, optimizer: torch.optim.Optimizer) -> Step:
+        average = swa_utils.AveragedModel(net, **options)
+
+        def step(x: Tensor, y: Tensor, more: Tensor, labels: Tensor) -> Tensor:
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), y).backward()
+            optimizer.step()
+            average.update_parameters(net)
+            with torch.no_grad():
+                return average(more)
+
+        return step
+
+    return make
+
+
+AVERAGES = {
+    "equal": {},
+    "exponential": {"avg_fn": swa_utils.get_ema_avg_fn(0.9)},
+    "exponential, on lists": {"multi_avg_fn": swa_utils.get_ema_multi_avg_fn(0.9)},
+}
+
+
+FORMS = {
+    **{
+        make.__name__: make
+        for make in (
+            *(over_micro_batches, with_an_average_of_weights, of_two_networks),
+            *(whose_loss_is_scaled, whose_rate_follows_the_loss),
+        )
+    },
+    **{f"averaged, {name}": averaged(**options) for name, options in AVERAGES.items()},
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_step_is_one_segment_for_every_shape(name: str) -> None:
     ours, theirs = model(), model()
-    steps = [make(net, torch.optim.AdamW(net.parameters(), lr=1e-2)) for net in (ours, theirs)]
+    optimizers = [torch.optim.AdamW(net.parameters(), lr=1e-2) for net in (ours, theirs)]
+    steps = [FORMS[name](net, optimizer) for net, optimizer in zip((ours, theirs), optimizers)]
     fast = anyshape.compile(steps[0])
-    for seed, count in enumerate((8, 5, 1, 3)):
+    for seed, count in enumerate((8, 5, 1, 3, 4, 2)):
         given = (*batch(seed, count), *batch(seed + 10, count + 2))
         torch.testing.assert_close(fast(*given), steps[1](*given), rtol=1e-3, atol=1e-4)
-    assert_same_parameters(ours, theirs, 1e-3)
+    if name == "whose_loss_is_scaled":  # torch's fused step counts no write
+        values = [[p.detach() for p in net.parameters()] for net in (ours, theirs)]
+        torch.testing.assert_close(*values, rtol=1e-3, atol=1e-4)
+    else:
+        assert_same_parameters(ours, theirs, 1e-3)
+    rates = [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
+    assert rates[0] == pytest.approx(rates[1])
     stats = fast.stats()
     assert (stats.segments, stats.graph_breaks, stats.eager_graphs) == (1, 0, ())
     assert stats.specializations == 2

@@ -22,7 +22,7 @@ from tests.autograd.beside_eager import (
     model,
 )
 
-BATCHES = (8, 5, 1, 8, 3, 9)
+BATCHES = (8, 5, 1, 8, 3, 9, 4, 2)
 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "SGD": lambda p: torch.optim.SGD(p, lr=0.1),
@@ -37,6 +37,12 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "Adagrad": lambda p: torch.optim.Adagrad(p, lr=1e-2),
     "Adafactor": lambda p: torch.optim.Adafactor(p, lr=1e-2),
     "RMSprop": lambda p: torch.optim.RMSprop(p, lr=1e-2, momentum=0.5, centered=True),
+    "RAdam": lambda p: torch.optim.RAdam(p, lr=1e-2, weight_decay=1e-3),
+    "ASGD": lambda p: torch.optim.ASGD(p, lr=1e-2, t0=3),
+    "NAdam": lambda p: torch.optim.NAdam(p, lr=1e-2),
+    "Adamax": lambda p: torch.optim.Adamax(p, lr=1e-2),
+    "Adadelta": lambda p: torch.optim.Adadelta(p, lr=0.5),
+    "Rprop": lambda p: torch.optim.Rprop(p, lr=1e-2),
     "Muon": lambda p: torch.optim.Muon([q for q in p if q.dim() == 2], lr=1e-2),
 }
 ROUNDED_IN_BFLOAT16 = frozenset({"Muon"})  # where another order of sums is another rounding
@@ -125,7 +131,12 @@ def test_a_scaled_loss_and_averaged_weights_are_eagers() -> None:
         assert_same(fast(x, y), plain(x, y))
         assert_same(our_state(), their_state())
     assert_same_parameters(ours, theirs)
-    assert fast.stats().internal_errors == 0
+    before = fast.stats()
+    assert before.internal_errors == 0
+    for seed, count in enumerate((7, 2, 6)):
+        fast(*batch(seed, count))
+    after = fast.stats()
+    assert after.specializations == before.specializations
 
 
 def test_what_dynamo_hides_from_itself_is_captured() -> None:

@@ -49,6 +49,7 @@ from anyshape.capture.recording.called import Called
 from anyshape.capture.recording.entry_sizes import argument_shape, argument_strides
 from anyshape.capture.recording.gradients import propagate
 from anyshape.capture.recording.image_order import in_eager_order
+from anyshape.capture.recording.in_vain import refuse_in_vain
 from anyshape.capture.recording.integers import with_integers
 from anyshape.capture.recording.marks import RecorderMark
 from anyshape.capture.recording.number_checks import check_numbers
@@ -66,6 +67,7 @@ from anyshape.ir.graph import (
     Value,
 )
 from anyshape.ir.scalars import (
+    Operand,
     Scalar,
     ScalarInput,
     evaluate_scalar,
@@ -130,7 +132,8 @@ class Recorder:
     checkpoints: bool = True  # are calls of `torch.utils.checkpoint` that record captured?
     checkpointed: int = 0  # how many of them there have been
     resumed: bool = False  # does the segment begin behind a graph break?
-    depth: int = 0  # forks that are open: no size may be guarded on then
+    depth: int = 0  # forks that are open
+    premise: Operand | None = None  # on which side of what data decides; None on one of sizes
     frame: Callable[[], Frame | None] | None = None  # gives the current one
     contents: ScalarContents = field(default_factory=ScalarContents)
     calls: list[Called] = field(default_factory=list)
@@ -152,6 +155,11 @@ class Recorder:
         self.cx.on_guard = self.guard_size
         self.builder = Builder(self.cx)
         self.cx.on_check = self.builder.check
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether what is recorded now may be dropped again, so that nothing may be relied on."""
+        return self.depth > 0 and self.premise is None
 
     # ---- sources and guards ----------------------------------------------------------------------
     def location(self) -> Location | None:
@@ -253,7 +261,7 @@ class Recorder:
         if not isinstance(expr, Expr):
             return expr
         value = self.hint_of(expr)
-        if value is None or self.depth or not self.values:
+        if value is None or self.is_dropped or not self.values:
             raise self._needed(value, why, self.condition_text(eq(expr, self.example(expr))))
         relied_on = len(self.sizes)
         self.decide(eq(expr, value))
@@ -285,7 +293,7 @@ class Recorder:
     def decide_scalar(self, scalar: Any) -> bool:
         """The truth of a scalar, guarded on the hint's side; breaks where data is in it."""
         value = self.scalar_hint(scalar)
-        if value is None or self.depth:
+        if value is None or self.is_dropped:
             raise self.undecided(scalar)
         self.scalars.append(ScalarGuard(scalar, bool(value), self.location()))
         return bool(value)
@@ -300,14 +308,14 @@ class Recorder:
         """The value of a float over sizes, guarded."""
         value = self.scalar_hint(scalar)
         of_data = not self.whole and any(scalar_inputs(scalar))
-        if value is None or self.depth or of_data or not self.values:
+        if value is None or self.is_dropped or of_data or not self.values:
             raise self._needed(None if of_data else value, why)
         self.decide_scalar(Scalar("bool", "eq", (scalar, value)))
         self.scalars[-1] = replace(self.scalars[-1], by_value=True)
         return value
 
     def _needed(self, value: Any, what: str, condition: str = "") -> Break:
-        kind = "size-needed" if value is None or self.depth else "size-changes"
+        kind = "size-needed" if value is None or self.is_dropped else "size-changes"
         return broken(kind, what=what, condition=condition)
 
     def is_symbolic(self, value: Any) -> bool:
@@ -389,13 +397,14 @@ class Recorder:
             len(self.bindings),
             len(self.constants),
             len(self.given),
+            len(self.scalars),
         )
 
     def rollback(self, mark: RecorderMark) -> None:
         """Goes back to the mark, except for inputs: an argument that was read stays an argument."""
         self.builder.rollback(mark.builder.keeping_inputs(self.builder.mark()))
         self.restore_facts(mark)
-        del self.sizes[mark.sizes :]
+        del self.sizes[mark.sizes :], self.scalars[mark.scalars :]
         self.modes = mark.modes
 
     def restore_facts(self, mark: RecorderMark) -> None:
@@ -419,6 +428,8 @@ class Recorder:
         content = self.contents.read(args[0]) if name == "item" else None
         if content is not None:
             return content
+        if self.premise is not None:
+            refuse_in_vain(name)
         builder = self.builder
         self.here()
         builder.modes = self.node_modes()

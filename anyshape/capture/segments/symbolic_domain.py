@@ -42,7 +42,8 @@ from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.segments import c_calls, callables
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
 from anyshape.capture.segments.reading_domain import ReadingDomain
-from anyshape.capture.sizes import formed_texts, join, numbers
+from anyshape.capture.sizes import data_join, formed_texts, join, numbers
+from anyshape.capture.sizes.merging import NotJoined
 from anyshape.capture.tensors import (
     aliases,
     backward,
@@ -54,7 +55,7 @@ from anyshape.capture.tensors import (
 from anyshape.capture.tensors.snapshots import snapshot
 from anyshape.ops.context import OpError
 from anyshape.ops.layout import numel
-from anyshape.symbolic import Condition
+from anyshape.symbolic import Condition, eq
 
 # Functions that may be more than their code, depending on their arguments.
 SPECIAL = (callables.FUNCTIONS, modules.FAST, tensor_methods.HANDLERS, torchmap.ROWS)
@@ -257,7 +258,7 @@ class SymbolicDomain(ReadingDomain):
         return modules.call(self, fn, args, kwargs)
 
     def entered(self, fn: types.FunctionType) -> None:
-        if not self.recorder.depth:  # a side of a branch may be dropped
+        if not self.recorder.is_dropped:
             self.interpreted.add(fn.__code__)
         if fn in self._plain:
             return
@@ -426,6 +427,24 @@ class SymbolicDomain(ReadingDomain):
             bad = tensor_ops.compare(self, "!=" if raising else "==", value, 0)
             recorder.call("check_false", bad.value)
             return not raising
+        return self._joined_by_data(value, frame)
+
+    def _joined_by_data(self, value: Any, frame: Frame) -> Any:
+        """Both sides run; where they cannot be joined, the segment ends."""
+        recorder = self.recorder
+        mark = recorder.mark()
+        try:
+            if type(value) is TensorValue and not recorder.cx.known(
+                eq(numel(value.value.shape), 1)
+            ):
+                raise NotJoined("a tensor of more than one element")
+            number = value
+            if type(value) is TensorValue:
+                number = tensor_ops.read_number(self, value, "bool")
+            return data_join.branch(self, numbers.unary(recorder, "bool", number).scalar, frame)
+        except NotJoined as reason:
+            recorder.rollback(mark)
+            join.refuse(self, "what data decides", reason)
         if type(value) is ScalarValue:
             raise recorder.undecided(value.scalar)
         raise broken("tensor-branch")
@@ -585,7 +604,7 @@ class SymbolicDomain(ReadingDomain):
         self.machine.heap.effects.append(Effect(callables.called, fn, shown, named))
 
     def wrote(self, fn: Callable[..., Any], target: Any, args: tuple[Any, ...]) -> None:
-        if self.recorder.depth:
+        if self.recorder.is_dropped:
             raise broken("fork", "a write to an outside object")
         self.recorder.changed.add(type(target))
 

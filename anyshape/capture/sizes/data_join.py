@@ -32,6 +32,7 @@ from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.liveness import is_live, live_slots
 from anyshape.capture.recording.autocast import without_autocast
 from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.recording.in_vain import is_in_vain
 from anyshape.capture.recording.marks import RecorderMark
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.sizes import numbers, sides
@@ -40,6 +41,7 @@ from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import Node, Value
 from anyshape.ir.scalars import Kind, Operand, Scalar
 from anyshape.ops import OPS
+from anyshape.ops.context import Undecided
 from anyshape.version_counters import move_version
 
 Place: TypeAlias = "tuple[int, str, Any]"
@@ -164,7 +166,7 @@ class _Fork:
         sides.enter(machine, frame, self.name, outcome is ("IF_TRUE" in self.name), target)
         returned, value = sides.run_until(machine, frame, self.ends)
         nodes = recorder.builder.nodes[first:]
-        _refuse_recorded(nodes)
+        _refuse_nodes(recorder, nodes)
         _refuse_other_writes(machine, self.mark.journal, known)
         tensors: Counter[Value] = Counter()
         for write in _older_writes(recorder, first):
@@ -297,12 +299,19 @@ def _inserted(recorder: Recorder, position: int, make: Callable[[], Value]) -> V
     return made
 
 
-def _refuse_recorded(nodes: Sequence[Node]) -> None:
-    """Where gradients are recorded, the side that is not taken could make NaN of them."""
+def _refuse_nodes(recorder: Recorder, nodes: Sequence[Node]) -> None:
+    """On a side that is not taken, nothing raises; nor are gradients recorded, which it could make
+    NaN of."""
     for node in nodes:
         if node.modes is not None and node.modes.grad:
             if any(getattr(v.type, "requires_grad", False) for v in node.outputs):
                 raise NotJoined(f"gradients of {node.op} are recorded")
+        try:
+            in_vain = is_in_vain(recorder.builder, node)
+        except Undecided:
+            in_vain = True
+        if in_vain:
+            raise NotJoined(f"{node.op} costs much, or may raise")
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,6 +153,26 @@ def a_product(state: State, x: Tensor) -> Any:
     return state.total.clone()
 
 
+def an_index(state: State, x: Tensor) -> Any:
+    """What may raise is done where it is taken, alone."""
+    if x.sum() > 0:
+        state.total.add_(x[x.shape[0] - 1 + (x < 0).all().long()])
+    return state.total.clone()
+
+
+def a_row_of_a_table(state: State, x: Tensor) -> Any:
+    if x.sum() > 0:
+        place = (x.sum() * 100).long() % 4 + 9 * (x < 0).all().long()
+        state.most.copy_(torch.nn.functional.embedding(place, torch.eye(4)).sum())
+    return state.most.clone()
+
+
+def a_quotient(state: State, x: Tensor) -> Any:
+    if x.sum() > 0:
+        state.most.copy_(torch.tensor(3) // (x > 0).sum())
+    return state.most.clone()
+
+
 def a_draw(state: State, x: Tensor) -> Any:
     if x.sum() > 0:
         state.total.uniform_()
@@ -190,7 +210,10 @@ def a_while(state: State, x: Tensor) -> Any:
 
 CHECKED = (an_exception,)
 """What can only raise is a check, as before."""
-BROKEN = (*(a_product, a_draw, other_tensors, of_other_kinds, a_new_attribute, a_while),)
+BROKEN = (
+    *(a_product, an_index, a_row_of_a_table, a_quotient, a_draw, other_tensors),
+    *(of_other_kinds, a_new_attribute, a_while),
+)
 
 
 def assert_same(found: Any, expected: Any) -> None:

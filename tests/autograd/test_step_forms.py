@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -150,3 +151,31 @@ def test_a_step_is_one_segment_for_every_shape(name: str) -> None:
     stats = fast.stats()
     assert (stats.segments, stats.graph_breaks, stats.eager_graphs) == (1, 0, ())
     assert stats.specializations == 2
+
+
+TURNED: dict[str, Callable[..., Tensor]] = {
+    "mm": lambda x, w: x @ w[0].t(),
+    "addmm": lambda x, w: torch.addmm(x[:, :8], x, w[0].t()),
+    "bmm": lambda x, w: torch.bmm(x.expand(3, -1, -1), w.transpose(-2, -1)),
+    "grouped": lambda x, w: torch._grouped_mm(
+        x[:5], w.transpose(-2, -1), offs=torch.tensor([2, 2, 5], dtype=torch.int32)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_the_gradient_of_a_turned_weight_is_written_as_the_weight_lies(name: str) -> None:
+    """A product that was written the other way had to be read across."""
+    weights = [torch.randn(1 if "mm" in name and name != "bmm" else 3, 8, 16) for _ in range(2)]
+    weights[1].copy_(weights[0])
+    ours, theirs = (weight.requires_grad_() for weight in weights)
+    fast = anyshape.compile(lambda x: TURNED[name](x, ours).square().sum().backward())
+    for count in (5, 7):
+        x = torch.linspace(-1, 1, 16 * count).reshape(count, 16)
+        fast(x)
+        TURNED[name](x, theirs).square().sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad)
+    assert fast.stats().graph_breaks == 0
+    made = re.findall(r"mm : float32\[(.*)\]", fast.graphs()[1])
+    assert any(re.fullmatch(r"(3, )?8, (16|s1)", shape) for shape in made)
+    assert not any(re.fullmatch(r"(3, )?(16|s1), 8", shape) for shape in made)

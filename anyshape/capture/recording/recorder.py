@@ -143,7 +143,7 @@ class Recorder:
     cx: TypeContext = field(init=False)
     builder: Builder = field(init=False)
     _node_modes: tuple[execution_modes.TorchModes, Modes] | None = None
-    _hooked: dict[int, Any] = field(default_factory=dict)
+    hooked: dict[int, Any] = field(default_factory=dict)
     _tensors: dict[int, tuple[torch.Tensor, TensorValue, Source]] = field(default_factory=dict)
     _proxies: dict[Value, tuple[torch.Tensor, TensorValue, Source]] = field(default_factory=dict)
     _measured: dict[Source, SizeValue] = field(default_factory=dict)
@@ -357,12 +357,6 @@ class Recorder:
             self.number_input(known, source, "computed")
         return known
 
-    def number_tensor(self, values: Any, device: str) -> Value:
-        """A list of numbers used as an index: a constant tensor of bools, bytes or integers."""
-        made = torch.tensor(values, device=device)
-        made = made if made.dtype in (torch.bool, torch.uint8) else made.to(torch.int64)
-        return self.constant(made, f"tensor({values})")
-
     def hint_of(self, expr: Dim) -> int | None:
         """The example value, None where a symbol has none."""
         if not isinstance(expr, Expr):
@@ -370,14 +364,6 @@ class Recorder:
         if any(s not in self.hints or s.policy != "backed" for s in expr.symbols):
             return None
         return int(evaluate(expr, self.hints))
-
-    def hook_tables(self, module: torch.nn.Module, hooks: list[Any]) -> bool:
-        """Relies on a module's hook dictionaries being empty; False where that was done before."""
-        if id(module) in self._hooked:
-            return False
-        self._hooked[id(module)] = module
-        self.hooks.extend(hooks)
-        return True
 
     def forget(self) -> None:
         """Lets go of the objects that were read; sources and guards name what they rely on."""

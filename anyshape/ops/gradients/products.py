@@ -41,9 +41,7 @@ BMM = {
 ADDMM = {
     "input": lambda b, g, y, x, p, q, *, beta=1, alpha=1: _times(b, g, beta),
     "mat1": lambda b, g, y, x, p, q, *, beta=1, alpha=1: _times(b, b.mm(g, _turned(b, q)), alpha),
-    "mat2": lambda b, g, y, x, p, q, *, beta=1, alpha=1: _times(
-        b, _right(b, b.mm, p, g, q), alpha
-    ),
+    "mat2": lambda b, g, y, x, p, q, *, beta=1, alpha=1: _times(b, _right(b, b.mm, p, g, q), alpha),
 }
 BADDBMM = {
     "input": lambda b, g, y, x, p, q, *, beta=1, alpha=1: _times(b, g, beta),

@@ -14,12 +14,8 @@ from anyshape.eager import CheckFailed
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import Graph
 from anyshape.passes.versions import Moves
-from anyshape.runtime.launch import (
-    WriteFailed,
-    move_version,
-    set_version,
-    with_counters_of_their_own,
-)
+from anyshape.runtime.launch import WriteFailed, with_counters_of_their_own
+from anyshape.version_counters import move_version, set_version
 
 
 def writing_last(run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:

@@ -99,6 +99,8 @@ tensor-branch: this branch depends on the values of a tensor
   --> program.py:2, in program
 hint: use torch.where, or move the branch out of the compiled function
 
+what data decides: not joined, different tensors  # program.py:2, in program
+
 specialization 0
   symbols
     s0 = x.size(0): backed, 0 <= s0

@@ -123,8 +123,7 @@ def _laid_out(builder: Builder, gradient: Value | None, out: Value) -> Value:
     """In the layout that ``.grad`` has."""
     if gradient is None:
         raise NotDifferentiable("a tensor that requires gradients may get none")
-    strides = zip(gradient.tensor.strides, out.tensor.strides, strict=True)
-    if all(builder.cx.same(ours, theirs) for ours, theirs in strides):
+    if all(map(builder.cx.same, gradient.tensor.strides, out.tensor.strides)):
         return gradient
     made: Value = builder.append("clone", (gradient,), {}, (out.type,))
     return made

@@ -35,7 +35,7 @@ class Stats:
     launches: int = _count("launches of kernels in one pass through each specialization")
     externs: int = _count("library functions in such a pass")
     eager_ops: int = _count("operators that eager torch runs in such a pass")
-    joined: int = _count("branches on sizes of which both sides were captured")
+    joined: int = _count("branches on sizes or data of which both sides were captured")
     guarded: int = _count("branches on sizes that a guard decides")
     internal_errors: int = _count("mistakes of ours, for which a part ran eagerly")
     questions: int = _count("questions about sizes that were worked out")

@@ -41,6 +41,7 @@ class Modes:
 
     ``checkpoint``: the call of `torch.utils.checkpoint` that the node lies in, counted from 1;
     below 0, the backward that computes it again. ``backward``: the node computes a gradient.
+    ``counted``: what it writes has its version counter moved.
     """
 
     grad: bool = False
@@ -53,6 +54,7 @@ class Modes:
     sdpa_backends: tuple[str, ...] = ()
     checkpoint: int = 0
     backward: bool = False
+    counted: bool = True
 
 
 @frozen()

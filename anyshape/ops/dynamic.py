@@ -20,7 +20,7 @@ from anyshape.ops.layout import contiguous_strides, numel
 from anyshape.ops.rules import dim_of, is_tensor, new, tensor
 from anyshape.ops.split import decided_count
 from anyshape.ops.table import op
-from anyshape.symbolic import Dim, eq, floordiv, ne
+from anyshape.symbolic import Dim, Expr, eq, floordiv, ne
 
 # --- numbers ---
 
@@ -47,8 +47,15 @@ op("item", "input", torch="torch.Tensor.item", type=_item_type)
 WHOLE = frozenset({"int", "round", "floor", "ceil", "trunc"})
 
 
+def _is_whole(operand: Any) -> bool:
+    return (
+        type(operand) is int or isinstance(operand, Expr) or getattr(operand, "kind", "") == "int"
+    )
+
+
 def _number_type(cx: TypeContext, function: Any, operands: Any) -> ScalarType:
-    if function in WHOLE:
+    chosen = function == "select" and all(map(_is_whole, operands[1:]))
+    if function in WHOLE or chosen:
         return ScalarType(
             "int", cx.space.fresh("u", policy="unbacked", knowledge="midrun", signed=True)
         )

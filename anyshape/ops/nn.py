@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +26,7 @@ from anyshape.ops.reduce import cast, wide
 from anyshape.ops.rules import is_empty, like, new, of_numbers, require_sizes, tensor
 from anyshape.ops.table import CausalMask, Extern, op
 from anyshape.ops.view import Normal
-from anyshape.symbolic import Dim, eq, floordiv, ge, minimum, mod, ne
+from anyshape.symbolic import Condition, Dim, eq, floordiv, ge, minimum, mod, ne
 
 # --- dropout: nothing in eval mode, random otherwise (random.py has native_dropout) ---
 
@@ -189,6 +190,8 @@ def _sdpa_type(
     shape = (*batch, query.shape[-2], value.shape[-1])
     strides = contiguous_strides(cx, shape)
     if _may_be_flash(query, key, value, mask, dropout_p):
+        if any(t.requires_grad for t in (query, key, value)):
+            _rely_on_flash_sizes(cx, query, key, value, bool(enable_gqa))
         as_query = _as_query(cx, query)
         is_plain = as_query == contiguous_strides(cx, query.shape)
         if not is_plain and _are_flash_sizes(cx, query, key, value, bool(enable_gqa)):
@@ -228,12 +231,25 @@ def _are_flash_sizes(
 ) -> bool:
     """Its conditions on sizes, by a guard where they are not known: no batch is broadcast, and
     results are as wide as queries."""
-    batches = (0,) if grouped else (0, 1)
-    pairs = [
-        (q.shape[-1], v.shape[-1]),
-        *((q.shape[d], t.shape[d]) for d in batches for t in (k, v)),
-    ]
-    return all(cx.decide(eq(a, b)) for a, b in pairs)
+    return all(cx.decide(condition) for condition in _flash_sizes(q, k, v, grouped))
+
+
+def _flash_sizes(
+    q: TensorType, k: TensorType, v: TensorType, grouped: bool
+) -> Iterator[Condition | bool]:
+    yield eq(q.shape[-1], v.shape[-1])
+    yield from (eq(q.shape[d], t.shape[d]) for d in ((0,) if grouped else (0, 1)) for t in (k, v))
+
+
+def _rely_on_flash_sizes(
+    cx: TypeContext, q: TensorType, k: TensorType, v: TensorType, grouped: bool
+) -> None:
+    """Gradients take eager's own kernel where its conditions are known to hold: capture guards them
+    where they hold for the example, and relies on nothing where they do not."""
+    unknown = [c for c in _flash_sizes(q, k, v, grouped) if cx.known(c) is not True]
+    if cx.on_guard is not None and all(cx.hint(condition) for condition in unknown):
+        for condition in unknown:
+            cx.decide(condition)
 
 
 op(

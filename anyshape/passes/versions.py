@@ -81,7 +81,7 @@ class _Counters:
                 continue
             counter, base = self.counters.get(first, first), self.memory.get(first, first)
             if row.mutates:
-                self.written[counter] += 1
+                self.written[counter] += node.modes is None or node.modes.counted
                 self.touched.add(base)
             if row.mutates or views_its_argument(reader.cx, node, row):
                 self.memory.update(dict.fromkeys(node.outputs, base))

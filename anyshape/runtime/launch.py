@@ -413,18 +413,6 @@ def bump_versions(tensors: Sequence[torch.Tensor]) -> None:
         torch.autograd.graph.increment_version(tensors)
 
 
-def move_version(tensor: torch.Tensor, times: int) -> None:
-    """Counts writes that were done as one."""
-    if not tensor.is_inference():
-        set_version(tensor, tensor._version + times)
-
-
-def set_version(tensor: torch.Tensor, version: int) -> None:
-    """Says how often the tensor was written; inference tensors do not count."""
-    if not tensor.is_inference():
-        torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
-
-
 def with_counters_of_their_own(results: Sequence[Any], positions: Sequence[int]) -> tuple[Any, ...]:
     """The results, where those at these positions are other tensors of the same memory."""
     made, apart = list(results), {id(results[p]): results[p].data for p in positions}

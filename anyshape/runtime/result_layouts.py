@@ -20,10 +20,10 @@ from anyshape.ir.graph import HOST, Graph, Input, ScalarType, TensorType, Value,
 from anyshape.ir.known_sizes import symbol_given_by, symbol_value
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, Own, form_of, order_of, storage_of
-from anyshape.runtime.launch import set_version
 from anyshape.runtime.rollback import version_of
 from anyshape.symbolic import Dim, Expr, Symbol, evaluate
 from anyshape.torch_names import torch_dtype
+from anyshape.version_counters import set_version
 
 Tensor = torch.Tensor
 Run = Callable[..., tuple[Any, ...]]

@@ -105,6 +105,25 @@ def test_no_weights_of_attention_are_made_for_the_gradients() -> None:
     assert "flash_attention_gradients" in text and "softmax" not in text
 
 
+def test_separate_arguments_take_eagers_kernel_where_their_sizes_agree() -> None:
+    """Which is guarded; of others nothing is relied on."""
+    fast = anyshape.compile(lambda q, k, v: attend(q, k, v))
+    for batch, keys, n, m in ((2, 2, 5, 7), (3, 3, 4, 2), (1, 1, 1, 1), (4, 1, 3, 2), (2, 1, 5, 4)):
+        stream = torch.Generator().manual_seed(n)
+        sizes = ((batch, n), (keys, m), (keys, m))
+        parts = [torch.randn(b, HEADS, x, WIDTH, generator=stream) for b, x in sizes]
+        found, expected = [], []
+        for run, made in ((fast, found), (attend, expected)):
+            leaves = [part.clone().requires_grad_() for part in parts]
+            run(*leaves).square().sum().backward()
+            made += [leaf.grad for leaf in leaves]
+        assert_same(found, expected, 1e-3)
+        if n == 1:
+            assert "flash_attention_gradients" in "".join(fast.graphs())
+            assert fast.stats().specializations == 1
+    assert fast.stats().specializations == 2
+
+
 @pytest.mark.parametrize("kernel", [k for k in KERNELS if k[0] == "cuda"])
 def test_kernels_of_gpus_are_called_as_their_schemas_say(kernel: tuple[str, int]) -> None:
     """On tensors without memory: in which order what is handed over, and what it gives."""

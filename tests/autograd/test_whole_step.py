@@ -22,7 +22,7 @@ from tests.autograd.beside_eager import (
     model,
 )
 
-BATCHES = (8, 5, 1, 8, 3, 9)
+BATCHES = (8, 5, 1, 8, 3, 9, 4, 2)
 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "SGD": lambda p: torch.optim.SGD(p, lr=0.1),
@@ -37,6 +37,12 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "Adagrad": lambda p: torch.optim.Adagrad(p, lr=1e-2),
     "Adafactor": lambda p: torch.optim.Adafactor(p, lr=1e-2),
     "RMSprop": lambda p: torch.optim.RMSprop(p, lr=1e-2, momentum=0.5, centered=True),
+    "RAdam": lambda p: torch.optim.RAdam(p, lr=1e-2, weight_decay=1e-3),
+    "ASGD": lambda p: torch.optim.ASGD(p, lr=1e-2, t0=3),
+    "NAdam": lambda p: torch.optim.NAdam(p, lr=1e-2),
+    "Adamax": lambda p: torch.optim.Adamax(p, lr=1e-2),
+    "Adadelta": lambda p: torch.optim.Adadelta(p, lr=0.5),
+    "Rprop": lambda p: torch.optim.Rprop(p, lr=1e-2),
     "Muon": lambda p: torch.optim.Muon([q for q in p if q.dim() == 2], lr=1e-2),
 }
 ROUNDED_IN_BFLOAT16 = frozenset({"Muon"})  # where another order of sums is another rounding
@@ -125,7 +131,12 @@ def test_a_scaled_loss_and_averaged_weights_are_eagers() -> None:
         assert_same(fast(x, y), plain(x, y))
         assert_same(our_state(), their_state())
     assert_same_parameters(ours, theirs)
-    assert fast.stats().internal_errors == 0
+    before = fast.stats()
+    assert before.internal_errors == 0
+    for seed, count in enumerate((7, 2, 6)):
+        fast(*batch(seed, count))
+    after = fast.stats()
+    assert after.specializations == before.specializations
 
 
 def test_what_dynamo_hides_from_itself_is_captured() -> None:
@@ -247,11 +258,33 @@ def taken_away(net: nn.Sequential, x: Tensor) -> Any:
     return gradient, net[0].weight.grad is None
 
 
+def by_gradients(net: nn.Sequential, x: Tensor) -> Any:
+    """They are read, and no `.grad` is touched."""
+    loss = net(x).square().mean()
+    parameters = list(net.parameters())
+    gradients = torch.autograd.grad(loss, parameters)
+    norm = torch.stack([g.norm() for g in gradients]).norm()
+    with torch.no_grad():
+        for parameter, gradient in zip(parameters, gradients):
+            parameter.sub_(gradient.reshape(parameter.shape) / (1 + norm), alpha=0.1)
+    return norm, net[0].weight.grad is None
+
+
+def of_a_part(net: nn.Sequential, x: Tensor) -> Any:
+    net.zero_grad()
+    loss = net[0](x).square().mean()
+    wanted = [net[0].weight, net[3].weight]
+    first, nothing = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
+    _, zeros = torch.autograd.grad(loss, wanted, retain_graph=True, materialize_grads=True)
+    loss.backward()
+    return nothing is None, zeros.sum() + first.sum()
+
+
 WHOLE: Programs = {
     function.__name__: function
     for function in (
         *(accumulated, zeroed, retained, given_a_gradient, of_several, without_grad_mode),
-        *(with_a_part, scaled, as_data, taken_away),
+        *(with_a_part, scaled, as_data, taken_away, by_gradients, of_a_part),
     )
 }
 """Compiled without a break."""
@@ -330,11 +363,50 @@ def sparse(net: nn.Sequential, x: Tensor) -> Any:
     return table.grad.layout
 
 
+def given_out(net: nn.Sequential, x: Tensor) -> Any:
+    loss = net(x).square().mean()
+    gradients = torch.autograd.grad(loss, list(net.parameters()))
+    return [(g, g.stride()) for g in gradients]
+
+
+def made_of_it(net: nn.Sequential, x: Tensor) -> Any:
+    (gradient,) = torch.autograd.grad(net(x).square().mean(), net[0].weight)
+    return (gradient * 2).stride(), gradient.t().is_contiguous()
+
+
+def kept_as_grad(net: nn.Sequential, x: Tensor) -> Any:
+    loss = net(x).square().mean()
+    for parameter, gradient in zip(
+        net.parameters(), torch.autograd.grad(loss, list(net.parameters()))
+    ):
+        parameter.grad = gradient
+    descend(net)
+    return loss.detach()
+
+
+def written_afterwards(net: nn.Sequential, x: Tensor) -> Any:
+    """Both are one tensor in eager torch."""
+    loss = (net[0].bias + net[2].bias).exp().sum()
+    first, second = torch.autograd.grad(loss, [net[0].bias, net[2].bias])
+    first.mul_(2)
+    return second.sum()
+
+
+def of_nothing(net: nn.Sequential, x: Tensor) -> Any:
+    torch.autograd.grad(net[0](x).sum(), net[3].weight)
+
+
+def shown_flat(net: nn.Sequential, x: Tensor) -> Any:
+    (gradient,) = torch.autograd.grad(net(x).square().mean(), net[0].weight)
+    return gradient.view(-1).sum()
+
+
 RIGHT: Programs = {
     function.__name__: function
     for function in (
         *(through_a_function, hooked, kept, twice, written_between, written_result, frozen),
-        *(second_order, more_is_left, sparse),
+        *(second_order, more_is_left, sparse, given_out, made_of_it, kept_as_grad),
+        *(written_afterwards, of_nothing, shown_flat),
     )
 }
 """Right, in pieces or by eager torch."""

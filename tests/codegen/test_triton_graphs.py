@@ -7,9 +7,9 @@ import threading
 import pytest
 import torch
 
-from anyshape.runtime.launch import set_version
 from anyshape.targets.triton import graphs
 from anyshape.targets.triton.graphs import Recordings
+from anyshape.version_counters import set_version
 
 
 class Runs:

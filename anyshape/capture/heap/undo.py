@@ -5,8 +5,9 @@ The heap's journal holds them.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from types import CellType, FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
@@ -125,6 +126,20 @@ def takes(descriptor: Any, value: Any) -> bool:
     return type(descriptor) is MemberDescriptorType and bool(
         descriptor.__objclass__.__flags__ & HEAP_TYPE
     )
+
+
+def made_since(created: Mapping[int, Any], known: int) -> frozenset[int]:
+    """The ids of what was made after the first so many objects, and of where attributes of it
+    lie."""
+    made = list(islice(created.values(), known, None))
+    return frozenset(map(id, (*made, *filter(None.__ne__, map(_namespace, made)))))
+
+
+def _namespace(obj: Any) -> Any:
+    try:
+        return object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return None
 
 
 def has_older_writes(journal: Sequence[Callable[[], object]], fresh: Collection[int]) -> bool:

@@ -20,3 +20,4 @@ class RecorderMark:
     bindings: int
     constants: int
     given: int
+    scalars: int

@@ -49,6 +49,7 @@ from anyshape.capture.recording.called import Called
 from anyshape.capture.recording.entry_sizes import argument_shape, argument_strides
 from anyshape.capture.recording.gradients import propagate
 from anyshape.capture.recording.image_order import in_eager_order
+from anyshape.capture.recording.in_vain import refuse_in_vain
 from anyshape.capture.recording.integers import with_integers
 from anyshape.capture.recording.marks import RecorderMark
 from anyshape.capture.recording.number_checks import check_numbers
@@ -66,6 +67,7 @@ from anyshape.ir.graph import (
     Value,
 )
 from anyshape.ir.scalars import (
+    Operand,
     Scalar,
     ScalarInput,
     evaluate_scalar,
@@ -121,6 +123,9 @@ class Recorder:
     bound: dict[Scalar, Expr] = field(default_factory=dict)
     written: dict[Value, None] = field(default_factory=dict)
     spent: set[Value] = field(default_factory=set)  # results whose gradients have been taken
+    takes_gradients: bool = True  # are calls of `torch.autograd.grad` captured?
+    taken: set[Value] = field(default_factory=set)  # what they have given
+    layouts_read: bool = False  # has the program asked how a tensor lies since then?
     identified: dict[Source, None] = field(default_factory=dict)  # what was compared by identity
     changed: set[type] = field(default_factory=set)  # the classes of outside objects written
     values: bool = True  # may a program rely on the values of what differs from call to call?
@@ -130,7 +135,8 @@ class Recorder:
     checkpoints: bool = True  # are calls of `torch.utils.checkpoint` that record captured?
     checkpointed: int = 0  # how many of them there have been
     resumed: bool = False  # does the segment begin behind a graph break?
-    depth: int = 0  # forks that are open: no size may be guarded on then
+    depth: int = 0  # forks that are open
+    premise: Operand | None = None  # on which side of what data decides; None on one of sizes
     frame: Callable[[], Frame | None] | None = None  # gives the current one
     contents: ScalarContents = field(default_factory=ScalarContents)
     calls: list[Called] = field(default_factory=list)
@@ -140,7 +146,7 @@ class Recorder:
     cx: TypeContext = field(init=False)
     builder: Builder = field(init=False)
     _node_modes: tuple[execution_modes.TorchModes, Modes] | None = None
-    _hooked: dict[int, Any] = field(default_factory=dict)
+    hooked: dict[int, Any] = field(default_factory=dict)
     _tensors: dict[int, tuple[torch.Tensor, TensorValue, Source]] = field(default_factory=dict)
     _proxies: dict[Value, tuple[torch.Tensor, TensorValue, Source]] = field(default_factory=dict)
     _measured: dict[Source, SizeValue] = field(default_factory=dict)
@@ -152,6 +158,11 @@ class Recorder:
         self.cx.on_guard = self.guard_size
         self.builder = Builder(self.cx)
         self.cx.on_check = self.builder.check
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether what is recorded now may be dropped again, so that nothing may be relied on."""
+        return self.depth > 0 and self.premise is None
 
     # ---- sources and guards ----------------------------------------------------------------------
     def location(self) -> Location | None:
@@ -253,7 +264,7 @@ class Recorder:
         if not isinstance(expr, Expr):
             return expr
         value = self.hint_of(expr)
-        if value is None or self.depth or not self.values:
+        if value is None or self.is_dropped or not self.values:
             raise self._needed(value, why, self.condition_text(eq(expr, self.example(expr))))
         relied_on = len(self.sizes)
         self.decide(eq(expr, value))
@@ -285,7 +296,7 @@ class Recorder:
     def decide_scalar(self, scalar: Any) -> bool:
         """The truth of a scalar, guarded on the hint's side; breaks where data is in it."""
         value = self.scalar_hint(scalar)
-        if value is None or self.depth:
+        if value is None or self.is_dropped:
             raise self.undecided(scalar)
         self.scalars.append(ScalarGuard(scalar, bool(value), self.location()))
         return bool(value)
@@ -300,14 +311,14 @@ class Recorder:
         """The value of a float over sizes, guarded."""
         value = self.scalar_hint(scalar)
         of_data = not self.whole and any(scalar_inputs(scalar))
-        if value is None or self.depth or of_data or not self.values:
+        if value is None or self.is_dropped or of_data or not self.values:
             raise self._needed(None if of_data else value, why)
         self.decide_scalar(Scalar("bool", "eq", (scalar, value)))
         self.scalars[-1] = replace(self.scalars[-1], by_value=True)
         return value
 
     def _needed(self, value: Any, what: str, condition: str = "") -> Break:
-        kind = "size-needed" if value is None or self.depth else "size-changes"
+        kind = "size-needed" if value is None or self.is_dropped else "size-changes"
         return broken(kind, what=what, condition=condition)
 
     def is_symbolic(self, value: Any) -> bool:
@@ -349,12 +360,6 @@ class Recorder:
             self.number_input(known, source, "computed")
         return known
 
-    def number_tensor(self, values: Any, device: str) -> Value:
-        """A list of numbers used as an index: a constant tensor of bools, bytes or integers."""
-        made = torch.tensor(values, device=device)
-        made = made if made.dtype in (torch.bool, torch.uint8) else made.to(torch.int64)
-        return self.constant(made, f"tensor({values})")
-
     def hint_of(self, expr: Dim) -> int | None:
         """The example value, None where a symbol has none."""
         if not isinstance(expr, Expr):
@@ -362,14 +367,6 @@ class Recorder:
         if any(s not in self.hints or s.policy != "backed" for s in expr.symbols):
             return None
         return int(evaluate(expr, self.hints))
-
-    def hook_tables(self, module: torch.nn.Module, hooks: list[Any]) -> bool:
-        """Relies on a module's hook dictionaries being empty; False where that was done before."""
-        if id(module) in self._hooked:
-            return False
-        self._hooked[id(module)] = module
-        self.hooks.extend(hooks)
-        return True
 
     def forget(self) -> None:
         """Lets go of the objects that were read; sources and guards name what they rely on."""
@@ -389,13 +386,14 @@ class Recorder:
             len(self.bindings),
             len(self.constants),
             len(self.given),
+            len(self.scalars),
         )
 
     def rollback(self, mark: RecorderMark) -> None:
         """Goes back to the mark, except for inputs: an argument that was read stays an argument."""
         self.builder.rollback(mark.builder.keeping_inputs(self.builder.mark()))
         self.restore_facts(mark)
-        del self.sizes[mark.sizes :]
+        del self.sizes[mark.sizes :], self.scalars[mark.scalars :]
         self.modes = mark.modes
 
     def restore_facts(self, mark: RecorderMark) -> None:
@@ -419,6 +417,8 @@ class Recorder:
         content = self.contents.read(args[0]) if name == "item" else None
         if content is not None:
             return content
+        if self.premise is not None:
+            refuse_in_vain(name)
         builder = self.builder
         self.here()
         builder.modes = self.node_modes()

@@ -47,7 +47,7 @@ OPAQUE = (
     "threading.", "importlib.", "pickle.", "multiprocessing.", "subprocess.", "socket.", "ctypes.",
     "torch._functorch.", "torch.autograd.functional.", "torch.autograd.forward_ad.",
     "torch.random.", "torch._inductor.", "torch._tensor_str.", "random.",
-    "torch.autograd.graph.", "torch.amp.grad_scaler.",
+    "torch.autograd.graph.",
 )  # fmt: skip
 """Packages whose functions are called natively as a whole: they meddle with the process, or, as
 function transforms do, with what every operator called inside them means; or they are made for

@@ -88,6 +88,7 @@ class _Assumed:
     counters: frozenset[str] = frozenset()
     refused: frozenset[Location] = frozenset()
     checkpoints: bool = True
+    takes_gradients: bool = True
 
 
 @dataclass(slots=True)
@@ -120,6 +121,8 @@ class Capturer:
                 assumed = dataclasses.replace(assumed, forms_texts=False)
             except aliases.PicksAreSeen:
                 assumed = dataclasses.replace(assumed, picks_are_views=True)
+            except aliases.GradientsAreSeen:
+                assumed = dataclasses.replace(assumed, takes_gradients=False)
             except _NotOnce:
                 assumed = dataclasses.replace(assumed, checkpoints=False)
             except RefusedByEager as found:
@@ -139,6 +142,7 @@ class Capturer:
             picks_are_views=assumed.picks_are_views,
             refused=assumed.refused,
             checkpoints=assumed.checkpoints,
+            takes_gradients=assumed.takes_gradients,
             resumed=entry.point is not None,
         )
         domain = SymbolicDomain(
@@ -179,6 +183,7 @@ class Capturer:
                 outputs, rebuild, once = finish(domain, ending, new_machine)
                 with _failing_checks(recorder):
                     outputs = aliases.settled(recorder, outputs)
+                aliases.refuse_seen_gradients(recorder, outputs)
                 ask_eager(recorder, outputs)
         except Break as signal:
             self._break(signal, machine)

@@ -39,7 +39,7 @@ from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.forks import Forks
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.capture.segments import c_calls, callables
+from anyshape.capture.segments import c_calls, callables, data_branches
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
 from anyshape.capture.segments.reading_domain import ReadingDomain
 from anyshape.capture.sizes import formed_texts, join, numbers
@@ -53,7 +53,6 @@ from anyshape.capture.tensors import (
 )
 from anyshape.capture.tensors.snapshots import snapshot
 from anyshape.ops.context import OpError
-from anyshape.ops.layout import numel
 from anyshape.symbolic import Condition
 
 # Functions that may be more than their code, depending on their arguments.
@@ -257,7 +256,7 @@ class SymbolicDomain(ReadingDomain):
         return modules.call(self, fn, args, kwargs)
 
     def entered(self, fn: types.FunctionType) -> None:
-        if not self.recorder.depth:  # a side of a branch may be dropped
+        if not self.recorder.is_dropped:
             self.interpreted.add(fn.__code__)
         if fn in self._plain:
             return
@@ -399,13 +398,13 @@ class SymbolicDomain(ReadingDomain):
         if type(value) is TensorValue:
             content = self.recorder.contents.read(value.value)
             if content is None:
-                return self._branch_on_data(value, frame)
+                return data_branches.branch(self, value, frame)
             value = self.recorder.wrap(content)
             if type(value) not in PROXIES:
                 return bool(value)
         condition = numbers.condition_of(value)
         if condition is None and not self.recorder.is_known(value.scalar):
-            return self._branch_on_data(value, frame)
+            return data_branches.branch(self, value, frame)
         if condition is None:
             return self.recorder.decide_scalar(value.scalar)
         known = self.recorder.cx.known(condition)
@@ -413,22 +412,6 @@ class SymbolicDomain(ReadingDomain):
             return known
         assert not isinstance(condition, bool)
         return join.branch(self, condition, frame)
-
-    def _branch_on_data(self, value: Any, frame: Frame) -> bool:
-        """Where one side can only raise, the other is checked while running."""
-        recorder = self.recorder
-        raising = None if recorder.depth else join.raising_outcome(self, frame)
-        if raising is not None and type(value) is ScalarValue:
-            wanted = numbers.unary(recorder, "not", value) if raising else value
-            recorder.call("number", "check", (wanted.scalar,))
-            return not raising
-        if raising is not None and numel(value.value.shape) == 1:
-            bad = tensor_ops.compare(self, "!=" if raising else "==", value, 0)
-            recorder.call("check_false", bad.value)
-            return not raising
-        if type(value) is ScalarValue:
-            raise recorder.undecided(value.scalar)
-        raise broken("tensor-branch")
 
     def extremum(self, name: str, values: Sequence[Any]) -> Any:
         return numbers.extremum(self.recorder, name, values)
@@ -585,7 +568,7 @@ class SymbolicDomain(ReadingDomain):
         self.machine.heap.effects.append(Effect(callables.called, fn, shown, named))
 
     def wrote(self, fn: Callable[..., Any], target: Any, args: tuple[Any, ...]) -> None:
-        if self.recorder.depth:
+        if self.recorder.is_dropped:
             raise broken("fork", "a write to an outside object")
         self.recorder.changed.add(type(target))
 

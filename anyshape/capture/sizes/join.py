@@ -10,26 +10,17 @@ value that equals the other under that one's condition is the other.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from anyshape.capture.guards.execution_modes import TorchModes
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.undo import has_older_writes
-from anyshape.capture.heap.values import (
-    Break,
-    InterpreterBug,
-    ProxyLeak,
-)
-from anyshape.capture.interpreter import exception_origin, unwinding
-from anyshape.capture.interpreter.continuations import Finished, Root
-from anyshape.capture.interpreter.control_flow import ends_loop, meeting_point, only_raises
-from anyshape.capture.interpreter.control_opcodes import leave
+from anyshape.capture.heap.undo import has_older_writes, made_since
+from anyshape.capture.interpreter.control_flow import ends_loop, only_raises
 from anyshape.capture.interpreter.domain import Interpreter
-from anyshape.capture.interpreter.frame import Code, Frame
+from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.forks import Refusal
-from anyshape.capture.sizes import numbers
+from anyshape.capture.sizes import data_join, numbers, sides
 from anyshape.capture.sizes.merging import (
     Merger,
     NotJoined,
@@ -37,7 +28,6 @@ from anyshape.capture.sizes.merging import (
     definitions,
     hold_in_general,
 )
-from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import Node
 from anyshape.ops import OPS
 from anyshape.symbolic import (
@@ -45,9 +35,6 @@ from anyshape.symbolic import (
     Contradiction,
     Facts,
 )
-
-NO_JUMP = {"FALSE": True, "TRUE": False}
-DEEPEST = 48  # forks inside forks: a loop that data ends never comes to an end of its sides
 
 
 @dataclass(slots=True)
@@ -68,29 +55,13 @@ class Side:
     copied: dict[int, Any]  # by the id of a copy in value, locals or stack: what it is a copy of
 
 
-class Merged:
-    """A merged return value on its way to the caller."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-def _return_merged(machine: Interpreter, frame: Frame, arg: Any) -> Frame:
-    return leave(machine, frame, frame.stack.pop().value)
-
-
-RETURN_MERGED: list[Any] = [(_return_merged, None)]
-
-
 def branch(domain: RecordingDomain, condition: Condition, frame: Frame) -> Any:
     """The truth of `condition` for a jump of `frame`; after a join the frame has been moved and
     the answer is the idle one."""
     name, _ = frame.code.opcodes[frame.index - 1]
-    jumps = _decides(name)
+    jumps = sides.decides(name)
     machine = domain.machine
-    deep = domain.recorder.depth >= DEEPEST
+    deep = domain.recorder.depth >= sides.DEEPEST
     if jumps and frame is machine.frame and domain.forks.left > 0 and not deep:
         outcome = _raising_side(domain, condition, frame)
         if outcome is not None:
@@ -99,13 +70,23 @@ def branch(domain: RecordingDomain, condition: Condition, frame: Frame) -> Any:
         try:
             return _fork_once(domain, condition, frame, name)
         except NotJoined as reason:
-            location = domain.recorder.location()
-            domain.forks.refusals.append(Refusal(str(condition), str(reason), location))
+            refuse(domain, str(condition), reason)
+        if domain.recorder.cx.hint(condition) is None:
+            try:
+                return data_join.branch(domain, condition, frame)
+            except NotJoined as reason:
+                refuse(domain, str(condition), reason)
     turns = jumps and ends_loop(frame.code, frame.index - 1)
     answer = _decided(domain, condition, turns=turns)
     domain.forks.guarded += 1
     domain.will_guard()
     return answer
+
+
+def refuse(domain: RecordingDomain, condition: str, reason: NotJoined) -> None:
+    """Notes why the sides are not one."""
+    location = domain.recorder.location()
+    domain.forks.refusals.append(Refusal(condition, str(reason), location))
 
 
 def _decided(domain: RecordingDomain, condition: Condition, *, turns: bool) -> bool:
@@ -135,15 +116,11 @@ def raising_outcome(domain: RecordingDomain, frame: Frame) -> bool | None:
     """The truth of the jump's condition that can only lead to an exception, if there is one."""
     name, _ = frame.code.opcodes[frame.index - 1]
     _, target = frame.instructions[frame.index - 1]
-    if not _decides(name) or frame is not domain.machine.frame:
+    if not sides.decides(name) or frame is not domain.machine.frame:
         return None
     starts = {"IF_TRUE" in name: target, "IF_TRUE" not in name: frame.index}
     raising = [outcome for outcome, start in starts.items() if only_raises(frame.code, start)]
     return raising[0] if raising else None
-
-
-def _decides(name: str) -> bool:
-    return "JUMP" in name and ("IF_TRUE" in name or "IF_FALSE" in name)
 
 
 def _fork_once(domain: RecordingDomain, condition: Condition, frame: Frame, name: str) -> Any:
@@ -164,6 +141,7 @@ def _fork(domain: RecordingDomain, condition: Condition, frame: Frame, name: str
     recorder = domain.recorder
     policy = recorder.cx.on_guard, recorder.cx.on_check
     recorder.cx.on_guard = recorder.cx.on_check = None
+    outer, recorder.premise = recorder.premise, None
     recorder.depth += 1
     domain.forks.left -= 1
     try:
@@ -173,6 +151,7 @@ def _fork(domain: RecordingDomain, condition: Condition, frame: Frame, name: str
             made = _run_both(domain, frame, name, condition, keep=True)
     finally:
         recorder.cx.on_guard, recorder.cx.on_check = policy
+        recorder.premise = outer
         recorder.depth -= 1
     domain.forks.joined += 1
     return made
@@ -183,7 +162,7 @@ def _run_both(
 ) -> Any:
     machine, recorder = domain.machine, domain.recorder
     index = frame.index - 1
-    meeting, ends = _meeting(domain, frame.code, index)
+    meeting, ends = sides.meeting_of(domain, frame.code, index)
     target = frame.instructions[index][1]
     continuation = frame.continuation
     mark, record = machine.checkpoint(), recorder.mark()
@@ -194,15 +173,15 @@ def _run_both(
     under = {True: condition, False: opposite}
     done = False
     try:
-        sides: list[Side] = []
+        both: list[Side] = []
         for outcome in (not keep, keep):
-            if sides:
+            if both:
                 machine.rollback(mark)
                 recorder.rollback(record)
-            _enter_side(machine, frame, name, outcome is jump_on, target)
-            sides.append(_run_side(domain, frame, ends, under[outcome]))
+            sides.enter(machine, frame, name, outcome is jump_on, target)
+            both.append(_run_side(domain, frame, ends, under[outcome]))
             _refuse_older_writes(machine, mark.journal, known)
-        dropped, kept = sides
+        dropped, kept = both
         tables = definitions(dropped.nodes), definitions(kept.nodes)
         by_data = recorder.cx.hint(condition) is None
         merger = Merger(
@@ -225,49 +204,16 @@ def _run_both(
         machine.release(mark)
     recorder.restore_facts(record)
     frame.continuation = continuation
-    return _go_on(machine, frame, name, meeting, merged)
-
-
-def _meeting(domain: RecordingDomain, code: Code, index: int) -> tuple[int, frozenset[int]]:
-    """The meeting point and its copies, worked out once for each jump."""
-    found = domain.forks.meetings.get((code, index))
-    if found is None:
-        found = domain.forks.meetings[code, index] = meeting_point(code, index)
-    return found
+    return sides.go_on(machine, frame, name, meeting, merged)
 
 
 def _refuse_older_writes(machine: Interpreter, journal: int, known: int) -> None:
     """A side may write only what it made itself: the journal's undo functions tell what was
     written."""
     undone = (machine.heap.journal or [])[journal:]
-    created = machine.heap.created
-    fresh = frozenset(islice(reversed(created), max(len(created) - known, 0)))
+    fresh = made_since(machine.heap.created, known)
     if undone and has_older_writes(undone, fresh):
         raise NotJoined("a side writes what was there before")
-
-
-def _enter_side(machine: Interpreter, frame: Frame, name: str, jumps: bool, target: int) -> None:
-    if name.endswith("OR_POP"):
-        if not jumps:
-            frame.stack.pop()
-    else:
-        frame.stack.pop()
-    if jumps:
-        frame.index = target
-    frame.continuation = _SIDE
-    machine.frame = frame
-
-
-class _Side(Root):
-    """The frame of a fork returned."""
-
-    __slots__ = ()
-
-    def yielded(self, machine: Interpreter, frame: Frame | None, value: Any) -> Frame:
-        raise NotJoined("a side yields")
-
-
-_SIDE = _Side()
 
 
 def _run_side(
@@ -280,16 +226,16 @@ def _run_side(
     except Contradiction:
         raise NotJoined("one side cannot happen") from None
     recorder.cx.facts = facts
-    returned, value = _run_until(machine, frame, ends)
+    returned, value = sides.run_until(machine, frame, ends)
     nodes = list(recorder.builder.nodes[before:])
     if any(node.op.endswith("_") or OPS[node.op].random for node in nodes if node.op in OPS):
         raise NotJoined("a side writes a tensor")
     copied: dict[int, Any] = {}
     return Side(
         returned,
-        snapshot(value, copied),
-        [snapshot(v, copied) for v in frame.locals],
-        [snapshot(v, copied) for v in frame.stack],
+        sides.snapshot(value, copied),
+        [sides.snapshot(v, copied) for v in frame.locals],
+        [sides.snapshot(v, copied) for v in frame.stack],
         nodes,
         facts,
         recorder.modes,
@@ -300,82 +246,14 @@ def _run_side(
     )
 
 
-def snapshot(value: Any, copied: dict[int, Any], depth: int = 6) -> Any:
-    """A copy of nested containers: a rollback empties those that the side filled."""
-    kind = type(value)
-    if depth and kind in (list, tuple):
-        twin = kind([snapshot(item, copied, depth - 1) for item in value])
-    elif depth and kind is dict:
-        twin = {key: snapshot(item, copied, depth - 1) for key, item in value.items()}
-    else:
-        return value
-    copied[id(twin)] = value
-    return twin
-
-
-def _run_until(machine: Interpreter, stop: Frame, ends: frozenset[int]) -> tuple[bool, Any]:
-    """The interpreter's loop, until `stop` is about to execute one of `ends` or returns."""
-    while True:
-        frame = machine.current()
-        try:
-            while True:
-                if frame is stop and frame.index in ends:
-                    return False, None
-                handler, arg = frame.instructions[frame.index]
-                frame.index += 1
-                switched = handler(machine, frame, arg)
-                if switched is not None:
-                    frame = switched
-        except Finished as finished:
-            return True, finished.value
-        except (Break, ProxyLeak) as signal:
-            raise NotJoined(str(signal)) from None
-        except (NotJoined, InterpreterBug):
-            raise
-        except BaseException as error:
-            raised = error
-            if is_interrupt(error):
-                raise
-            if exception_origin.is_ours(error):
-                raise InterpreterBug(f"{type(error).__name__}: {error}") from error
-        if unwinding.unwind(machine, raised) is None:
-            raise NotJoined(f"a side raises {type(raised).__name__}")
-
-
 # ---- going on ------------------------------------------------------------------------------------
-@dataclass(slots=True)
-class _State:
-    """What the frame goes on with."""
-
-    returned: bool
-    value: Any
-    locals: list[Any]
-    stack: list[Any]
-
-
-def _merge_into(merger: Merger, dropped: Side, kept: Side) -> _State:
+def _merge_into(merger: Merger, dropped: Side, kept: Side) -> sides.State:
     if dropped.returned is not kept.returned or dropped.modes != kept.modes:
         raise NotJoined("the sides end in different instructions or modes")
     if kept.returned:
-        return _State(True, merger.value(dropped.value, kept.live_value), [], [])
+        return sides.State(True, merger.value(dropped.value, kept.live_value), [], [])
     if len(dropped.stack) != len(kept.stack):
         raise NotJoined("stacks of different heights")
     locals_ = [merger.value(a, b) for a, b in zip(dropped.locals, kept.live_locals)]
     stack = [merger.value(a, b) for a, b in zip(dropped.stack, kept.live_stack)]
-    return _State(False, None, locals_, stack)
-
-
-def _go_on(machine: Interpreter, frame: Frame, name: str, meeting: int, merged: _State) -> Any:
-    """Puts the merged state in place, so that the jump's handler goes on from the meeting point."""
-    dummy = False
-    idle = NO_JUMP["TRUE" if "IF_TRUE" in name else "FALSE"]
-    machine.frame = frame
-    if not merged.returned:
-        frame.locals, frame.stack, frame.index = merged.locals, [*merged.stack, dummy], meeting
-        return idle
-    frame.instructions = RETURN_MERGED
-    if name.endswith("OR_POP"):
-        frame.stack, frame.index = [Merged(merged.value), dummy], 0
-        return idle
-    frame.stack, frame.index = [dummy], 1
-    return Merged(merged.value)
+    return sides.State(False, None, locals_, stack)

@@ -56,6 +56,14 @@ RELATIONS: Mapping[str, Callable[[Dim, Dim], Any]] = {
     ">": gt,
     ">=": ge,
 }
+COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 SCALAR_NAMES: Mapping[str, str] = {
     "+": "add",
     "-": "sub",
@@ -186,14 +194,24 @@ def function_of(recorder: Recorder, kind: Kind, name: str, *operands: Operand) -
     safe = SAFE[name](recorder, *operands) if name in SAFE else True
     if safe is not True:
         if not recorder.is_known(scalar):
-            if recorder.depth:
+            if recorder.is_dropped:
                 raise broken("fork", f"{name} of data")
+            operands = tuple([_where_it_matters(recorder, each) for each in operands])
             return recorder.wrap(recorder.call("number", name, operands))
-        if not recorder.depth and not decide(recorder, safe):
+        if not recorder.is_dropped and not decide(recorder, safe):
             return recorder.specialize_scalar(scalar, name)  # or the hint raises what Python does
     if kind == "int":
         return SizeValue(recorder.bound_symbol(scalar))
     return ScalarValue(scalar, bool if kind == "bool" else float)
+
+
+def _where_it_matters(recorder: Recorder, operand: Operand) -> Operand:
+    """On a side that data may not take, 1: no function raises for it."""
+    if recorder.premise is None:
+        return operand
+    return Scalar(
+        "int" if is_int(wrapped(operand)) else "float", "select", (recorder.premise, operand, 1)
+    )
 
 
 def _int_binary(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
@@ -282,6 +300,8 @@ def _not_zero(recorder: Recorder, b: Any, op: str) -> None:
 
 def compare(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
     """`a op b`; a bool where the facts decide."""
+    if type(a) not in PROXIES and type(b) not in PROXIES:
+        return bool(COMPARISONS[op](a, b))
     left, right = dim(a), dim(b)
     if left is not None and right is not None:
         return known_or(recorder, RELATIONS[op](left, right))

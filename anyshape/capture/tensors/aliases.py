@@ -21,11 +21,48 @@ from anyshape.ops import OPS
 from anyshape.ops.context import Undecided
 from anyshape.ops.layout import dense_order, is_contiguous, view_strides
 from anyshape.ops.rules import is_empty
+from anyshape.ops.table import OpDef
 from anyshape.symbolic import Condition, Dim, all_of, any_of, eq
 
 
 class PicksAreSeen(BaseException):
     """A copy in the place of ``x[i]``, with a number in a tensor, would be uses from the view."""
+
+
+class GradientsAreSeen(BaseException):
+    """How what ``torch.autograd.grad`` gives lies in memory would be seen."""
+
+
+BY_LAYOUT = frozenset(
+    ("as_strided", "flat", "strided_part", "view", "view_as", "view_as_complex", "view_dtype")
+)
+"""Views that some layouts have, and others have not."""
+
+
+def refuse_seen_gradients(recorder: Recorder, outputs: Sequence[Arg]) -> None:
+    """Eager lays a gradient out as it likes, and in memory that others may share. Nobody sees how
+    where it is only read, and what may lie as it does is not handed out."""
+    seen = set(recorder.taken)
+    if recorder.layouts_read:
+        raise GradientsAreSeen
+    for node in recorder.builder.nodes if seen else ():
+        if seen.isdisjoint(node.inputs()):
+            continue
+        row = OPS.get(node.op)
+        writes = row is not None and bool(row.mutates)
+        if row is None or row.guessed or node.op in BY_LAYOUT:
+            raise GradientsAreSeen
+        if writes and next(node.inputs()) in seen:
+            raise GradientsAreSeen
+        made = () if writes else node.outputs
+        seen.update(v for v in made if isinstance(v.type, TensorType) and _shows_order(v, row))
+    if not seen.isdisjoint(values_in(tuple(outputs))):
+        raise GradientsAreSeen
+
+
+def _shows_order(made: Value, row: OpDef) -> bool:
+    """Whether a result may lie as an argument does."""
+    return made.tensor.rank > 1 or row.alias != "none"
 
 
 class Classes:

@@ -88,16 +88,69 @@ def backward(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, A
     """`torch.autograd.backward(tensors, grad_tensors, retain_graph, create_graph, _, inputs)`."""
     names = ("tensors", "grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs")
     given = dict(zip(names, args, strict=False)) | kwargs
-    tensors, seeds = given.pop("tensors"), given.pop("grad_tensors", None)
-    tensors = (tensors,) if type(tensors) is TensorValue else tuple(domain.seen(tensors))
+    tensors, seeds = _several(domain, given.pop("tensors")), given.pop("grad_tensors", None)
     if type(seeds) is TensorValue or seeds is None:
         seeds = (seeds,) * len(tensors)
     _backward(domain, tensors, tuple(domain.seen(seeds)), given)
 
 
+def autograd_grad(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`torch.autograd.grad(outputs, inputs, ...)` of leaves, whose `.grad` is left alone."""
+    names = (
+        *("outputs", "inputs", "grad_outputs", "retain_graph", "create_graph", "only_inputs"),
+        *("allow_unused", "is_grads_batched", "materialize_grads"),
+    )
+    given = dict(zip(names, args, strict=False)) | kwargs
+    if not domain.recorder.takes_gradients:
+        return NotImplemented
+    tensors = _several(domain, given.pop("outputs"))
+    wanted = _several(domain, given.pop("inputs"))
+    seeds = given.pop("grad_outputs", None)
+    seeds = (None,) * len(tensors) if seeds is None else _several(domain, seeds)
+    given.pop("only_inputs", None)
+    zeros, unused = given.pop("materialize_grads", False), given.pop("allow_unused", None)
+    found, retain = _walked(domain, tensors, seeds, given)
+    if not all(type(x) is TensorValue and x.value.tensor.requires_grad for x in wanted):
+        raise not_captured("for what requires no gradients")
+    for leaf in wanted:
+        _leaf(domain, leaf)
+        _without_hooks(domain, leaf)
+    reached = [x for x in wanted if x.value in found.leaves]
+    if len(reached) < len(wanted) and not (unused or zeros):
+        raise not_captured("for what it does not reach")
+    made = _taken(domain, tensors, seeds, reached, found, retain) if reached else ()
+    domain.recorder.taken.update(made)
+    gradients: dict[Value, Any]
+    gradients = {x.value: TensorValue(value) for x, value in zip(reached, made, strict=True)}
+    for x in wanted:
+        if x.value not in gradients:
+            gradients[x.value] = call_row(domain, "zeros_like", x) if zeros else None
+    return tuple([gradients[x.value] for x in wanted])
+
+
+def _several(domain: RecordingDomain, tensors: Any) -> tuple[Any, ...]:
+    return (tensors,) if type(tensors) is TensorValue else tuple(domain.seen(tensors))
+
+
 def _backward(
     domain: RecordingDomain, tensors: tuple[Any, ...], seeds: tuple[Any, ...], options: Any
 ) -> None:
+    found, retain = _walked(domain, tensors, seeds, options)
+    leaves = [leaf for leaf in map(domain.recorder.proxy_of, found.leaves) if leaf is not None]
+    if not leaves or len(leaves) != len(found.leaves):
+        raise not_captured("of what the program made a leaf")
+    for leaf in leaves:
+        _leaf(domain, leaf)
+        _without_hooks(domain, leaf)
+    made = _taken(domain, tensors, seeds, leaves, found, retain)
+    for leaf, gradient in zip(leaves, made, strict=True):
+        _accumulate(domain, leaf, TensorValue(gradient))
+
+
+def _walked(
+    domain: RecordingDomain, tensors: tuple[Any, ...], seeds: tuple[Any, ...], options: Any
+) -> tuple[_Reached, bool]:
+    """What is gone through, and whether it may be again."""
     recorder = domain.recorder
     retain = options.pop("retain_graph", None)
     if recorder.depth or any(options.values()) or retain not in (None, False, True):
@@ -106,26 +159,31 @@ def _backward(
         raise not_captured("with these arguments")
     for x, seed in zip(tensors, seeds):
         _refuse_unfit(domain, x, seed)
-    roots = [x.value for x in tensors]
-    found = _Reached.of(domain, roots)
+    found = _Reached.of(domain, [x.value for x in tensors])
     found.refuse_spent(recorder.spent)
-    leaves = [leaf for leaf in map(domain.recorder.proxy_of, found.leaves) if leaf is not None]
-    if not leaves or len(leaves) != len(found.leaves):
-        raise not_captured("of what the program made a leaf")
-    for leaf in leaves:
-        _leaf(domain, leaf)
-        _without_hooks(domain, leaf)
-    made = recorder.call(
+    return found, bool(retain)
+
+
+def _taken(
+    domain: RecordingDomain,
+    tensors: tuple[Any, ...],
+    seeds: tuple[Any, ...],
+    leaves: list[TensorValue],
+    found: _Reached,
+    retain: bool,
+) -> tuple[Value, ...]:
+    """The node."""
+    recorder = domain.recorder
+    made: tuple[Value, ...] = recorder.call(
         GRADIENTS,
-        tuple(roots),
+        tuple(x.value for x in tensors),
         tuple(None if seed is None else seed.value for seed in seeds),
         tuple(leaf.value for leaf in leaves),
-        bool(retain),
+        retain,
     )
-    for leaf, gradient in zip(leaves, made, strict=True):
-        _accumulate(domain, leaf, TensorValue(gradient))
     if not retain:
         recorder.spent.update(found.values)
+    return made
 
 
 def not_captured(why: str) -> Any:
@@ -264,4 +322,5 @@ def _refuse_written(
 HANDLERS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.backward: tensor_backward,
     torch.autograd.backward: backward,
+    torch.autograd.grad: autograd_grad,
 }

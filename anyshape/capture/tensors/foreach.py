@@ -98,17 +98,31 @@ def _wide(x: Any) -> Any:
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
+def unscaled(grad: Any, grad_scale: Any, found_inf: Any) -> Any:
+    """The gradient of a loss that was not scaled, which is stored, too."""
+    if grad_scale is None:
+        return _wide(grad)
+    wide = _wide(grad) / grad_scale
+    store(grad, wide, found_inf)
+    return wide
+
+
+def store(target: Any, new: Any, found_inf: Any) -> None:
+    """Nothing is written where a gradient is infinite."""
+    target.data.copy_(new if found_inf is None else torch.where(found_inf == 1, target, new))
+
+
 def fused_adam(
     params: Any, grads: Any, averages: Any, squares: Any, greatest: Any, steps: Any,
     lr: Any, beta1: Any, beta2: Any, weight_decay: Any, eps: Any, amsgrad: Any, maximize: Any,
-    decoupled: Any,
+    decoupled: Any, grad_scale: Any = None, found_inf: Any = None,
 ) -> None:  # fmt: skip
     """ATen's kernel, a tensor at a time. Nothing is read by the host, so that all that is stored of
     a parameter is one kernel's."""
     if isinstance(lr, torch.Tensor):
         lr = lr.double()
     for i, param in enumerate(params):
-        new, grad = _wide(param), _wide(grads[i])
+        new, grad = _wide(param), unscaled(grads[i], grad_scale, found_inf)
         average, square = _wide(averages[i]), _wide(squares[i])
         step = steps[i].double()
         size = (-lr / (1 - beta1**step)).to(new.dtype)
@@ -124,22 +138,23 @@ def fused_adam(
         most = square
         if amsgrad:
             most = torch.maximum(_wide(greatest[i]), square)
-            greatest[i].data.copy_(most)
+            store(greatest[i], most, found_inf)
         root = most.sqrt() / correction + eps
-        averages[i].data.copy_(average)
-        squares[i].data.copy_(square)
-        param.data.copy_(new + size * average / root)
+        store(averages[i], average, found_inf)
+        store(squares[i], square, found_inf)
+        store(param, new + size * average / root, found_inf)
 
 
 def fused_sgd(
     params: Any, grads: Any, buffers: Any, weight_decay: Any, momentum: Any, lr: Any,
-    dampening: Any, nesterov: Any, maximize: Any, is_first_step: Any,
+    dampening: Any, nesterov: Any, maximize: Any, is_first_step: Any, grad_scale: Any = None,
+    found_inf: Any = None,
 ) -> None:  # fmt: skip
     """ATen's kernel, a tensor at a time."""
     if isinstance(lr, torch.Tensor):
         lr = lr.item()
     for i, param in enumerate(params):
-        old, grad = _wide(param), _wide(grads[i])
+        old, grad = _wide(param), unscaled(grads[i], grad_scale, found_inf)
         if maximize:
             grad = -grad
         if weight_decay != 0:
@@ -148,20 +163,38 @@ def fused_sgd(
             momentum_buffer = grad if is_first_step else _wide(buffers[i]) * momentum
             if not is_first_step:
                 momentum_buffer = momentum_buffer.add(grad, alpha=1 - dampening)
-            buffers[i].data.copy_(momentum_buffer)
+            store(buffers[i], momentum_buffer, found_inf)
             grad = grad.add(momentum_buffer, alpha=momentum) if nesterov else momentum_buffer
-        param.data.copy_(old.add(grad, alpha=-lr))
+        store(param, old.add(grad, alpha=-lr), found_inf)
 
 
-def _fused(polyfill: Callable[..., Any], **fixed: Any) -> Handler:
+def unscale(grads: Any, found_inf: Any, inv_scale: Any) -> None:
+    """ATen's kernel: what is not finite is seen before it is multiplied."""
+    finite = found_inf == 0
+    for grad in grads:
+        finite = finite & torch.isfinite(grad).all()
+        grad.mul_(inv_scale)
+    found_inf.copy_(torch.where(finite, found_inf, 1.0))
+
+
+def update_scale(
+    scale: Any, growth_tracker: Any, found_inf: Any, growth_factor: Any, backoff_factor: Any,
+    growth_interval: Any,
+) -> Any:  # fmt: skip
+    """ATen's kernel: the factor is a double, and the scale stays finite."""
+    infinite = found_inf != 0
+    grows = growth_tracker + 1 == growth_interval
+    wide = scale.double()
+    larger = (wide * growth_factor).to(scale.dtype)
+    larger = torch.where(grows & torch.isfinite(larger), larger, scale)
+    scale.copy_(torch.where(infinite, (wide * backoff_factor).to(scale.dtype), larger))
+    growth_tracker.copy_(torch.where(infinite | grows, 0, growth_tracker + 1))
+    return scale
+
+
+def _polyfill(polyfill: Callable[..., Any], **fixed: Any) -> Handler:
     def handle(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        options = dict(kwargs)
-        if (
-            options.pop("grad_scale", None) is not None
-            or options.pop("found_inf", None) is not None
-        ):
-            raise broken("unknown-call", "a fused step of a GradScaler's")
-        return Call(polyfill, args, {**options, **fixed})
+        return Call(polyfill, args, {**kwargs, **fixed})
 
     return handle
 
@@ -175,7 +208,9 @@ HANDLERS: dict[Any, Handler] = {
     )
     if handler is not None
 } | {
-    torch._fused_adam_: _fused(fused_adam, decoupled=False),
-    torch._fused_adamw_: _fused(fused_adam, decoupled=True),
-    torch._fused_sgd_: _fused(fused_sgd),
+    torch._fused_adam_: _polyfill(fused_adam, decoupled=False),
+    torch._fused_adamw_: _polyfill(fused_adam, decoupled=True),
+    torch._fused_sgd_: _polyfill(fused_sgd),
+    torch._amp_foreach_non_finite_check_and_unscale_: _polyfill(unscale),
+    torch._amp_update_scale_: _polyfill(update_scale),
 }

@@ -12,6 +12,8 @@ import math
 from types import EllipsisType
 from typing import Any
 
+import torch
+
 from anyshape.capture.guards.overlaps import share_memory
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.recording.recorder import Recorder
@@ -222,8 +224,15 @@ def _tensor_part(recorder: Recorder, x: Value, part: Any) -> Any:
     if isinstance(part, (slice, Value, Expr, bool, int, EllipsisType)) or part is None:
         return part
     if isinstance(part, (list, tuple)):
-        return recorder.number_tensor(part, x.tensor.device)
+        return _constant(recorder, part, x.tensor.device)
     raise broken("unknown-call", f"indexing a tensor with a {type(part).__name__}")
+
+
+def _constant(recorder: Recorder, numbers: Any, device: str) -> Value:
+    """A list of numbers as an index: a constant tensor of bools, bytes or integers."""
+    made = torch.tensor(numbers, device=device)
+    made = made if made.dtype in (torch.bool, torch.uint8) else made.to(torch.int64)
+    return recorder.constant(made, f"tensor({numbers})")
 
 
 def _consumes(part: Any) -> int:

@@ -101,7 +101,9 @@ def _call(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]
             recorder.guard(child(source, "attr", name), "truth", False)
         for name in INSTEAD:
             recorder.guard(source, "missing", name)
-    elif recorder.hook_tables(module, [state.get(name) for name in HOOKS]):
+    elif id(module) not in recorder.hooked:  # it is relied on to have no hooks, once
+        recorder.hooked[id(module)] = module
+        recorder.hooks.extend(state.get(name) for name in HOOKS)
         namespace = recorder.sources.child(source, "attr", "__dict__")
         recorder.sources.pin(namespace, state, borrowed=source.is_borrowed)
         recorder.guard(namespace, "contains", ("forward", False))

@@ -25,6 +25,7 @@ from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import HOST, Arg, Location, Node, ScalarType, TensorType, Value, values_in
 from anyshape.ops import OPS
 from anyshape.ops.context import OpError, Undecided
+from anyshape.ops.gradients.backward import GRADIENTS
 from anyshape.ops.table import Extern, OpDef
 from anyshape.symbolic import Expr, Symbol, symbols_of
 from anyshape.torch_names import resolve
@@ -58,7 +59,7 @@ def _refused(recorder: Recorder, outputs: Sequence[Arg]) -> set[Location]:
     answers: dict[object, bool] = {}
     found: set[Location] = set()
     for call in recorder.calls:
-        if call.location is None:
+        if call.location is None or call.name == GRADIENTS:  # which wants what led to its tensors
             continue
         if _is_unread(frozenset(values_in(call.made)), made, read):
             refused = _is_refused(recorder, call, MOST_ELEMENTS)

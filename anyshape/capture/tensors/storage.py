@@ -65,6 +65,7 @@ def strides_as_eager(domain: RecordingDomain, x: TensorValue) -> Shape:
     guarded; else what its layout rule says of these very sizes, and of the strides of what is
     handed in."""
     recorder, kind = domain.recorder, x.value.tensor
+    recorder.layouts_read |= bool(recorder.taken)
     source, cx = recorder.source_of(x.value), recorder.cx
     if source is not None and not source.is_pinned:
         return _strides_handed_in(recorder, x.value, source)

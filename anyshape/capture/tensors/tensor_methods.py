@@ -342,11 +342,10 @@ def of_type(query: Callable[[TensorType], Any]) -> Handler:
 
 
 def is_contiguous(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    memory_format = kwargs.get(
-        "memory_format", args[1] if len(args) > 1 else torch.contiguous_format
-    )
-    if memory_format is not torch.contiguous_format:
+    plain = torch.contiguous_format
+    if kwargs.get("memory_format", args[1] if len(args) > 1 else plain) is not plain:
         raise broken("tensor-attribute", "is_contiguous(memory_format=...)")
+    domain.recorder.layouts_read |= bool(domain.recorder.taken)
     kind = args[0].value.tensor
     empty = any_of(*(eq(size, 0) for size in kind.shape))
     return numbers.known_or(domain.recorder, any_of(aliases.is_row_major(kind), empty))

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch._higher_order_ops.associative_scan import associative_scan as torch_scan
 from torch.masked import _ops as masked
+from torch.optim import asgd
 from torch.utils import _foreach_utils as foreach
 from torch.utils import _pytree as pytree
 
@@ -294,6 +295,20 @@ def check_graph_capture(self: torch.optim.Optimizer) -> None:
         self._warned_capturable_if_run_uncaptured = True
 
 
+def larger_float(a: Any, b: Any) -> float:
+    """`max` as a float: which of an int and a float is the larger, data may decide."""
+    one, other = float(a), float(b)
+    return other if other > one else one
+
+
+def with_floats(function: Any) -> Callable[..., Any]:
+    """The function, for which `max` gives floats: it only divides by them."""
+    names = {**function.__globals__, "max": larger_float}
+    made = types.FunctionType(function.__code__, names, function.__name__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
 HEALTH_CHECKS = ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check")
 """What versions of torch call it."""
 
@@ -306,6 +321,10 @@ STAND_INS: Mapping[Any, Callable[..., Any]] = types.MappingProxyType(
         torch.nn.Module.to: move,
         foreach._group_tensors_by_device_and_dtype: group_tensors_by_device_and_dtype,
         torch.autograd.profiler.record_function.__enter__: enter_record_function,
+        **{
+            function: with_floats(function)
+            for function in (asgd._single_tensor_asgd, asgd._multi_tensor_asgd)
+        },
         **{m: converting(CONVERSIONS[m], native) for m, native in CONVERTED_NATIVELY.items()},
         torch.nn.Module._named_members: named_members,
         **MEMBERS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from anyshape.ir.dtypes import bool_, int64
@@ -20,18 +21,27 @@ def _turned(b: Any, x: Any) -> Any:
     return b.transpose(x, -2, -1)
 
 
+def _right(b: Any, product: Any, p: Any, g: Any, q: Any) -> Any:
+    """The gradient of the matrices ``q``, by columns where they lie so: it is written as it comes,
+    as eager's, and the parameter that they are a view of need not be read across."""
+    by_columns = b.cx.same(q.type.strides[-2], 1) and not b.cx.same(q.type.strides[-1], 1)
+    if by_columns:
+        return _turned(b, product(_turned(b, g), p))
+    return product(_turned(b, p), g)
+
+
 MM = {
     "input": lambda b, g, y, p, q: b.mm(g, _turned(b, q)),
-    "mat2": lambda b, g, y, p, q: b.mm(_turned(b, p), g),
+    "mat2": lambda b, g, y, p, q: _right(b, b.mm, p, g, q),
 }
 BMM = {
     "input": lambda b, g, y, p, q: b.bmm(g, _turned(b, q)),
-    "mat2": lambda b, g, y, p, q: b.bmm(_turned(b, p), g),
+    "mat2": lambda b, g, y, p, q: _right(b, b.bmm, p, g, q),
 }
 ADDMM = {
     "input": lambda b, g, y, x, p, q, *, beta=1, alpha=1: _times(b, g, beta),
     "mat1": lambda b, g, y, x, p, q, *, beta=1, alpha=1: _times(b, b.mm(g, _turned(b, q)), alpha),
-    "mat2": lambda b, g, y, x, p, q, *, beta=1, alpha=1: _times(b, b.mm(_turned(b, p), g), alpha),
+    "mat2": lambda b, g, y, x, p, q, *, beta=1, alpha=1: _times(b, _right(b, b.mm, p, g, q), alpha),
 }
 BADDBMM = {
     "input": lambda b, g, y, x, p, q, *, beta=1, alpha=1: _times(b, g, beta),
@@ -39,7 +49,7 @@ BADDBMM = {
         b, b.bmm(g, _turned(b, q)), alpha
     ),
     "batch2": lambda b, g, y, x, p, q, *, beta=1, alpha=1: _times(
-        b, b.bmm(_turned(b, p), g), alpha
+        b, _right(b, b.bmm, p, g, q), alpha
     ),
 }
 
@@ -58,7 +68,7 @@ def _grouped_input(b: Any, g: Any, y: Any, p: Any, q: Any, *, offs: Any = None, 
 
 def _grouped_weight(b: Any, g: Any, y: Any, p: Any, q: Any, *, offs: Any = None, **o: Any) -> Any:
     _refuse_others(p, q, offs, o)
-    return b.grouped_mm(_turned(b, p), g, offs=offs)
+    return _right(b, partial(b.grouped_mm, offs=offs), p, g, q)
 
 
 GROUPED_MM = {"input": _grouped_input, "mat2": _grouped_weight}

@@ -35,7 +35,8 @@ from anyshape.ir.program import (
     View,
     ViewCall,
 )
-from anyshape.runtime.launch import bump_versions, set_version
+from anyshape.runtime.launch import bump_versions
+from anyshape.version_counters import set_version
 
 Run: TypeAlias = Callable[..., tuple[Any, ...]]
 COUNTED_COPY = "torch.Tensor.copy_"

@@ -1,0 +1,441 @@
+"""Branches that data decides: both sides run, and what each has written is kept where its side is
+the one that the condition says.
+
+    if bad == 0: p.add_(g); n += 1
+    ->
+    old = p.clone(); p.add_(g); new = p.clone(); p.copy_(old); p.copy_(where(bad == 0, new, old))
+    n = select(bad == 0, n + 1, n)
+
+In: a number that data decides, at a jump of a frame. Out: the frame at the meeting point, as in
+`join.py`; or `NotJoined`, with nothing done. A side may write tensors, attributes and entries of
+dicts that were there before. What costs as much as a product is computed on no side in vain, and
+what cannot be taken back (a draw, an effect) is done on none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias
+
+from anyshape.capture.guards.execution_modes import TorchModes
+from anyshape.capture.heap.effects import Effect
+from anyshape.capture.heap.undo import made_since
+from anyshape.capture.heap.unread_writes import Unread, is_key
+from anyshape.capture.heap.values import NULL, PROXIES, ScalarValue, TensorValue
+from anyshape.capture.interpreter.domain import Interpreter, Mark
+from anyshape.capture.interpreter.frame import Frame
+from anyshape.capture.interpreter.liveness import is_live, live_slots
+from anyshape.capture.recording.autocast import without_autocast
+from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.recording.in_vain import is_in_vain
+from anyshape.capture.recording.marks import RecorderMark
+from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.sizes import numbers, sides
+from anyshape.capture.sizes.merging import Merger, NotJoined, NotMerged
+from anyshape.ir.dtypes import bool_
+from anyshape.ir.graph import Node, Value
+from anyshape.ir.scalars import Kind, Operand, Scalar
+from anyshape.ops import OPS
+from anyshape.ops.context import Undecided
+from anyshape.version_counters import move_version
+
+Place: TypeAlias = "tuple[int, str, Any]"
+"""What Python has written: the id of an object, how, and the name or the key."""
+ATTRIBUTE, ENTRY = object.__setattr__, dict.__setitem__
+
+
+@dataclass(slots=True)
+class Side:
+    """How one side ended, and what it wrote: objects by place, and how often which tensors."""
+
+    returned: bool
+    value: Any
+    locals: list[Any]
+    stack: list[Any]
+    modes: TorchModes
+    written: dict[Place, tuple[Any, Any]]
+    tensors: Counter[Value]
+    moved: list[Effect]  # version counters, inside
+    copied: dict[int, Any]  # see `join.Side`
+
+
+def branch(domain: RecordingDomain, condition: Operand, frame: Frame) -> Any:
+    """The truth of `condition` for a jump of `frame`, which has been moved to the meeting point."""
+    recorder, forks = domain.recorder, domain.forks
+    name, _ = frame.code.opcodes[frame.index - 1]
+    here = frame is domain.machine.frame and sides.decides(name)
+    if not here or recorder.is_dropped or recorder.depth >= sides.DEEPEST or forks.left <= 0:
+        raise NotJoined("it is no branch that both sides of which may run")
+    at = id(frame), frame.index
+    if at in forks.running:
+        raise NotJoined("the turns of a loop depend on data")
+    forks.running.add(at)
+    forks.left -= 1
+    try:
+        made = _fork(domain, condition, frame, name)
+    finally:
+        forks.running.discard(at)
+    forks.joined += 1
+    return made
+
+
+def _fork(domain: RecordingDomain, condition: Operand, frame: Frame, name: str) -> Any:
+    machine, recorder = domain.machine, domain.recorder
+    meeting, ends = sides.meeting_of(domain, frame.code, frame.index - 1)
+    continuation = frame.continuation
+    mark, record = machine.checkpoint(), recorder.mark()
+    outer, may_check = recorder.premise, recorder.cx.on_check
+    recorder.cx.on_check = None
+    recorder.depth += 1
+    done = False
+    try:
+        fork = _Fork(domain, condition, frame, name, ends, mark, record, outer)
+        state = fork.joined(meeting)
+        done = True
+    finally:
+        recorder.depth -= 1
+        recorder.premise, recorder.cx.on_check = outer, may_check
+        if not done:
+            machine.rollback(mark)
+            recorder.rollback(record)
+        machine.release(mark)
+    recorder.restore_facts(record)
+    for guard in recorder.sizes[record.sizes :]:  # it holds in each call, whatever data decides
+        recorder.cx.facts.assume(guard.condition, "a guard")
+    frame.continuation = continuation
+    return sides.go_on(machine, frame, name, meeting, state)
+
+
+@dataclass(slots=True)
+class _Fork:
+    """One branch while its sides run."""
+
+    domain: RecordingDomain
+    condition: Operand
+    frame: Frame
+    name: str
+    ends: frozenset[int]
+    mark: Mark
+    record: RecorderMark
+    outer: Operand | None
+    new: dict[Value, Value] = field(default_factory=dict)
+    """What has been written there where the condition is true."""
+
+    def joined(self, meeting: int) -> sides.State:
+        """Runs both; puts together what there is then."""
+        machine, recorder = self.domain.machine, self.domain.recorder
+        nodes = recorder.builder.nodes
+        start = len(nodes)
+        yes = self._side(outcome=True)
+        machine.rollback(self.mark)
+        self._put_back(start, yes.tensors)
+        between = recorder.mark()
+        no = self._side(outcome=False)
+        missing = {place: target for place, (target, _) in no.written.items()}
+        missing = {place: target for place, target in missing.items() if place not in yes.written}
+        before: dict[Place, Any] = {}
+        if missing:  # what there was, is read; then the side runs once more
+            machine.rollback(self.mark)
+            before = {place: _read(machine, target, place) for place, target in missing.items()}
+            recorder.rollback(between)
+            no = self._side(outcome=False)
+        if yes.returned is not no.returned or yes.modes != no.modes:
+            raise NotJoined("the sides end in different instructions or modes")
+        second = between.builder.nodes
+        _count_once(recorder, second, yes.tensors)
+        self._choose(second, no.tensors)
+        for effect in yes.moved:
+            machine.heap.log(effect.fn, effect.target, effect.args)
+        self._correct_versions(yes.tensors, no.tensors)
+        return self._merged(yes, no, before, meeting)
+
+    def _side(self, *, outcome: bool) -> Side:
+        machine, recorder, frame = self.domain.machine, self.domain.recorder, self.frame
+        recorder.restore_facts(self.record)
+        recorder.cx.facts = recorder.cx.facts.fork()
+        recorder.modes = self.record.modes
+        recorder.premise = _both(self.outer, self.condition if outcome else _not(self.condition))
+        heap, first = machine.heap, len(recorder.builder.nodes)
+        known, effects = len(heap.created), len(heap.effects)
+        target = frame.instructions[frame.index - 1][1]
+        sides.enter(machine, frame, self.name, outcome is ("IF_TRUE" in self.name), target)
+        returned, value = sides.run_until(machine, frame, self.ends)
+        nodes = recorder.builder.nodes[first:]
+        _refuse_nodes(recorder, nodes)
+        _refuse_other_writes(machine, self.mark.journal, known)
+        tensors: Counter[Value] = Counter()
+        for write in _older_writes(recorder, first):
+            tensors[write.memory] += write.counts
+        copied: dict[int, Any] = {}
+        written: dict[Place, tuple[Any, Any]] = {}
+        moved: list[Effect] = []
+        for effect in heap.effects[effects:]:
+            if effect.fn is move_version:
+                moved.append(effect)
+                continue
+            place = _place(effect.fn, effect.target, effect.args)
+            written[place] = effect.target, sides.snapshot(effect.args[1], copied)
+        return Side(
+            returned,
+            sides.snapshot(value, copied) if outcome else value,
+            [sides.snapshot(v, copied) if outcome else v for v in frame.locals],
+            [sides.snapshot(v, copied) if outcome else v for v in frame.stack],
+            recorder.modes,
+            written,
+            tensors,
+            moved,
+            copied,
+        )
+
+    # ---- tensors ---------------------------------------------------------------------------------
+    def _put_back(self, start: int, written: Sequence[Value] | Counter[Value]) -> None:
+        """Keeps what the first side has written, and puts back what was there."""
+        recorder = self.domain.recorder
+        with _plainly(recorder):
+            old = {x: _inserted(recorder, start, partial(_copy_of, recorder, x)) for x in written}
+            self.new = {x: _copy_of(recorder, x) for x in written}
+            for x in written:
+                recorder.call("copy_", recorder.call("data", x), old[x])
+                recorder.written[x] = None
+
+    def _choose(self, second: int, written: Counter[Value]) -> None:
+        """What is there from now on."""
+        recorder = self.domain.recorder
+        with _plainly(recorder):
+            for x in written:
+                if x not in self.new:
+                    copy = partial(_copy_of, recorder, x)
+                    self.new[x] = _inserted(recorder, second, copy)
+            flags = {
+                device: recorder.call("full", (), self.condition, bool_, device)
+                for device in dict.fromkeys(x.tensor.device for x in self.new)
+            }
+            for x, new in self.new.items():
+                here = recorder.call("data", x)
+                chosen = recorder.call("where", flags[x.tensor.device], new, here)
+                recorder.call("copy_", here, chosen)
+                recorder.written[x] = None
+
+    def _correct_versions(self, yes: Counter[Value], no: Counter[Value]) -> None:
+        """What was written as often as by the side that does more, was so by the other one."""
+        recorder, heap = self.domain.recorder, self.domain.machine.heap
+        fewer: dict[tuple[int, int], list[TensorValue]] = {}
+        for x in self.new:
+            proxy = recorder.proxy_of(x)
+            if proxy is not None and yes[x] != no[x]:
+                most = max(yes[x], no[x])
+                fewer.setdefault((yes[x] - most, no[x] - most), []).append(proxy)
+        for moves, tensors in fewer.items():
+            chosen: Operand = Scalar("int", "select", (self.condition, *moves))
+            operands = (True if self.outer is None else self.outer, chosen, 0)
+            times = recorder.wrap(recorder.call("number", "select", operands))
+            for tensor in tensors:
+                heap.log(move_version, tensor, (times,))
+
+    # ---- objects ---------------------------------------------------------------------------------
+    def _merged(
+        self, yes: Side, no: Side, before: Mapping[Place, Any], meeting: int
+    ) -> sides.State:
+        machine = self.domain.machine
+        merger = _Merger(self.domain.recorder, self.condition, yes.copied, machine.heap.is_young)
+        for place, (target, _) in (yes.written | no.written).items():
+            b = _read(machine, target, place)
+            a = yes.written[place][1] if place in yes.written else before[place]
+            merged = merger.value(a, b)
+            if merged is not b:
+                _write(machine, target, place, merged)
+        if yes.returned:
+            return sides.State(True, merger.value(yes.value, no.value), [], [])
+        if len(yes.stack) != len(no.stack):
+            raise NotJoined("stacks of different heights")
+        live = live_slots(self.frame.code)[meeting]
+        locals_ = [
+            merger.value(a, b) if is_live(live, slot, a) or is_live(live, slot, b) else NULL
+            for slot, (a, b) in enumerate(zip(yes.locals, no.locals))
+        ]
+        return sides.State(False, None, locals_, [*map(merger.value, yes.stack, no.stack)])
+
+
+def _not(condition: Operand) -> Operand:
+    return Scalar("bool", "not", (condition,))
+
+
+def _both(a: Operand | None, b: Operand) -> Operand:
+    return b if a is None else Scalar("bool", "and", (a, b))
+
+
+# ---- tensors -------------------------------------------------------------------------------------
+@contextmanager
+def _plainly(recorder: Recorder) -> Iterator[None]:
+    """No gradient is recorded, and nothing cast."""
+    with without_autocast(recorder):
+        inside = recorder.modes
+        recorder.modes = dataclasses.replace(inside, grad=False)
+        try:
+            yield
+        finally:
+            recorder.modes = inside
+
+
+def _copy_of(recorder: Recorder, x: Value) -> Value:
+    """What is there now; to read it moves no version counter."""
+    made: Value = recorder.call("clone", recorder.call("data", x))
+    return made
+
+
+def _inserted(recorder: Recorder, position: int, make: Callable[[], Value]) -> Value:
+    """What `make` records, as if it had been recorded at the position."""
+    nodes = recorder.builder.nodes
+    count = len(nodes)
+    made = make()
+    moved = nodes[count:]
+    del nodes[count:]
+    nodes[position:position] = moved
+    return made
+
+
+def _refuse_nodes(recorder: Recorder, nodes: Sequence[Node]) -> None:
+    """On a side that is not taken, nothing raises; nor are gradients recorded, which it could make
+    NaN of."""
+    for node in nodes:
+        if node.modes is not None and node.modes.grad:
+            if any(getattr(v.type, "requires_grad", False) for v in node.outputs):
+                raise NotJoined(f"gradients of {node.op} are recorded")
+        try:
+            in_vain = is_in_vain(recorder.builder, node)
+        except Undecided:
+            in_vain = True
+        if in_vain:
+            raise NotJoined(f"{node.op} costs much, or may raise")
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A node's position, the value whose memory it writes, and whether that one's version counter
+    moves."""
+
+    position: int
+    memory: Value
+    counts: bool
+
+
+def _older_writes(recorder: Recorder, first: int) -> Iterator[_Write]:
+    """What the nodes from the first on write of what was there before them."""
+    nodes, makers = recorder.builder.nodes, recorder.builder.makers
+    made = {value for node in nodes[first:] for value in node.outputs}
+    for position, node in enumerate(nodes[first:], first):
+        if not OPS[node.op].mutates:
+            continue
+        target = next(node.inputs())
+        counts = node.modes is None or node.modes.counted
+        while target in makers and _shows_its_argument(makers[target], target in made):
+            counts = counts and makers[target].op != "data"
+            target = next(makers[target].inputs())
+        if target not in made:
+            yield _Write(position, target, counts)
+
+
+def _shows_its_argument(node: Node, is_young: bool) -> bool:
+    """What may be a copy is taken for a view where the side has made it, as then there is no copy
+    to put back."""
+    row = OPS[node.op]
+    return row.alias == "view" or bool(row.mutates) or (row.alias == "maybe" and is_young)
+
+
+def _count_once(recorder: Recorder, second: int, first: Counter[Value]) -> None:
+    """A tensor that both sides have written is written as often as by the one that does more."""
+    builder, left = recorder.builder, first.copy()
+    for write in [*_older_writes(recorder, second)]:
+        if not write.counts or left[write.memory] <= 0:
+            continue
+        left[write.memory] -= 1
+        node = builder.nodes[write.position]
+        assert node.modes is not None
+        modes = dataclasses.replace(node.modes, counted=False)
+        builder.nodes[write.position] = node = dataclasses.replace(node, modes=modes)
+        builder.makers.update(dict.fromkeys(node.outputs, node))
+
+
+# ---- objects -------------------------------------------------------------------------------------
+def _refuse_other_writes(machine: Interpreter, journal: int, known: int) -> None:
+    """Of what was there before, a side may write what the heap has a log of."""
+    heap = machine.heap
+    fresh = made_since(heap.created, known)
+    for undo in (heap.journal or [])[journal:]:
+        cells = [cell.cell_contents for cell in getattr(undo, "__closure__", None) or ()]
+        logged = any(
+            c is heap or type(c) is Unread or id(c) in heap.owners or id(c) in fresh for c in cells
+        )
+        if type(undo) is not partial and not logged:
+            raise NotJoined("a side writes what was made before")
+
+
+def _place(fn: Any, target: Any, args: tuple[Any, ...]) -> Place:
+    """What one write of the log writes."""
+    if fn is ATTRIBUTE and type(target) not in PROXIES and args[0] in vars(target):
+        return id(target), "attribute", args[0]
+    if fn is ENTRY and type(target) in (dict, defaultdict) and is_key(args[0]):
+        return id(target), "entry", args[0]
+    raise NotJoined(f"a side writes to a {type(target).__name__}")
+
+
+def _read(machine: Interpreter, target: Any, place: Place) -> Any:
+    _, how, key = place
+    if how == "attribute":
+        return machine.heap.instance_attribute(target, vars(target), key)
+    return machine.heap.item_or_null(target, key)
+
+
+def _write(machine: Interpreter, target: Any, place: Place, value: Any) -> None:
+    _, how, key = place
+    if how == "attribute":
+        machine.heap.set_instance_attribute(target, vars(target), key, value)
+    else:
+        machine.native(ENTRY, (target, key, value), {})
+
+
+class _Merger(Merger):
+    """Numbers are chosen when the program runs; both sides have been computed by then."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        condition: Operand,
+        copied: dict[int, Any],
+        young: Callable[[Any], bool],
+    ) -> None:
+        facts = recorder.cx.facts
+        of_sizes: Any = condition  # which `_number` alone reads
+        super().__init__(
+            recorder, of_sizes, facts, facts, {}, {}, by_data=True, copied=copied, young=young
+        )
+
+    def _number(self, a: Any, b: Any) -> Any:
+        if isinstance(a, TensorValue) or isinstance(b, TensorValue):
+            if isinstance(a, TensorValue) and isinstance(b, TensorValue) and a.value is b.value:
+                return b
+            raise NotMerged("different tensors")
+        x, y = numbers.operand(a), numbers.operand(b)
+        if x is None or y is None:
+            raise NotMerged("numbers of different kinds")
+        if Scalar("int", "value", (x,)) == Scalar("int", "value", (y,)) and type(x) is type(y):
+            return b
+        kinds = {_kind(a), _kind(b)}
+        chosen = (self.condition, x, y)
+        if kinds == {int}:
+            return self.recorder.wrap(self.recorder.call("number", "select", chosen))
+        if len(kinds) > 1:
+            raise NotMerged("numbers of different kinds")
+        name: Kind = "bool" if kinds == {bool} else "float"
+        return ScalarValue(Scalar(name, "select", chosen), kinds.pop())
+
+
+def _kind(number: Any) -> type:
+    if type(number) is ScalarValue:
+        return number.kind
+    return int if numbers.is_int(number) and type(number) is not bool else type(number)

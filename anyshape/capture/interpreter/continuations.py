@@ -102,6 +102,15 @@ class AttributeOf(Continuation):
         return None
 
 
+@frozen(eq=False)
+class CalleeOf(AttributeOf):
+    """The attribute is called: NULL goes behind it."""
+
+    def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
+        frame.stack += value, NULL
+        return frame
+
+
 class Discard(Continuation):
     """Throw the result away (`__setattr__`, `__setitem__`, `__delitem__`, ...)."""
 

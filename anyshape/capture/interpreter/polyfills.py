@@ -27,8 +27,6 @@ from anyshape.capture.interpreter.intrinsic_names import (
     remembered,
 )
 
-PYTHON = sys.version_info[:2]
-
 
 def given(value: Any) -> Any:
     return value

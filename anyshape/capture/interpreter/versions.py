@@ -22,6 +22,8 @@ class Version:
     """Their own code makes a RuntimeError of a StopIteration that leaves them (PEP 479)."""
     close_gives_result: bool
     """`generator.close()` gives what the generator returned."""
+    subsets_intersect: bool
+    """`set.issubset` asks for no more items once it has found every element."""
     empty: str
     """What `min` and `max` say of no items."""
     class_word: str
@@ -34,6 +36,7 @@ _V311 = Version(
     leaves_ended=False,
     generators_guard_themselves=False,
     close_gives_result=False,
+    subsets_intersect=False,
     empty="arg is an empty sequence",
     class_word="type",
     without_dict="",
@@ -42,6 +45,7 @@ _V312 = replace(
     _V311,
     leaves_ended=True,
     generators_guard_themselves=True,
+    subsets_intersect=True,
     empty="iterable argument is empty",
     class_word="class",
 )

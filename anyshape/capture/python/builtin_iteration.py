@@ -28,6 +28,7 @@ from anyshape.capture.interpreter.continuations import RESUME, ResumeOr
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.generators import CLOSING, Generator
+from anyshape.capture.interpreter.versions import VERSION
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -181,7 +182,10 @@ _STEPWISE: dict[Any, tuple[Any, ...]] = {
     purity.COUNT_ELEMENTS: (iteration_polyfills.count_elements,),
     **{
         method: (iteration_polyfills.fill_from_common, method)
-        for method in (set.intersection, set.intersection_update, frozenset.intersection)
+        for method in (
+            *(set.intersection, set.intersection_update, frozenset.intersection),
+            *((set.issubset, frozenset.issubset) if VERSION.subsets_intersect else ()),
+        )
     },
 }
 

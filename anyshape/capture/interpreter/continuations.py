@@ -18,6 +18,9 @@ from anyshape.capture.interpreter.frame import Frame
 from anyshape.frozen import frozen
 
 
+NO_EXCEPTION_MADE = "calling {} should have returned an instance of BaseException, not {}"
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """The return value of a generator that native code resumed."""
@@ -140,10 +143,7 @@ class Raise(Continuation):
 
     def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
         if not issubclass(type(value), BaseException):
-            raise TypeError(
-                "calling an exception class should have returned an instance of BaseException, "
-                f"not {type(value)}"
-            )
+            raise TypeError(NO_EXCEPTION_MADE.format("an exception class", type(value)))
         machine.fresh_raise = True
         raise value
 

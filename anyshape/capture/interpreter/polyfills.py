@@ -74,6 +74,13 @@ def throw_into(delegate: Any, error: Any, handled: Any) -> Any:
     return throw(error)
 
 
+def throw_made_of_parts(generator: Any, error: Any) -> Any:
+    warn(
+        "the (type, exc, tb) signature of throw() is deprecated, use the single-arg signature instead."
+    )
+    return generator.throw(error)
+
+
 def call_result(fn: Any, fn_args: Any, args: Any, kwargs: Any) -> Any:
     return fn(*fn_args)(*args, **kwargs)
 

@@ -22,6 +22,10 @@ class Version:
     """Their own code makes a RuntimeError of a StopIteration that leaves them (PEP 479)."""
     close_gives_result: bool
     """`generator.close()` gives what the generator returned."""
+    checks_made_causes: bool
+    """`raise ... from C` asks whether what `C()` gives is an exception."""
+    warns_of_thrown_parts: bool
+    """`generator.throw(type, value, traceback)` is deprecated."""
     subsets_intersect: bool
     """`set.issubset` asks for no more items once it has found every element."""
     empty: str
@@ -36,6 +40,8 @@ _V311 = Version(
     leaves_ended=False,
     generators_guard_themselves=False,
     close_gives_result=False,
+    checks_made_causes=False,
+    warns_of_thrown_parts=False,
     subsets_intersect=False,
     empty="arg is an empty sequence",
     class_word="type",
@@ -45,6 +51,7 @@ _V312 = replace(
     _V311,
     leaves_ended=True,
     generators_guard_themselves=True,
+    warns_of_thrown_parts=True,
     subsets_intersect=True,
     empty="iterable argument is empty",
     class_word="class",
@@ -52,6 +59,7 @@ _V312 = replace(
 _V313 = replace(
     _V312,
     close_gives_result=True,
+    checks_made_causes=True,
     without_dict=" and no __dict__ for setting new attributes",
 )
 

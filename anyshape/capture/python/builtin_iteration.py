@@ -89,7 +89,10 @@ def _generator_send(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 def _generator_throw(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     generator, *what = args
-    return generator.throwing(generators.thrown_exception(*what), RESUME)
+    error = generators.thrown_exception(*what)
+    if VERSION.warns_of_thrown_parts and len(what) > 1:
+        return Call(polyfills.throw_made_of_parts, (generator, error))
+    return generator.throwing(error, RESUME)
 
 
 def _iterator_reduce(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:

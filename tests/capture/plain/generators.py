@@ -504,3 +504,22 @@ def case_close_and_what_the_generator_returns():
         fresh.close(),
         closed(outer()),
     )
+
+
+def case_throw_of_parts_warns():
+    import warnings
+
+    def gen():
+        try:
+            yield 1
+        except ValueError as error:
+            yield error.args
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        thrown = []
+        for what in ((ValueError, "a"), (ValueError,), (ValueError("b"), None, None)):
+            g = gen()
+            next(g)
+            thrown.append(g.throw(*what))
+    return thrown, [(str(w.message), w.category) for w in told]

@@ -1,5 +1,5 @@
 """`python -m conformance.python [MODULE ...]`: runs CPython's tests and writes docs/python.md (of
-another version of Python, docs/python-3.12.md) once each module has been run. Methods that are
+another version of Python, docs/python-3.12.md or 3.13) once each module has been run. Methods that are
 already in build/python.jsonl are left out unless their modules are named; `--fresh` forgets them.
 """
 

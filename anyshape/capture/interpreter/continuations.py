@@ -17,7 +17,6 @@ from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.frozen import frozen
 
-
 NO_EXCEPTION_MADE = "calling {} should have returned an instance of BaseException, not {}"
 
 

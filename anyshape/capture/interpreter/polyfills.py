@@ -76,7 +76,8 @@ def throw_into(delegate: Any, error: Any, handled: Any) -> Any:
 
 def throw_made_of_parts(generator: Any, error: Any) -> Any:
     warn(
-        "the (type, exc, tb) signature of throw() is deprecated, use the single-arg signature instead."
+        "the (type, exc, tb) signature of throw() is deprecated, "
+        "use the single-arg signature instead."
     )
     return generator.throw(error)
 

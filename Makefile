@@ -1,14 +1,14 @@
 # Every target sets up what it needs in .venv, once; a second run does only what it is for.
-# `make PYTHON=python3.12 test` takes that interpreter (3.11 or 3.12) and keeps its environment apart,
+# `make PYTHON=python3.12 test` takes that interpreter (3.11, 3.12 or 3.13) and keeps its environment apart,
 # in .venv-3.12. WORKERS: the processes of `make test`.
 
-FITS := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))
+FITS := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 VERSION := import sys; print("%d.%d" % sys.version_info[:2])
 VENV := .venv
 ifeq ($(origin PYTHON),command line)
 VENV := .venv-$(shell "$(PYTHON)" -c '$(VERSION)' 2>/dev/null)
 endif
-PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c '$(FITS)' 2>/dev/null && { echo $$p; break; }; done)
 WORKERS ?= 2
 RUN := $(VENV)/bin/python
@@ -84,7 +84,7 @@ clean:
 	rm -rf .venv .venv-* build *.egg-info
 
 $(READY): pyproject.toml
-	@"$(PYTHON)" -c '$(FITS)' 2>/dev/null || { echo "anyshape needs Python 3.11 or 3.12 with venv: make PYTHON=/path/to/python" >&2; exit 1; }
+	@"$(PYTHON)" -c '$(FITS)' 2>/dev/null || { echo "anyshape needs Python 3.11, 3.12 or 3.13 with venv: make PYTHON=/path/to/python" >&2; exit 1; }
 	test -x $(RUN) || "$(PYTHON)" -m venv $(VENV)
 	$(RUN) -m pip install --quiet -e ".[test]"
 	touch $@

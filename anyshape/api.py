@@ -22,6 +22,7 @@ from torch.compiler import is_dynamo_compiling
 
 from anyshape.capture.guards.execution_modes import is_traced
 from anyshape.capture.guards.marks import Mark, set_mark
+from anyshape.capture.interpreter import versions
 from anyshape.declare import Declaration, declare
 from anyshape.dispatch import Compiled, Explanation, Stats, parameters_of
 from anyshape.dispatch.ranks import warn_once
@@ -31,7 +32,7 @@ from anyshape.options import Options, from_user
 from anyshape.runtime.profile import measure
 from anyshape.torch_arguments import translate
 
-SUPPORTED = ((3, 11), (3, 12))
+SUPPORTED = tuple(versions.VERSIONS)
 F = TypeVar("F", bound=Callable[..., Any])
 
 _COMPILED: weakref.WeakSet[Compiled] = weakref.WeakSet()
@@ -141,7 +142,7 @@ def _unsupported() -> AnyshapeError | None:
     if sys.version_info[:2] in SUPPORTED and sys.implementation.name == "cpython":
         return None
     version = f"{sys.implementation.name} {sys.version_info[0]}.{sys.version_info[1]}"
-    return AnyshapeError("E603", version=version, supported="CPython 3.11 and 3.12")
+    return AnyshapeError("E603", version=version, supported=versions.NAMES)
 
 
 @dataclass(slots=True, eq=False)

@@ -14,6 +14,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -65,12 +66,19 @@ def _tell_of(work: Work, writing: int) -> None:
             tell(["broken", f"{type(error).__name__}: {error}"])
 
 
+def _mapped_bytes() -> int:
+    """What the process has: torch for GPUs maps some gigabytes as it is loaded."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
 def _be_modest(errors: int, memory_bytes: int) -> None:
-    """A program that asks for all memory gets none, and leaves no picture of it."""
+    """A program that asks for all memory gets none beyond `memory_bytes` more, and leaves no picture
+    of it."""
     faulthandler.disable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if not has_sanitizer():  # whose shadow is terabytes
-        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+        most = _mapped_bytes() + memory_bytes
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
     null = os.open(os.devnull, os.O_RDWR)
     for number, file in enumerate((null, null, errors)):
         os.dup2(file, number)

@@ -1,5 +1,5 @@
 """A sample of CPython's own tests, as `make exam` runs all of them: nothing is wrong or meets a
-mistake of ours but what docs/python.md and docs/python-3.12.md tell of. (What takes long depends on
+mistake of ours but what docs/python.md and its like for 3.12 and 3.13 tell of. (What takes long depends on
 the machine.)
 """
 
@@ -15,7 +15,7 @@ import pytest
 from conformance.python import modules, report, results
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "docs" / name for name in ("python.md", "python-3.12.md")]
+PAGES = [ROOT / "docs" / name for name in ("python.md", "python-3.12.md", "python-3.13.md")]
 SAMPLE = {
     "language": "test_augassign test_class test_exceptions test_generators test_scope test_super",
     "containers": "test_deque test_dict test_iter test_list test_ordered_dict test_set",

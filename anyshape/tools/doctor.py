@@ -16,6 +16,7 @@ from typing import Literal
 import torch
 
 from anyshape.api import SUPPORTED, compile
+from anyshape.capture.interpreter import versions
 from anyshape.errors import AnyshapeError
 from anyshape.options import Options, from_environment, set_variables
 from anyshape.runtime.cache import DiskCache
@@ -68,7 +69,7 @@ def verdict(findings: list[Finding]) -> str:
 def _python(options: Options) -> Finding:
     found = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
     known = sys.version_info[:2] in SUPPORTED
-    advice = "" if known else "CPython 3.11 and 3.12 are read; on others programs run eagerly"
+    advice = "" if known else f"{versions.NAMES} are read; on others programs run eagerly"
     return Finding("Python", "ok" if known else "wrong", found, advice)
 
 

@@ -1,6 +1,7 @@
 """`python -m conformance.python [MODULE ...]`: runs CPython's tests and writes docs/python.md (of
-another version of Python, docs/python-3.12.md) once each module has been run. Methods that are
-already in build/python.jsonl are left out unless their modules are named; `--fresh` forgets them.
+another version of Python, docs/python-3.12.md and so on) once each module has been run. Methods
+that are already in build/python.jsonl are left out unless their modules are named; `--fresh`
+forgets them.
 """
 
 from __future__ import annotations

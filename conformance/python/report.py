@@ -19,8 +19,8 @@ HEAD = """# Python as Python has it
 
 CPython's own tests (`Lib/test` of Python {version}), each method called by a compiled function
 between two tensor operations: natively first, then under `fullgraph=True` and `False`, each in a
-process of its own. `make exam` runs them all and writes this page (that of another version of
-Python: [3.11](python.md), [3.12](python-3.12.md)); `make test` runs a sample.
+process of its own. `make exam` runs them all and writes this page (that of another version:
+[3.11](python.md), [3.12](python-3.12.md), [3.13](python-3.13.md)); `make test` runs a sample.
 Methods that do not pass natively, or take longer than five seconds there, are not counted.
 {part}
 

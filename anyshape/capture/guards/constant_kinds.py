@@ -18,6 +18,8 @@ GENERICS = (
     *(type(typing.Generator), type(typing.Generator[int, None, None])),
 )
 """What `typing` has in place of classes."""
+LEFT_OUT = tuple(map(type, (re.sub.__kwdefaults__ or {}).values()))
+"""What stands for an argument of `re.sub` that is not given; since 3.13 not an `int`."""
 IDENTITY = (
     type,
     types.FunctionType,
@@ -28,6 +30,7 @@ IDENTITY = (
     torch.memory_format,
     enum.Enum,
     re.Pattern,
+    *LEFT_OUT,
     *GENERICS,
 )
 EQUAL = (torch.device, slice)

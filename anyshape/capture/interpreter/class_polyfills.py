@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copyreg
-import sys
 from typing import Any
 
 from anyshape.capture.heap.values import ABSENT
@@ -15,8 +14,8 @@ from anyshape.capture.interpreter.intrinsic_names import (
     native,
     run_class_body,
 )
+from anyshape.capture.interpreter.versions import VERSION
 
-PYTHON = sys.version_info[:2]
 OBJECT_INIT = object.__init__
 
 
@@ -185,7 +184,7 @@ def check_positional(cls: Any, allowed: Any, count: Any) -> Any:
         raise TypeError(f"{cls.__name__}() accepts {allowed} positional {patterns} ({count} given)")
 
 
-_CLASS_WORD = "type" if PYTHON < (3, 12) else "class"
+_CLASS_WORD = VERSION.class_word
 _MATCHES_ITSELF = 1 << 22
 
 

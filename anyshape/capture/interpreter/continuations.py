@@ -17,6 +17,8 @@ from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.frozen import frozen
 
+NO_EXCEPTION_MADE = "calling {} should have returned an instance of BaseException, not {}"
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -102,6 +104,15 @@ class AttributeOf(Continuation):
         return None
 
 
+@frozen(eq=False)
+class CalleeOf(AttributeOf):
+    """The attribute is called: NULL goes behind it."""
+
+    def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
+        frame.stack += value, NULL
+        return frame
+
+
 class Discard(Continuation):
     """Throw the result away (`__setattr__`, `__setitem__`, `__delitem__`, ...)."""
 
@@ -131,10 +142,7 @@ class Raise(Continuation):
 
     def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
         if not issubclass(type(value), BaseException):
-            raise TypeError(
-                "calling an exception class should have returned an instance of BaseException, "
-                f"not {type(value)}"
-            )
+            raise TypeError(NO_EXCEPTION_MADE.format("an exception class", type(value)))
         machine.fresh_raise = True
         raise value
 

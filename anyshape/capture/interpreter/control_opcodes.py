@@ -26,7 +26,7 @@ from anyshape.capture.interpreter.continuations import (
     SendNext,
 )
 from anyshape.capture.interpreter.domain import Interpreter
-from anyshape.capture.interpreter.frame import PYTHON, Frame
+from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.interpreter.opcode_results import (
     again,
@@ -37,10 +37,8 @@ from anyshape.capture.interpreter.opcode_results import (
     push_by,
     released,
 )
-from anyshape.capture.interpreter.value_opcodes import shown_callable
-
-END_FOR = PYTHON >= (3, 12)
-
+from anyshape.capture.interpreter.value_opcodes import callee, shown_callable
+from anyshape.capture.interpreter.versions import VERSION
 
 JumpIf = Callable[["Interpreter", Frame, int], Frame | None]
 
@@ -146,7 +144,7 @@ def for_iter(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     iterator = frame.stack[-1]
     kind = type(iterator)
     if kind is Generator:
-        continuation = ForNext(arg, END_FOR)
+        continuation = ForNext(arg, VERSION.leaves_ended)
         callee = iterator.begin(None, continuation)
         return (
             continuation.returned(machine, frame, None)
@@ -156,7 +154,7 @@ def for_iter(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     if attributes.is_python(machine, kind, "__next__"):
         step = machine.settle(attributes.special(machine, iterator, "__next__"))
         if type(step) is Frame:
-            return enter(machine, frame, also(step, ForCall(arg, END_FOR)))
+            return enter(machine, frame, also(step, ForCall(arg, VERSION.leaves_ended)))
         frame.stack.append(step)
         return None
     if machine.recording:
@@ -164,7 +162,7 @@ def for_iter(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     else:
         value = next(iterator, NULL)
     if value is NULL:
-        return ForNext(arg, END_FOR).returned(machine, frame, None)
+        return ForNext(arg, VERSION.leaves_ended).returned(machine, frame, None)
     frame.stack.append(value)
     return None
 
@@ -210,13 +208,13 @@ def send(machine: Interpreter, frame: Frame, arg: Delegation) -> Frame | None:
     stack = frame.stack
     delegate, value = stack[-2:]
     if type(delegate) is Generator:
-        continuation = SendNext(arg.target, END_FOR)
+        continuation = SendNext(arg.target, VERSION.leaves_ended)
         callee = delegate.begin(value, continuation)
         stack.pop()
         if callee is None:
             return continuation.returned(machine, frame, None)
         return enter(machine, frame, callee)
-    following = SendCall(arg.target, END_FOR)
+    following = SendCall(arg.target, VERSION.leaves_ended)
     name = "__next__" if value is None else "send"
     if value is not None and not _is_sent_to_in_c(machine, delegate):
         return push_by(machine, frame, 1, Call(polyfills.send_to, (delegate, value)), following)
@@ -267,12 +265,10 @@ def call(machine: Interpreter, frame: Frame, arg: tuple[int, tuple[str, ...]]) -
     count, names = arg
     stack = frame.stack
     base = len(stack) - count - 2
-    fn = stack[base]
+    fn, receiver = stack[base : base + 2]
     if fn is NULL:
-        fn = stack[base + 1]
-        args = tuple(stack[base + 2 :])
-    else:
-        args = tuple(stack[base + 1 :])
+        fn, receiver = receiver, NULL
+    args = tuple(stack[base + 2 :] if receiver is NULL else stack[base + 1 :])
     if names:
         split = len(args) - len(names)
         result = machine.call(fn, args[:split], dict(zip(names, args[split:], strict=True)))
@@ -290,7 +286,7 @@ def call_function_ex(machine: Interpreter, frame: Frame, arg: int) -> Frame | No
     flag = arg & 1
     kwargs = stack[-1] if flag else {}
     args = stack[-1 - flag]
-    fn = stack[-2 - flag]
+    fn = callee(stack, -2 - flag)
     if type(args) is not tuple:
         if protocol.must_be_taken_first(machine, args):
             return _retry_with(

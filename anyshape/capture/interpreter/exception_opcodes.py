@@ -8,11 +8,12 @@ from typing import Any, NoReturn
 
 from anyshape.capture.heap.values import NULL, PROXIES, Call
 from anyshape.capture.interpreter import attributes, polyfills
-from anyshape.capture.interpreter.continuations import RAISE, Continuation
+from anyshape.capture.interpreter.continuations import NO_EXCEPTION_MADE, RAISE, Continuation
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.opcode_results import also, enter, push, push_by
 from anyshape.capture.interpreter.unwinding import handled_exception, set_context
+from anyshape.capture.interpreter.versions import VERSION
 
 
 # ---- exceptions ----------------------------------------------------------------------------------
@@ -57,7 +58,9 @@ def _raise_made(machine: Interpreter, frame: Frame, arg: int, made: Frame) -> Fr
 
 def _set_cause(machine: Interpreter, error: BaseException, cause: Any) -> None:
     if issubclass(type(cause), type) and issubclass(cause, BaseException):
-        cause = cause()
+        made_by, cause = cause, cause()
+        if VERSION.checks_made_causes and not issubclass(type(cause), BaseException):
+            raise TypeError(NO_EXCEPTION_MADE.format(made_by, type(cause)))
     if cause is not None and not issubclass(type(cause), BaseException):
         raise TypeError("exception causes must derive from BaseException")
     machine.heap.will_raise(error)

@@ -1,6 +1,6 @@
 """Virtual frames, and code objects decoded once.
 
-In: a CPython code object (3.11 or 3.12). Out: `Code`, a list of `(handler, arg)` with jump targets
+In: a CPython code object. Out: `Code`, a list of `(handler, arg)` with jump targets
 turned into list indices and the exception table parsed; and `Frame`, the state of one activation. A
 frame owns its lists, so that `copy` makes a fork. Read on in `machine.py` (the loop) and
 `opcodes.py` (the handlers).
@@ -9,7 +9,6 @@ frame owns its lists, so that `copy` makes a fork. Read on in `machine.py` (the 
 from __future__ import annotations
 
 import dis
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -19,9 +18,9 @@ from typing import Any, Protocol
 from anyshape.capture.heap.iterators import copy_iterator
 from anyshape.capture.heap.purity import is_library
 from anyshape.capture.heap.values import NULL
+from anyshape.capture.interpreter.instructions import JUMPS, Instruction, instructions_of
 from anyshape.ir.graph import Location
 
-PYTHON = sys.version_info[:2]
 VARARGS_FLAG = 0x04
 VARKEYWORDS_FLAG = 0x08
 
@@ -218,8 +217,6 @@ class Frame:
 
 _PRIVATE: Any = dis  # the names of dis that have no stubs
 
-ELIDED = frozenset({"CACHE", "NOP", "RESUME", "PRECALL", "EXTENDED_ARG", "KW_NAMES"})
-
 
 class Unsupported(Exception):
     """An instruction that no handler does; its code object is called natively as a whole."""
@@ -236,23 +233,22 @@ def decode(
     """Decode `code` with the handlers of `table`; `prepare[opname](code, arg)` turns a raw argument
     into what the handler wants.
 
-    Jump targets become instruction indices; KW_NAMES is folded into its CALL; instructions that do
-    nothing are dropped. A code object with an opcode that has no handler comes back with
-    `unsupported` set to its name.
+    Jump targets become instruction indices. A code object with an opcode that has no handler comes
+    back with `unsupported` set to its name.
     """
     decoded = Code(code)
     if code.co_flags & ASYNC_FLAGS:
         decoded.unsupported = "coroutine"
         return decoded
-    raw, start_of = _raw_instructions(code)
+    raw, start_of = instructions_of(code)
     line_at = _line_table(code)
-    for position, (offset, name, arg) in enumerate(raw):
+    for offset, name, arg in raw:
         handler = table.get(name)
         if handler is None:
             decoded.unsupported = name
             return decoded
         try:
-            value = _argument(code, raw, position, start_of, prepare)
+            value = _argument(code, (offset, name, arg), start_of, prepare)
         except Unsupported as reason:
             decoded.unsupported = str(reason)
             return decoded
@@ -264,66 +260,18 @@ def decode(
     return decoded
 
 
-def _raw_instructions(code: CodeType) -> tuple[list[tuple[int, str, Any]], Callable[[int], int]]:
-    """(offset, opcode name, raw argument) without the elided ones, and a map from any offset to the
-    next kept instruction.
-    """
-    kept: list[tuple[int, str, Any]] = []
-    index_at: dict[int, int] = {}
-    names: tuple[str, ...] = ()
-    data, high = code.co_code, 0
-    for offset in range(0, len(data), 2):
-        index_at[offset] = len(kept)
-        op = data[offset]
-        if not op:  # CACHE
-            continue
-        arg: Any = data[offset + 1] | high if op >= dis.HAVE_ARGUMENT else None
-        high = arg << 8 if op == dis.EXTENDED_ARG else 0
-        name = dis.opname[op]
-        if name == "KW_NAMES":
-            names = code.co_consts[arg]
-        elif name == "CALL":
-            kept.append((offset, name, (arg, names)))
-            names = ()
-        elif name not in ELIDED:
-            kept.append((offset, name, arg))
-    end = len(data)
-
-    def start_of(offset: int) -> int:
-        while offset < end and offset not in index_at:
-            offset += 2
-        return index_at.get(offset, len(kept))
-
-    return kept, start_of
-
-
-_JUMPS = {dis.opname[op] for op in dis.hasjrel}
-
-
 def _argument(
     code: CodeType,
-    raw: list[tuple[int, str, Any]],
-    position: int,
+    instruction: Instruction,
     start_of: Callable[[int], int],
     prepare: Mapping[str, Callable[[CodeType, int], Any]],
 ) -> Any:
-    offset, name, arg = raw[position]
-    if name in _JUMPS:
-        arg = start_of(_jump_target(offset, name, arg))
+    _, name, arg = instruction
+    if name in JUMPS:
+        arg = start_of(arg)
     if name in prepare:
         return prepare[name](code, arg)
     return arg
-
-
-def _jump_target(offset: int, name: str, arg: int) -> int:
-    """Jumps count from the end of the instruction and its inline caches (bpo-46841)."""
-    after = offset + 2 + 2 * _cache_count(name)
-    return after - 2 * arg if "BACKWARD" in name else after + 2 * arg
-
-
-def _cache_count(name: str) -> int:
-    caches = _PRIVATE._inline_cache_entries
-    return caches[dis.opmap[name]] if isinstance(caches, list) else caches.get(name, 0)
 
 
 def _line_table(code: CodeType) -> Callable[[int], int | None]:

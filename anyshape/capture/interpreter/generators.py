@@ -27,10 +27,11 @@ from anyshape.capture.interpreter.continuations import (
     SendCall,
 )
 from anyshape.capture.interpreter.domain import Interpreter
-from anyshape.capture.interpreter.frame import PYTHON, Code, Frame
+from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.frame_views import FrameView
 from anyshape.capture.interpreter.generator_close import closes_quietly
 from anyshape.capture.interpreter.iterator_states import ENDED, NUMBERS, STATES
+from anyshape.capture.interpreter.versions import VERSION
 
 
 class _Items:
@@ -141,7 +142,8 @@ class Generator:
             kind = self.python_type.__name__
             if hasattr(self.python_type, name):
                 raise AttributeError(f"attribute {name!r} of {kind!r} objects is not writable")
-            raise AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=self)
+            text = f"{kind!r} object has no attribute {name!r}{VERSION.without_dict}"
+            raise AttributeError(text, name=name, obj=self)
         if not issubclass(type(value), str):
             raise TypeError(f"{name} must be set to a string object")
         if self.machine.recording:
@@ -242,7 +244,7 @@ class Generator:
             frame.index, frame.handled, frame.generator = _beginning(frame.code), None, None
             return error
         self.returned()
-        if issubclass(type(error), StopIteration) and PYTHON < (3, 12):
+        if issubclass(type(error), StopIteration) and not VERSION.generators_guard_themselves:
             replaced = RuntimeError("generator raised StopIteration")
             replaced.__cause__ = replaced.__context__ = error
             return replaced
@@ -277,7 +279,7 @@ class Generator:
                 self.machine, polyfills.throw_into, delegate, error, frame.handled
             )
             raiser.continuation = SendCall(
-                frame.instructions[send_index][1].target, PYTHON >= (3, 12)
+                frame.instructions[send_index][1].target, VERSION.leaves_ended
             )
         raiser.back = frame
         return raiser
@@ -338,19 +340,19 @@ class Generator:
         frame = self.throwing(thrown_exception(kind, value, traceback), GENERATOR_ROOT)
         return self._finish(self.machine.run_frame(frame, GENERATOR_ROOT))
 
-    def close(self) -> None:
+    def close(self) -> Any:
         """As `generator.close`, run natively."""
         if self.finished:
-            return
+            return None
         self._native_use("close")
         if not self.started:
             self.closed_unstarted()
-            return
+            return None
         try:
             self.throw(GeneratorExit())
         except (GeneratorExit, StopIteration) as error:
             error.__traceback__ = None  # it would hold all frames, and what they hold, in a cycle
-            return
+            return CLOSING.result_of(error)
         raise RuntimeError("generator ignored GeneratorExit")
 
     def _native_use(self, method: str) -> None:
@@ -405,7 +407,7 @@ class Closing(Continuation):
     """`generator.close()`: GeneratorExit or StopIteration is wanted; a yield is an error."""
 
     def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
-        frame.stack.append(None)
+        frame.stack.append(value if VERSION.close_gives_result else None)
         return frame
 
     def yielded(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
@@ -414,8 +416,13 @@ class Closing(Continuation):
     def raised(self, machine: Interpreter, frame: Frame, error: BaseException) -> Frame | None:
         if not issubclass(type(error), (GeneratorExit, StopIteration)):
             return None
-        frame.stack.append(None)
+        frame.stack.append(self.result_of(error))
         return frame
+
+    def result_of(self, error: BaseException) -> Any:
+        """What `close` gives where the generator ended by this."""
+        given = VERSION.close_gives_result and issubclass(type(error), StopIteration)
+        return error.value if given else None  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)

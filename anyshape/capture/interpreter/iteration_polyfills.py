@@ -18,8 +18,8 @@ from anyshape.capture.interpreter.intrinsic_names import (
     native,
     sorts,
 )
+from anyshape.capture.interpreter.versions import VERSION
 
-PYTHON = sys.version_info[:2]
 _TOO_LARGE = "cannot fit 'int' into an index-sized integer"
 
 
@@ -391,7 +391,7 @@ def extreme_of(name: Any, values: Any, key: Any, default: Any, better: Any) -> A
     return default
 
 
-_EMPTY = "arg is an empty sequence" if PYTHON < (3, 12) else "iterable argument is empty"
+_EMPTY = VERSION.empty
 
 
 def sorted_of(iterable: Any, key: Any, reverse: Any) -> Any:

@@ -1,8 +1,8 @@
-"""One row for every opcode of CPython 3.11 and 3.12: its versions and its handler.
+"""One row for every opcode of CPython 3.11, 3.12 and 3.13: its versions and its handler.
 
 `OPCODES` is the table that the tests go through; `OPCODE_HANDLERS` and `PREPARE` are what decoding
-needs on this Python. A row without handler is either elided when code is decoded or makes a code
-object unsupported: it is then called natively as a whole.
+needs on this Python. A row without handler is either elided or rewritten when code is decoded
+(`instructions.py`) or makes a code object unsupported: it is then called natively as a whole.
 """
 
 from __future__ import annotations
@@ -21,11 +21,16 @@ from anyshape.capture.interpreter import (
     protocol,
     value_opcodes,
 )
-from anyshape.capture.interpreter.frame import ELIDED, PYTHON, Handler
+from anyshape.capture.interpreter.frame import Handler
+from anyshape.capture.interpreter.instructions import ELIDED
+from anyshape.capture.interpreter.versions import PYTHON
 
-BOTH = frozenset({(3, 11), (3, 12)})
 V311 = frozenset({(3, 11)})
 V312 = frozenset({(3, 12)})
+V313 = frozenset({(3, 13)})
+ALL = V311 | V312 | V313
+UNTIL_312 = V311 | V312
+SINCE_312 = V312 | V313
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +39,15 @@ class Opcode:
 
     name: str
     handler: Handler | None
-    versions: frozenset[tuple[int, int]] = BOTH
+    versions: frozenset[tuple[int, int]] = ALL
     why_not: str = ""
 
 
-def _row(name: str, handler: Any, versions: Any = BOTH) -> Opcode:
+def _row(name: str, handler: Any, versions: Any = ALL) -> Opcode:
     return Opcode(name, handler, versions)
 
 
-def _without(name: str, why_not: str, versions: Any = BOTH) -> Opcode:
+def _without(name: str, why_not: str, versions: Any = ALL) -> Opcode:
     return Opcode(name, None, versions, why_not)
 
 
@@ -64,18 +69,18 @@ OPCODES: tuple[Opcode, ...] = (
     _row("LOAD_CONST", _V.load_const),
     # locals and cells
     _row("LOAD_FAST", _N.load_fast),
-    _row("LOAD_FAST_CHECK", _N.load_fast, V312),
-    _row("LOAD_FAST_AND_CLEAR", _N.load_fast_and_clear, V312),
+    _row("LOAD_FAST_CHECK", _N.load_fast, SINCE_312),
+    _row("LOAD_FAST_AND_CLEAR", _N.load_fast_and_clear, SINCE_312),
     _row("STORE_FAST", _N.store_fast),
     _row("DELETE_FAST", _N.delete_fast),
     _row("MAKE_CELL", _N.make_cell),
     _row("COPY_FREE_VARS", _N.copy_free_vars),
-    _row("LOAD_CLOSURE", _N.load_closure),
+    _row("LOAD_CLOSURE", _N.load_closure, UNTIL_312),
     _row("LOAD_DEREF", _N.load_deref),
     _row("STORE_DEREF", _N.store_deref),
     _row("DELETE_DEREF", _N.delete_deref),
     _row("LOAD_CLASSDEREF", _N.load_classderef, V311),
-    _row("LOAD_FROM_DICT_OR_DEREF", _N.load_from_dict_or_deref, V312),
+    _row("LOAD_FROM_DICT_OR_DEREF", _N.load_from_dict_or_deref, SINCE_312),
     # names
     _row("LOAD_GLOBAL", _N.load_global),
     _row("STORE_GLOBAL", _N.store_global),
@@ -83,20 +88,22 @@ OPCODES: tuple[Opcode, ...] = (
     _row("LOAD_NAME", _N.load_name),
     _row("STORE_NAME", _N.store_name),
     _row("DELETE_NAME", _N.delete_name),
-    _row("LOAD_LOCALS", _N.load_locals, V312),
-    _row("LOAD_FROM_DICT_OR_GLOBALS", _N.load_from_dict_or_globals, V312),
+    _row("LOAD_LOCALS", _N.load_locals, SINCE_312),
+    _row("LOAD_FROM_DICT_OR_GLOBALS", _N.load_from_dict_or_globals, SINCE_312),
     _row("SETUP_ANNOTATIONS", _N.setup_annotations),
     # attributes and items
-    _row("LOAD_ATTR", _V.load_attr if PYTHON < (3, 12) else _V.load_attr_or_method),
+    _row("LOAD_ATTR", _V.load_attr, V311),
+    _row("LOAD_ATTR", _V.load_attr_or_method, V312),
+    _row("LOAD_ATTR", _V.load_attr_or_callee, V313),
     _row("LOAD_METHOD", _V.load_method, V311),
-    _row("LOAD_SUPER_ATTR", _V.load_super_attr, V312),
+    _row("LOAD_SUPER_ATTR", _V.load_super_attr, SINCE_312),
     _row("STORE_ATTR", _V.store_attr),
     _row("DELETE_ATTR", _V.delete_attr),
     _row("BINARY_SUBSCR", _V.binary_subscr),
     _row("STORE_SUBSCR", _V.store_subscr),
     _row("DELETE_SUBSCR", _V.delete_subscr),
-    _row("BINARY_SLICE", _V.binary_slice, V312),
-    _row("STORE_SLICE", _V.store_slice, V312),
+    _row("BINARY_SLICE", _V.binary_slice, SINCE_312),
+    _row("STORE_SLICE", _V.store_slice, SINCE_312),
     # operators
     _row("BINARY_OP", _V.binary_op),
     _row("UNARY_NEGATIVE", _V.unary_negative),
@@ -124,17 +131,20 @@ OPCODES: tuple[Opcode, ...] = (
     _row("DICT_MERGE", _V.dict_merge),
     _row("UNPACK_SEQUENCE", _V.unpack_sequence),
     _row("UNPACK_EX", _V.unpack_ex),
-    _row("FORMAT_VALUE", _V.format_value),
+    _row("FORMAT_VALUE", _V.format_value, UNTIL_312),
+    _row("CONVERT_VALUE", _V.convert_value, V313),
+    _row("FORMAT_SIMPLE", _V.format_simple, V313),
+    _row("FORMAT_WITH_SPEC", _V.format_with_spec, V313),
     _row("GET_LEN", _V.get_len),
     _row("LOAD_ASSERTION_ERROR", _V.load_assertion_error),
     # jumps
     _row("JUMP_FORWARD", _C.jump),
     _row("JUMP_BACKWARD", _C.jump_back),
     _row("JUMP_BACKWARD_NO_INTERRUPT", _C.jump),
-    _row("POP_JUMP_IF_TRUE", _C.pop_jump_if_true, V312),
-    _row("POP_JUMP_IF_FALSE", _C.pop_jump_if_false, V312),
-    _row("POP_JUMP_IF_NONE", _C.pop_jump_if_none, V312),
-    _row("POP_JUMP_IF_NOT_NONE", _C.pop_jump_if_not_none, V312),
+    _row("POP_JUMP_IF_TRUE", _C.pop_jump_if_true, SINCE_312),
+    _row("POP_JUMP_IF_FALSE", _C.pop_jump_if_false, SINCE_312),
+    _row("POP_JUMP_IF_NONE", _C.pop_jump_if_none, SINCE_312),
+    _row("POP_JUMP_IF_NOT_NONE", _C.pop_jump_if_not_none, SINCE_312),
     _row("POP_JUMP_FORWARD_IF_TRUE", _C.pop_jump_if_true, V311),
     _row("POP_JUMP_FORWARD_IF_FALSE", _C.pop_jump_if_false, V311),
     _row("POP_JUMP_FORWARD_IF_NONE", _C.pop_jump_if_none, V311),
@@ -150,20 +160,21 @@ OPCODES: tuple[Opcode, ...] = (
     _row("GET_YIELD_FROM_ITER", _C.get_yield_from_iter),
     _row("FOR_ITER", _C.for_iter),
     _row("END_FOR", _C.end_for, V312),
+    _row("END_FOR", _V.pop_top, V313),  # and a POP_TOP behind it
     _row("RETURN_GENERATOR", _C.return_generator),
     _row("YIELD_VALUE", _C.yield_value),
     _row("SEND", _C.send),
-    _row("END_SEND", _C.end_send, V312),
-    _row("CLEANUP_THROW", _C.cleanup_throw, V312),
+    _row("END_SEND", _C.end_send, SINCE_312),
+    _row("CLEANUP_THROW", _C.cleanup_throw, SINCE_312),
     # calls and functions
     _row("CALL", _C.call),
     _row("CALL_FUNCTION_EX", _C.call_function_ex),
     _row("RETURN_VALUE", _C.return_value),
-    _row("RETURN_CONST", _C.return_const, V312),
+    _row("RETURN_CONST", _C.return_const, SINCE_312),
     _row("MAKE_FUNCTION", _C.make_function),
     _row("LOAD_BUILD_CLASS", _C.load_build_class),
-    _row("CALL_INTRINSIC_1", _I.call_intrinsic_1, V312),
-    _row("CALL_INTRINSIC_2", _I.call_intrinsic_2, V312),
+    _row("CALL_INTRINSIC_1", _I.call_intrinsic_1, SINCE_312),
+    _row("CALL_INTRINSIC_2", _I.call_intrinsic_2, SINCE_312),
     # exceptions and with
     _row("RAISE_VARARGS", _E.raise_varargs),
     _row("RERAISE", _E.reraise),
@@ -186,9 +197,19 @@ OPCODES: tuple[Opcode, ...] = (
     # elided when code is decoded
     *(_without(name, "elided") for name in sorted(ELIDED - {"PRECALL"})),
     _without("PRECALL", "elided", V311),
+    # rewritten when code is decoded
+    _without("KW_NAMES", "its CALL has them", UNTIL_312),
+    _without("CALL_KW", "CALL", V313),
+    _without("SET_FUNCTION_ATTRIBUTE", "MAKE_FUNCTION does it", V313),
+    _without("TO_BOOL", "the jump or the `not` behind it does it", V313),
+    _without("LOAD_FAST_LOAD_FAST", "two LOAD_FAST", V313),
+    _without("STORE_FAST_LOAD_FAST", "STORE_FAST and LOAD_FAST", V313),
+    _without("STORE_FAST_STORE_FAST", "two STORE_FAST", V313),
     # never in a code object
-    _without("INTERPRETER_EXIT", "only in CPython's own entry frame", V312),
-    _without("RESERVED", "reserved", V312),
+    _without("INTERPRETER_EXIT", "only in CPython's own entry frame", SINCE_312),
+    _without("RESERVED", "reserved", SINCE_312),
+    _without("ENTER_EXECUTOR", "only in code that CPython's second tier runs", V313),
+    _without("EXIT_INIT_CHECK", "only in CPython's own frame around `__init__`", V313),
     # a code object with one of these is called natively as a whole
     _without("GET_AWAITABLE", _ASYNC),
     _without("GET_AITER", _ASYNC),
@@ -225,7 +246,7 @@ def _super_name(code: CodeType, arg: int) -> tuple[str, bool, bool]:
 
 
 def _comparison(code: CodeType, arg: int) -> str:
-    return dis.cmp_op[arg if PYTHON < (3, 12) else arg >> 4]
+    return dis.cmp_op[arg]
 
 
 def _operator(code: CodeType, arg: int) -> protocol.Operator:
@@ -248,7 +269,7 @@ PREPARE: Mapping[str, Prepare] = MappingProxyType(
         "LOAD_CONST": _constant,
         "RETURN_CONST": _constant,
         "LOAD_GLOBAL": _name_and_flag,
-        "LOAD_ATTR": _name if PYTHON < (3, 12) else _name_and_flag,
+        "LOAD_ATTR": _name if PYTHON in V311 else _name_and_flag,
         "LOAD_SUPER_ATTR": _super_name,
         "COMPARE_OP": _comparison,
         "BINARY_OP": _operator,

@@ -27,8 +27,6 @@ from anyshape.capture.interpreter.intrinsic_names import (
     remembered,
 )
 
-PYTHON = sys.version_info[:2]
-
 
 def given(value: Any) -> Any:
     return value
@@ -74,6 +72,14 @@ def throw_into(delegate: Any, error: Any, handled: Any) -> Any:
     if throw is None:
         raise_thrown(error, handled)
     return throw(error)
+
+
+def throw_made_of_parts(generator: Any, error: Any) -> Any:
+    warn(
+        "the (type, exc, tb) signature of throw() is deprecated, "
+        "use the single-arg signature instead."
+    )
+    return generator.throw(error)
 
 
 def call_result(fn: Any, fn_args: Any, args: Any, kwargs: Any) -> Any:

@@ -16,7 +16,7 @@ from anyshape.capture.interpreter import (
     size_texts,
 )
 from anyshape.capture.interpreter.attributes import BOUND
-from anyshape.capture.interpreter.continuations import AttributeOf
+from anyshape.capture.interpreter.continuations import AttributeOf, CalleeOf
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.frame_views import FrameView
@@ -85,6 +85,23 @@ def load_method(machine: Interpreter, frame: Frame, arg: str) -> Frame | None:
 def load_attr_or_method(machine: Interpreter, frame: Frame, arg: tuple[str, bool]) -> Frame | None:
     name, method = arg
     return load_method(machine, frame, name) if method else load_attr(machine, frame, name)
+
+
+def load_attr_or_callee(machine: Interpreter, frame: Frame, arg: tuple[str, bool]) -> Frame | None:
+    """As `load_attr_or_method` with NULL behind what is called, as 3.13 has it."""
+    name, method = arg
+    if not method:
+        return load_attr(machine, frame, name)
+    stack = frame.stack
+    found = attributes.load_method(machine, stack[-1], name)
+    kind = type(found)
+    if kind is Call or kind is Frame:
+        return push_by(machine, frame, 1, found, CalleeOf(stack[-1], name))
+    if kind is BOUND:
+        stack.insert(-1, found.function)
+    else:
+        stack[-1:] = found, NULL
+    return None
 
 
 def load_super_attr(
@@ -362,11 +379,11 @@ def dict_update(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
 
 def dict_merge(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     target, source = frame.stack[-arg - 1], frame.stack[-1]
-    callee = frame.stack[-arg - 3]
+    fn = callee(frame.stack, -arg - 3)
     refusal = ""
     if machine.lookup(type(source), "keys") is NULL:  # the text of an object is asked of its class
         kind = type(source).__name__
-        refusal = f"{shown_callable(callee)} argument after ** must be a mapping, not {kind}"
+        refusal = f"{shown_callable(fn)} argument after ** must be a mapping, not {kind}"
     if protocol.is_python_mapping(machine, source):
         return again(machine, frame, Call(mapping_polyfills.dict_from_mapping, (source, refusal)))
     if not issubclass(type(source), dict) and not hasattr(source, "keys"):
@@ -374,11 +391,17 @@ def dict_merge(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     entries = machine.heap.mirror(source) if machine.recording else source
     for key in entries.keys():
         if key in target:
-            shown = shown_callable(callee)
+            shown = shown_callable(fn)
             raise TypeError(f"{shown} got multiple values for keyword argument {key!r}")
     write_into(machine, dict.update, target, entries)
     frame.stack.pop()
     return None
+
+
+def callee(stack: list[Any], index: int) -> Any:
+    """What is called: it is there, or under a NULL that is."""
+    fn = stack[index]
+    return stack[index - 1] if fn is NULL else fn
 
 
 def shown_callable(fn: Any) -> str:
@@ -450,6 +473,7 @@ def unpack_ex(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
 
 
 CONVERSIONS = {0: None, 1: "str", 2: "repr", 3: "ascii"}
+CONVERTERS = {1: str, 2: repr, 3: ascii}
 
 
 def format_value(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
@@ -460,6 +484,22 @@ def format_value(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     if conversion is None:
         return push(machine, frame, pops, protocol.format_value(machine, value, spec))
     return push(machine, frame, pops, Call(polyfills.convert_and_format, (conversion, value, spec)))
+
+
+def convert_value(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
+    return push(machine, frame, 1, Call(CONVERTERS[arg], (frame.stack[-1],)))
+
+
+def format_simple(machine: Interpreter, frame: Frame, arg: Any) -> Frame | None:
+    value = frame.stack[-1]
+    if type(value) is str:
+        return None
+    return push(machine, frame, 1, protocol.format_value(machine, value, ""))
+
+
+def format_with_spec(machine: Interpreter, frame: Frame, arg: Any) -> Frame | None:
+    value, spec = frame.stack[-2:]
+    return push(machine, frame, 2, protocol.format_value(machine, value, spec))
 
 
 def load_assertion_error(machine: Interpreter, frame: Frame, arg: Any) -> None:

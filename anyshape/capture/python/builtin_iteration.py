@@ -28,6 +28,7 @@ from anyshape.capture.interpreter.continuations import RESUME, ResumeOr
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.generators import CLOSING, Generator
+from anyshape.capture.interpreter.versions import VERSION
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -88,7 +89,10 @@ def _generator_send(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 def _generator_throw(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     generator, *what = args
-    return generator.throwing(generators.thrown_exception(*what), RESUME)
+    error = generators.thrown_exception(*what)
+    if VERSION.warns_of_thrown_parts and len(what) > 1:
+        return Call(polyfills.throw_made_of_parts, (generator, error))
+    return generator.throwing(error, RESUME)
 
 
 def _iterator_reduce(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
@@ -181,7 +185,10 @@ _STEPWISE: dict[Any, tuple[Any, ...]] = {
     purity.COUNT_ELEMENTS: (iteration_polyfills.count_elements,),
     **{
         method: (iteration_polyfills.fill_from_common, method)
-        for method in (set.intersection, set.intersection_update, frozenset.intersection)
+        for method in (
+            *(set.intersection, set.intersection_update, frozenset.intersection),
+            *((set.issubset, frozenset.issubset) if VERSION.subsets_intersect else ()),
+        )
     },
 }
 

@@ -489,7 +489,7 @@ OBJECT_BUILTINS: dict[Any, Handler] = {
     hasattr: _hasattr,
     setattr: _setattr,
     delattr: _delattr,
-    **{vars(cls)["__getattribute__"]: _object_getattribute for cls in GENERIC},
+    **dict.fromkeys((cls.__getattribute__ for cls in GENERIC), _object_getattribute),
     type.__getattribute__: _type_getattribute,
     super.__getattribute__: _super_getattribute,
     object.__setattr__: _object_setattr,

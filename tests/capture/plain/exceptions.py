@@ -530,3 +530,14 @@ def case_warning_as_error():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.warn("becomes an error", RuntimeWarning)
+
+
+def case_cause_that_is_no_exception():
+    class Nothing(BaseException):
+        def __new__(cls, *args):
+            return None
+
+    try:
+        raise IndexError from Nothing
+    except (TypeError, IndexError) as error:
+        return type(error).__name__, str(error).replace(repr(Nothing), ""), error.__cause__

@@ -474,3 +474,52 @@ def case_walrus_and_yield_expression():
 def case_lambda_generator():
     g = (lambda: (yield 1))()
     return next(g), next(g, None)
+
+
+def case_close_and_what_the_generator_returns():
+    def gen(how):
+        try:
+            yield 1
+        except GeneratorExit:
+            if how == "raises":
+                raise ValueError("left")
+            return how
+
+    def closed(g):
+        next(g)
+        try:
+            return g.close(), g.close()
+        except ValueError as error:
+            return str(error)
+
+    def outer():
+        result = yield from gen("inner")
+        return "outer", result
+
+    fresh = gen("never")
+    return (
+        closed(gen("ended")),
+        closed(gen("raises")),
+        closed(gen(None)),
+        fresh.close(),
+        closed(outer()),
+    )
+
+
+def case_throw_of_parts_warns():
+    import warnings
+
+    def gen():
+        try:
+            yield 1
+        except ValueError as error:
+            yield error.args
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        thrown = []
+        for what in ((ValueError, "a"), (ValueError,), (ValueError("b"), None, None)):
+            g = gen()
+            next(g)
+            thrown.append(g.throw(*what))
+    return thrown, [(str(w.message), w.category) for w in told]

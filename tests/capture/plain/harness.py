@@ -35,6 +35,7 @@ MODULES = (
     "semantics",
     "as_c_does",
     "new_in_312",
+    "new_in_313",
 )
 Case = Callable[[], Any]
 

@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 
+from anyshape.capture.interpreter import versions
 from anyshape.capture.interpreter.opcodes import OPCODES
 from tests.capture.plain import harness, slots
 
 CASES = dict(harness.cases())
 ROOT = Path(__file__).parents[3]
-VERSIONS = [(3, 11), (3, 12)]
+VERSIONS = list(versions.VERSIONS)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ import torch
 from anyshape.errors import AnyshapeError
 from anyshape.ir.graph import Graph
 from anyshape.runtime.eager_function import eager_function
-from anyshape.runtime.gradient_layouts import Form, described, form_of, laid_out
+from anyshape.runtime.gradient_layouts import Form, deciding, described, form_of, laid_out
 from anyshape.runtime.gradient_layouts import Layout as Laid
 from anyshape.runtime.rollback import version_of, written_inputs
 
@@ -85,6 +85,7 @@ class Boundary:
     _written: tuple[int, ...] = ()
     _constant_inputs: tuple[tuple[int, torch.Tensor], ...] = ()
     _eager: Run | None = None
+    _decide: Run | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -173,7 +174,12 @@ class Boundary:
 
     def _learn(self, call: Call, part: Part, cotangents: Sequence[Any]) -> Form:
         """How the gradients of this pattern lie is known behind it, unless an input was written."""
-        key = (part, form_of(cotangents), form_of(call.inputs))
+        if self._decide is None:
+            self._decide = eager_function(
+                replace(self.graph, nodes=(), outputs=deciding(self.graph))
+            )
+        decided = self._decide(*call.inputs)
+        key = (part, form_of(cotangents), form_of(call.inputs), decided)
         if key not in self.laid and not call.is_modified():
             gradients = self._eagerly(call, part, cotangents, create=False)
             self.laid[key] = described(gradients, cotangents, call.inputs)

@@ -303,6 +303,18 @@ FOUND = {
     "a write to a ravelled column": over(
         "a b, 4", "x0[:, 0].ravel().add_(2)", "x1.ravel().mul_(3)", "x0[:, 0].ravel().mul_(2), x0 * 1, x1", layouts="plain stepped"
     ),
+    "gradients of what is set in a slice of a part, or of everything": over(
+        "a b 4", "t = x0 * 1", "t[:3] = 1", "t", layouts="permuted", gradients=True
+    ),
+    "gradients of what is set in a slice of everything": over(
+        "a b 4", "t = x0 * 1", "t[..., :4] = 1", "t", layouts="permuted", gradients=True
+    ),
+    "gradients of a slice of a part beside others, or of everything": over(
+        "a b 4", "(x0 * 1)[:3, ...].permute(2, 0, 1) * 2", layouts="permuted", gradients=True
+    ),
+    "part of a tensor with a new dimension has gaps, all of it has none": over(
+        "a b 4", "(x0 * 1)[:, :4, None]", layouts="permuted"
+    ),
 }  # fmt: skip
 
 

@@ -117,6 +117,9 @@ FOUND = {
     ),
     "the other part of a split of nothing": over("a b", "t = x0.split([1, x0.shape[0] - 1])[1] if x0.shape[0] != 5 else x0", "t.sum()"),
     "places that are one number": over("a b", "x0.index_copy_(0, (x0.argmax() * 0), x0[[0]]) if x0.numel() else x0", "x0 * 2"),
+    "a scatter into a row by a number in a tensor keeps its place": over(
+        "a 4 b", "t = x0[x0.sum().long() * 0 - 1] if x0.numel() else x0[0]", "torch.select_scatter(t, torch.zeros(t[0].shape), 0, -1), t.diagonal_scatter(t.diagonal() * 2)"
+    ),
     "a scatter into a view keeps its place in the storage": over(
         "a b", "t = x0[1:].select_scatter(x0[0], 0, 0)", "t += 1",
         "t, (x0 * 2)[:, 1:].slice_scatter(x0[:, :1], 1, 0, 1), x0.T.diagonal_scatter(x0.diagonal())", layouts="plain offset stepped"

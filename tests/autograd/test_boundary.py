@@ -485,3 +485,22 @@ def test_explain_says_what_is_saved_and_what_is_computed_again() -> None:
     assert any("(input)" in line for line in kept)
     assert any("(extra, " in line and "test_boundary.py" in line for line in kept)
     assert again.startswith("computed again: ")
+
+
+FACTORIES: dict[str, Callable[[Tensor], Tensor]] = {
+    "zeros": lambda x: torch.zeros(x.shape, requires_grad=True),
+    "zeros_like": lambda x: torch.zeros_like(x, requires_grad=True),
+    "rand_like": lambda x: torch.rand_like(x, requires_grad=True),
+    "new_full": lambda x: x.new_full(x.shape, 2, requires_grad=True),
+    "new_ones": lambda x: x.new_ones(x.shape, requires_grad=True),
+    "new_tensor": lambda x: x.new_tensor([1.0, 2.0], requires_grad=True),
+    "new_empty_strided": lambda x: x.new_empty_strided((2,), (1,), requires_grad=True),
+}
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+def test_a_new_tensor_that_requires_gradients_is_a_leaf(name: str) -> None:
+    x = torch.ones(3, 2, requires_grad=True)
+    made = anyshape.compile(FACTORIES[name])(x)
+    assert made.is_leaf and made.requires_grad
+    assert torch.autograd.grad(made.sum(), x, allow_unused=True) == (None,)

@@ -108,6 +108,12 @@ def alias(input: Tensor) -> Tensor:
     return made
 
 
+def floor_divided(input: Tensor, other: Any) -> Tensor:
+    """``other // input``."""
+    made: Tensor = other // input
+    return made
+
+
 def data(input: Tensor) -> Tensor:
     return input.data
 

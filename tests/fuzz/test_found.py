@@ -315,6 +315,11 @@ FOUND = {
     "gradients of a slice of a part beside others, or of everything": over(
         "a b 4", "(x0 * 1)[:3, ...].permute(2, 0, 1) * 2", layouts="permuted", gradients=True
     ),
+    "a whole quotient of halves lies as its operands": over(
+        "a b 4, a 4 b", "y = x1.abs() + 1", "x0.mT // y, torch.div(x0.mT, y, rounding_mode='floor'), 5.0 // y.mT, y.mT // 2, y // x0.mT",
+        layouts="plain permuted transposed", dtypes="bfloat16 bfloat16"
+    ),
+    "a whole quotient of halves has no derivative": over("a b, a b", "x0 // (x1.abs() + 1)", dtypes="float16 float16", gradients=True),
     "part of a tensor with a new dimension has gaps, all of it has none": over(
         "a b 4", "(x0 * 1)[:, :4, None]", layouts="permuted"
     ),

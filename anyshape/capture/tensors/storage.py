@@ -209,6 +209,9 @@ def as_strided(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str,
     )
     offset = domain.argument(read_index(domain, given.get("storage_offset")))
     offset = offset_of(domain.recorder, steps) if offset is None else offset
+    if steps and domain.recorder.modes.grad and x.value.tensor.requires_grad:
+        why = "gradients pass what lies inside of the view alone"
+        raise broken("operator-unknown", what="as_strided", why=why)
     order = dense_order(root.shape, root.tensor.strides)
     if offset is None or order is None or len(size) != len(stride):
         raise broken("operator-unknown", what="as_strided", why="nobody knows its storage")

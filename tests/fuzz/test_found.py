@@ -323,6 +323,7 @@ FOUND = {
     "gradients pass as_strided inside of the view alone": over(
         "a b 4", "t = x0.cumsum(0)[-1:, :1]", "t.as_strided((3,), (1,), 0) if x0.numel() > 3 else t", gradients=True
     ),
+    "cpu() in a memory format": over("a 2 b 4", "x0.cpu(memory_format=torch.channels_last), x0.cpu()"),
     "part of a tensor with a new dimension has gaps, all of it has none": over(
         "a b 4", "(x0 * 1)[:, :4, None]", layouts="permuted"
     ),

@@ -47,6 +47,7 @@ from anyshape.ops.write_back import WrittenThrough
 from anyshape.options import Options
 from anyshape.passes.ambiguous_layouts import ambiguous_layouts
 from anyshape.passes.ambiguous_places import ambiguous_places
+from anyshape.passes.outputs import unviewed_outputs
 from anyshape.passes.pipeline import INFERENCE
 from anyshape.passes.versions import Moves, moves
 from anyshape.runtime.boundary import spending
@@ -65,6 +66,7 @@ from anyshape.runtime.result_layouts import (
     EagerPlaces,
     layouts_as_eager,
     places_as_eager,
+    without_views,
 )
 from anyshape.schedule import schedule
 from anyshape.schedule.causal_masks import without_causal_masks
@@ -483,6 +485,7 @@ def _laid_out(
     places = None if apart is None else EagerPlaces(apart.graph, apart.outputs, constants)
     run = layouts_as_eager(compiled.run, graph.inputs, usual, odd)
     run = places_as_eager(run, places)
+    run = without_views(run, unviewed_outputs(graph, compiled.stages[-1][1], OPS))
     return compiled if run is compiled.run else replace(compiled, run=run)
 
 

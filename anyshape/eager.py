@@ -108,6 +108,12 @@ def alias(input: Tensor) -> Tensor:
     return made
 
 
+def floor_divided(input: Tensor, other: Any) -> Tensor:
+    """``other // input``."""
+    made: Tensor = other // input
+    return made
+
+
 def data(input: Tensor) -> Tensor:
     return input.data
 
@@ -118,6 +124,28 @@ def slice_(input: Tensor, dim: int, start: int, length: int, step: int = 1) -> T
         return input.narrow(dim, start, length)
     stop = start + (length - 1) * step + 1 if length else start
     return input[(builtins.slice(None),) * dim + (builtins.slice(start, stop, step),)]
+
+
+def slice_read(input: Tensor, dim: int, start: int, length: int, step: int = 1) -> Tensor:
+    """``slice_``, where autograd sees no slice of what is everything: ``x[:n, ...]``."""
+    return (
+        alias(input)
+        if _is_everything(input, dim, start, length, step)
+        else slice_(input, dim, start, length, step)
+    )
+
+
+def slice_set(input: Tensor, dim: int, start: int, length: int, step: int = 1) -> Tensor:
+    """``slice_``, or the tensor itself where that is everything: ``x[:n] = 1`` writes to ``x``."""
+    return (
+        input
+        if _is_everything(input, dim, start, length, step)
+        else slice_(input, dim, start, length, step)
+    )
+
+
+def _is_everything(input: Tensor, dim: int, start: int, length: int, step: int) -> bool:
+    return start == 0 and step == 1 and length == input.shape[dim]
 
 
 def select_written(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:

@@ -170,3 +170,49 @@ def test_what_is_returned_of_data_has_a_counter_of_its_own(
             made.add_(1)
             counters.append((before, x._version, made._version, x.tolist()))
         assert counters[0] == counters[1]
+
+
+def _written_through_a_view(x: Tensor) -> Tensor:
+    y = x * 2
+    y.movedim(0, -1)[..., 0].add_(3)
+    return y
+
+
+NO_VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
+    "written through a view": _written_through_a_view,
+    "written through a view in another shape": lambda x: (y := x * 2).view(-1).mul_(2).view_as(y),
+    "detach": lambda x: (x * 2).detach(),
+    "roll": lambda x: x.roll(1),
+    "kron": lambda x: torch.kron(x, x),
+    "group_norm": lambda x: F.group_norm(x[None], 2),
+    "new": lambda x: x * 2,
+    "a new one, twice": lambda x: torch.stack([x, x]),
+}
+
+
+@pytest.mark.parametrize("name", NO_VIEWS)
+def test_what_is_no_view_may_be_written_with_gradients(name: str) -> None:
+    """Of a view that was made without gradients, autograd refuses that."""
+    fast = anyshape.compile(NO_VIEWS[name])
+    for shape in ((4, 2), (2, 6)):
+        with torch.no_grad():
+            found, expected = (run(torch.ones(shape)) for run in (fast, NO_VIEWS[name]))
+        assert found._is_view() == expected._is_view()
+        if not expected._is_view():
+            found.mul_(torch.ones((), requires_grad=True)).sum().backward()
+
+
+BASES: dict[str, Callable[[Tensor], object]] = {
+    "an argument": lambda x: x._base is None,
+    "a view of an argument": lambda x: x[1:]._base is x,
+    "a view": lambda x: (x * 2).view(-1)._base is None,
+    "a new tensor": lambda x: (x * 2)._base is None,
+    "a row by a number in a tensor": lambda x: x[x.argmax() * 0]._base is None,
+}
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_what_a_tensor_is_a_view_of_is_told(name: str) -> None:
+    fast, x = anyshape.compile(BASES[name]), torch.arange(6.0).view(3, 2) + 0
+    for given in (x, x[:2]):
+        assert fast(given) == BASES[name](given)

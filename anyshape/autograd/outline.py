@@ -49,7 +49,14 @@ def outline(graph: Graph, ops: Mapping[str, OpDef]) -> Outline:
 
 def records_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
     """Whether eager would record what somebody can see: for an output, or by writing."""
-    recorded = [n for n in graph.nodes if n.modes and n.modes.grad and any(map(requires, n.read))]
+    recorded = [
+        node
+        for node in graph.nodes
+        if node.modes
+        and node.modes.grad
+        and any(map(requires, node.read))
+        and (node.op not in ops or ops[node.op].differentiable)
+    ]
     if any(map(requires, values_in(graph.outputs))):
         return bool(recorded)
     return any(node.op in ops and ops[node.op].mutates for node in recorded)

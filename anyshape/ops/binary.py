@@ -236,7 +236,8 @@ op(
     "low_quotient",
     "input, other, *, rounding_mode",
     torch="torch.ops.aten.div.Tensor_mode",
-    inline=True,
+    vjp=elementwise.DIV,
+    type=_div_type,
     expand=_low_quotient,
 )
 op(
@@ -283,13 +284,14 @@ def _swapped(cx: TypeContext, x: Arg, y: Arg) -> TensorType:
     return operands_type(cx, (y, x), dtype)
 
 
-def _low_floored(name: str, overload: str, expand: Callable[..., Any]) -> None:
-    """Small floats, of which each step of the division rounds."""
-    torch = f"torch.ops.aten.floor_divide.{overload}"
-    op(name, "input, other", torch=torch, inline=True, expand=expand)
-
-
-_low_floored("low_floor_divide", "default", lambda b, x, y: b.div(x, y, rounding_mode="floor"))
+op(
+    "low_floor_divide",
+    "input, other",
+    torch="torch.ops.aten.floor_divide.default",
+    type=_quotient_type,
+    expand=lambda b, x, y: _low_quotient(b, x, y, rounding_mode="floor"),
+    number_first="operator.floordiv",
+)
 binary(
     "floor_divide",
     lambda b, x, y: b.floordiv(x, y),
@@ -305,7 +307,13 @@ binary(
     holds=ranges.content_floored,
     range=ranges.of_floored,
 )
-_low_floored("low_rfloordiv", "Scalar", lambda b, x, y: b.div(y, x, rounding_mode="floor"))
+op(
+    "low_rfloordiv",
+    "input, other",
+    torch="anyshape.eager.floor_divided",
+    type=_swapped,
+    expand=lambda b, x, y: _low_quotient(b, y, x, rounding_mode="floor"),
+)
 op(
     "rfloordiv",
     "input, other",

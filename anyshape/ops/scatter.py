@@ -327,7 +327,10 @@ def _masked_index_put_expand(
         return made
     outermost = order[::-1]
     dense = b.clone(b.permute(made, outermost), memory_format="contiguous_format")
-    return b.permute(dense, tuple(map(outermost.index, range(len(outermost)))))
+    laid_out = b.permute(dense, tuple(map(outermost.index, range(len(outermost)))))
+    if any(t.tensor.requires_grad for t in (x, values) if is_tensor(t)):
+        return laid_out
+    return b.detach(laid_out)  # a view of nothing, as eager's
 
 
 op(

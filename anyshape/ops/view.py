@@ -249,6 +249,19 @@ op(
     keeps_elements=True,
 )
 
+for _name in ("slice_read", "slice_set"):  # slices to autograd only where they leave something out
+    op(
+        _name,
+        "input, dim, start, length, step=1",
+        torch=f"anyshape.eager.{_name}",
+        type=_slice_type,
+        alias="view",
+        write_back=write_back.sliced,
+        part=parts.sliced,
+        expand=lambda b, x, dim, start, length, step=1: b.slice(x, dim, start, length, step),
+        keeps_elements=True,
+    )
+
 
 def _normal_select(cx: TypeContext, x: Any, dim: Arg, index: Arg) -> Normal:
     t = tensor(x)

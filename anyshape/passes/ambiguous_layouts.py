@@ -21,6 +21,7 @@ from anyshape.ir.graph import (
     Value,
     row_major,
 )
+from anyshape.ir.shortcuts import only_where
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext, Undecided
 from anyshape.ops.row_major_results import makes_rows
@@ -41,13 +42,10 @@ class AmbiguousLayouts:
     outputs: tuple[int, ...]
 
 
-def ambiguous_layouts(
-    graph: Graph, ops: Mapping[str, OpDef]
-) -> tuple[AmbiguousLayouts | None, AmbiguousLayouts | None]:
-    """Of arguments that lie as their types say, and of those that have strides of their own where
-    sizes are 0 and 1. None where there are none, or where data or regions decide how they lie."""
+def _returned(graph: Graph) -> list[tuple[int, Value]]:
+    """The outputs that may lie otherwise than their types say, by position."""
     given = {entry.value for entry in graph.inputs}
-    returned = [
+    return [
         (position, output)
         for position, output in enumerate(graph.outputs)
         if isinstance(output, Value)
@@ -55,8 +53,16 @@ def ambiguous_layouts(
         and output.tensor.rank > 1
         and output not in given
     ]
-    if not returned:
-        return None, None
+
+
+@only_where(lambda graph, ops: bool(_returned(graph)), nothing=lambda graph, ops: (None, None))
+def ambiguous_layouts(
+    graph: Graph, ops: Mapping[str, OpDef]
+) -> tuple[AmbiguousLayouts | None, AmbiguousLayouts | None]:
+    """Of arguments that lie as their types say, and of those that have strides of their own where
+    sizes are 0 and 1. None where there are none, or where data or regions decide how they lie."""
+    given = {entry.value for entry in graph.inputs}
+    returned = _returned(graph)
     builder = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops)
     certain, open_nodes = _decided_by_rows(graph, builder, {output for _, output in returned})
     as_typed = _certain(builder, open_nodes, certain | given)

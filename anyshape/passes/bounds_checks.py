@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import HOST, Arg, Graph, Node, TensorType, Value, map_values
+from anyshape.ir.shortcuts import only_where
 from anyshape.ops.build import Builder
 from anyshape.ops.table import DataIndex, OpDef, Range, View
 from anyshape.passes.decompose import check_false
@@ -24,11 +25,14 @@ from anyshape.passes.rebuild import Reader, Rebuilding, rebuild
 from anyshape.symbolic import Condition, Dim, Expr, ge, le
 
 
+def _reads_indices(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
+    rows = [ops[node.op] for node in graph.nodes if node.op in ops]
+    return any(row.data_indices is not None or row.divisor is not None for row in rows)
+
+
+@only_where(_reads_indices)
 def check_bounds(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """The graph with a check before each read or write at indices that data decides."""
-    rows = [ops[node.op] for node in graph.nodes if node.op in ops]
-    if all(row.data_indices is None and row.divisor is None for row in rows):
-        return graph
     reader = Reader.of(graph)
     builder = Builder(reader.cx, ops)
     builder.reserve(value.name for node in graph.nodes for value in node.outputs)

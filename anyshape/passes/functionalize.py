@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Type, Value, map_values
+from anyshape.ir.shortcuts import only_where
 from anyshape.ops.build import Builder
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
 from anyshape.ops.table import OpDef
@@ -25,10 +26,13 @@ from anyshape.passes.nested_writes import ASSIGN, ASSIGN_DATA, assigns_inside, c
 from anyshape.passes.rebuild import Reader
 
 
+def _is_written(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
+    return any(_writes(node, ops) for node in graph.nodes)
+
+
+@only_where(_is_written)
 def functionalize(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
-    """The graph without in-place operators; the same graph where there were none."""
-    if not any(_writes(node, ops) for node in graph.nodes):
-        return graph
+    """The graph without in-place operators."""
     reader = Reader.of(graph)
     builder = Builder(reader.cx, ops)
     builder.reserve(value.name for node in graph.nodes for value in node.outputs)

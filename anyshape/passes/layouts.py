@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from anyshape.ir.dtypes import DType, bfloat16, float16, float32
 from anyshape.ir.graph import HOST, Arg, Graph, Node, TensorType, Value, map_values, values_in
+from anyshape.ir.shortcuts import only_where
 from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import channels_last_strides, contiguous_strides
 from anyshape.ops.table import OpDef, Pointwise, Reduce
@@ -37,14 +38,15 @@ POOLS = frozenset({"max_pool2d", "torch_max_pool2d", "max_pool2d_with_indices", 
 JOINS = frozenset({"cat", "pad"})
 
 
+def _convolves_twice(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
+    return sum(node.op in CONVOLUTIONS for node in graph.nodes) > 1
+
+
+@only_where(_convolves_twice)
 def keep_channels_innermost(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """The graph with channels-last strides wherever a convolution's image is another's result."""
-    if sum(node.op in CONVOLUTIONS for node in graph.nodes) < 2:
-        return graph
     images = _Images(graph, ops, Reader.of(graph).cx)  # as before the first node: for all of them
     images.find()
-    if not images.convolutions:
-        return graph
     layouts = _Layouts(images)
     return rebuild(graph, layouts.visit, layouts.finish)
 

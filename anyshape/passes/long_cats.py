@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from anyshape.costs import COSTS
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value
+from anyshape.ir.shortcuts import only_where
 from anyshape.ops.build import Builder
 from anyshape.ops.layout import contiguous_strides
 from anyshape.ops.table import OpDef
@@ -20,10 +21,13 @@ from anyshape.passes.rebuild import Reader, Rebuilding, rebuild
 from anyshape.symbolic import total
 
 
+def _joins_many(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
+    return any(map(_is_long, graph.nodes))
+
+
+@only_where(_joins_many)
 def split_long_cats(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """No cat of the result has more parts than one kernel joins."""
-    if not any(map(_is_long, graph.nodes)):
-        return graph
     reader = Reader.of(graph)
     builder = Builder(reader.cx, ops)
     builder.reserve(value.name for node in graph.nodes for value in node.outputs)

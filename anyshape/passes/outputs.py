@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, values_in
-from anyshape.ops.table import OpDef
+from anyshape.ops.table import OpDef, views_nothing
 
 
 def escaping(graph: Graph, ops: Mapping[str, OpDef]) -> frozenset[Value]:
@@ -54,6 +54,29 @@ def separate_outputs(captured: Graph, final: Graph, ops: Mapping[str, OpDef]) ->
 
     outputs = tuple(map(separated, captured.outputs, final.outputs))
     return replace(final, nodes=tuple(nodes), outputs=outputs) if aliases else final
+
+
+def unviewed_outputs(captured: Graph, final: Graph, ops: Mapping[str, OpDef]) -> tuple[int, ...]:
+    """The positions of outputs that are views of nothing in eager, and may be views in ``final``:
+    of what was written through a view, of ``detach``."""
+    before, after = _makers(captured), _makers(final)
+
+    def is_view(value: Value) -> bool:
+        node = after.get(value)
+        return node is not None and node.op in ops and ops[node.op].alias != "none"
+
+    return tuple(
+        position
+        for position, (was, now) in enumerate(zip(captured.outputs, final.outputs))
+        if isinstance(was, Value)
+        and isinstance(now, Value)
+        and is_view(now)
+        and views_nothing(ops, before, was)
+    )
+
+
+def _makers(graph: Graph) -> dict[Value, Node]:
+    return {value: node for node in graph.nodes for value in node.outputs}
 
 
 def _objects(graph: Graph, ops: Mapping[str, OpDef]) -> dict[Value, Value]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from anyshape.ir.graph import Graph, Value
+from anyshape.ir.shortcuts import only_where
 from anyshape.ops.table import OpDef
 from anyshape.passes.functionalize import views_its_argument
 from anyshape.passes.rebuild import Reader
@@ -31,11 +32,14 @@ class Moves:
         return bool(self.inputs or self.outputs or self.apart)
 
 
+def _moves_any(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
+    known = (node for node in graph.nodes if node.op in ops)
+    return any(node.op == "data" or ops[node.op].mutates for node in known)
+
+
+@only_where(_moves_any, nothing=lambda graph, ops: Moves({}, {}))
 def moves(graph: Graph, ops: Mapping[str, OpDef]) -> Moves:
     """What the writes of a graph, as it was captured, do to version counters."""
-    known = [node for node in graph.nodes if node.op in ops]
-    if not any(node.op == "data" or ops[node.op].mutates for node in known):
-        return Moves({}, {})
     found = _Counters()
     found.read(graph, ops)
     written, given = found.written, {entry.value for entry in graph.inputs}

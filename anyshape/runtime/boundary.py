@@ -11,16 +11,17 @@ were kept.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from anyshape.errors import AnyshapeError
-from anyshape.ir.graph import Graph
+from anyshape.ir.graph import Arg, Graph, Value, values_in
+from anyshape.ops import OPS
 from anyshape.runtime.eager_function import eager_function
-from anyshape.runtime.gradient_layouts import Form, described, form_of, laid_out
+from anyshape.runtime.gradient_layouts import Form, deciding, described, form_of, laid_out
 from anyshape.runtime.gradient_layouts import Layout as Laid
 from anyshape.runtime.rollback import version_of, written_inputs
 
@@ -83,13 +84,18 @@ class Boundary:
     reruns: int = 0
     laid: dict[Form, tuple[Laid, ...] | None] = field(default_factory=dict)
     _written: tuple[int, ...] = ()
+    _saved_outputs: tuple[int, ...] = ()
     _constant_inputs: tuple[tuple[int, torch.Tensor], ...] = ()
     _eager: Run | None = None
+    _decide: Run | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         writes = written_inputs(self.graph)
         self._written = tuple(sorted({*writes.before, *writes.behind}))
+        saved = (*self.layout.residuals, *self.layout.watched)
+        outputs = {s.position for s in saved if not s.of_inputs}
+        self._saved_outputs = tuple(sorted(p for p in outputs if p < self.layout.outputs))
         self._constant_inputs = tuple(
             (position, self.constants[entry.value.name])
             for position, entry in enumerate(self.graph.inputs)
@@ -112,6 +118,7 @@ class Boundary:
         call.outs = []
         for position, tensor in outs.items():
             made[position] = tensor
+        call.saved = [(p, _counter(made[p]), _version(made[p])) for p in self._saved_outputs]
         return tuple(made)
 
     def _record(self, call: Call, outs: dict[int, torch.Tensor]) -> None:
@@ -150,6 +157,20 @@ class Boundary:
             raise RuntimeError(MODIFIED)
         return self._eagerly(call, part, cotangents, create=torch.is_grad_enabled())
 
+    def though_written(
+        self, call: Call, part: Part, cotangents: Sequence[Any], refusal: RuntimeError
+    ) -> list[Any]:
+        """What a part wants, where something that was saved has been written since. Raises the
+        ``refusal`` unless eager has not saved it for these cotangents."""
+        outputs = [self.graph.outputs[p] for p, g in zip(part.outputs, cotangents) if g is not None]
+        behind = values_behind(self.graph, outputs)
+        written = {self.graph.inputs[position].value for position in call.modified()}
+        if not behind.isdisjoint(written):
+            raise refusal
+        self.reruns += 1
+        again = [p for p, counter, version in call.saved if _version(counter) != version]
+        return self._eagerly(call, part, cotangents, torch.is_grad_enabled(), again)
+
     def as_eager(
         self, call: Call, part: Part, cotangents: Sequence[Any], found: list[Any]
     ) -> list[Any]:
@@ -173,15 +194,26 @@ class Boundary:
 
     def _learn(self, call: Call, part: Part, cotangents: Sequence[Any]) -> Form:
         """How the gradients of this pattern lie is known behind it, unless an input was written."""
-        key = (part, form_of(cotangents), form_of(call.inputs))
+        if self._decide is None:
+            self._decide = eager_function(
+                replace(self.graph, nodes=(), outputs=deciding(self.graph))
+            )
+        decided = self._decide(*call.inputs)
+        key = (part, form_of(cotangents), form_of(call.inputs), decided)
         if key not in self.laid and not call.is_modified():
             gradients = self._eagerly(call, part, cotangents, create=False)
             self.laid[key] = described(gradients, cotangents, call.inputs)
         return key
 
     def _eagerly(
-        self, call: Call, part: Part, cotangents: Sequence[Any], create: bool
+        self,
+        call: Call,
+        part: Part,
+        cotangents: Sequence[Any],
+        create: bool,
+        written: Sequence[int] = (),
     ) -> list[Any]:
+        """By eager torch; these outputs count as written before its backward."""
         if self._eager is None:
             self._eager = eager_function(self.graph)
         with torch.enable_grad():
@@ -192,6 +224,8 @@ class Boundary:
                 x = inputs[position]
                 inputs[position] = x.view_as(x) if create else x.detach().requires_grad_()
             outs = self._replayed(call, inputs)
+            for position in written:
+                torch.autograd.graph.increment_version(outs[position].detach())
             pairs = [
                 (outs[position], g)
                 for position, g in zip(part.outputs, cotangents)
@@ -223,6 +257,7 @@ class Boundary:
 _UNKNOWN: Any = object()
 _MARKER = torch.zeros((), requires_grad=True)
 """A leaf of which nobody wants a gradient."""
+_EMPTY = torch.empty(0)
 MODIFIED = (
     "one of the variables needed for gradient computation has been modified by an inplace operation"
 )
@@ -238,14 +273,18 @@ class Call:
     numbers: tuple[Any, ...] = ()
     versions: tuple[int, ...] = ()
     copies: dict[int, torch.Tensor] = field(default_factory=dict)
+    saved: list[tuple[int, torch.Tensor, int]] = field(default_factory=list)
     random_state: torch.Tensor | None = None
 
     def is_modified(self) -> bool:
         """Has an input been written since, of which there is no copy?"""
-        return any(
-            position not in self.copies and _version(tensor) != version
-            for position, (tensor, version) in enumerate(zip(self.inputs, self.versions))
-        )
+        return next(self.modified(), None) is not None
+
+    def modified(self) -> Iterator[int]:
+        """The positions of those inputs."""
+        for position, (tensor, version) in enumerate(zip(self.inputs, self.versions)):
+            if position not in self.copies and _version(tensor) != version:
+                yield position
 
     def run(self, boundary: Boundary) -> None:
         """The forward half."""
@@ -288,7 +327,13 @@ class Differentiated(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: Any) -> Any:
         boundary, call, part = ctx.boundary, ctx.call, ctx.part
         layout = boundary.layout
-        saved = ctx.saved_tensors[: len(layout.residuals)]
+        try:
+            saved = ctx.saved_tensors[: len(layout.residuals)]
+        except RuntimeError as refusal:
+            if not str(refusal).startswith(MODIFIED):
+                raise
+            again = boundary.though_written(call, part, cotangents, refusal)
+            return None, None, None, None, *again
         handed = {p: g for p, g in zip(part.outputs, cotangents) if g is not None}
         absent = tuple([p for p in layout.differentiable if p not in handed])
         by_eager = torch.is_grad_enabled() or any(map(_is_transformed, handed.values()))
@@ -308,6 +353,28 @@ class Differentiated(torch.autograd.Function):
         return None, None, None, None, *found
 
 
+def values_behind(graph: Graph, outputs: Sequence[Arg]) -> set[Value]:
+    """What these outputs are made of, and what may share memory with that."""
+    owner: dict[Value, Value] = {}
+
+    def root(value: Value) -> Value:
+        while value in owner:
+            value = owner[value]
+        return value
+
+    for node in graph.nodes:
+        row, first = OPS.get(node.op), next(node.inputs(), None)
+        if row is not None and first is not None and (row.alias != "none" or row.mutates):
+            owner.update((v, root(first)) for v in node.outputs if root(v) is not root(first))
+    found = {root(value) for output in outputs for value in values_in(output)}
+    for node in reversed(graph.nodes):
+        row = OPS.get(node.op)
+        made = (*node.outputs, *(node.read[:1] if row is not None and row.mutates else ()))
+        if row is None or not found.isdisjoint(map(root, made)):
+            found.update(map(root, node.read))
+    return {value for value in (*owner, *found) if root(value) in found}
+
+
 def _is_transformed(cotangent: torch.Tensor) -> bool:
     """Whether it is no plain tensor, or stands for many, of ``is_grads_batched=True``."""
     return (
@@ -319,6 +386,13 @@ def _is_transformed(cotangent: torch.Tensor) -> bool:
 
 def _version(tensor: Any) -> int:
     return version_of(tensor) if isinstance(tensor, torch.Tensor) else 0
+
+
+def _counter(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor without memory that has the version counter of this one."""
+    made = tensor.detach()
+    made.data = _EMPTY
+    return made
 
 
 def _without_autocast(run: Run, given: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -14,6 +14,10 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
+from anyshape.ir.graph import Graph, ScalarType, Value
+from anyshape.ir.known_sizes import symbol_given_by
+from anyshape.symbolic import Dim, Relation, eq
+
 Tensor = torch.Tensor
 Form: TypeAlias = "tuple[Any, ...]"
 
@@ -54,6 +58,8 @@ class Same:
     position: int
 
 
+SLICES_OF_A_PART = frozenset({"slice_read", "slice_set"})
+"""Operators that are a slice to autograd only where they leave something out."""
 Layout: TypeAlias = Own | Same | None
 """None: there is no gradient."""
 
@@ -73,6 +79,39 @@ def _form(t: Tensor) -> Form:
     if small and not dense:  # a stride that no element depends on may be anything
         return shape, strides
     return tuple([min(size, 2) for size in shape]), own, dense
+
+
+def deciding(graph: Graph) -> tuple[Relation, ...]:
+    """What else decides how gradients are laid out, as far as inputs tell: which slices are of
+    everything, and which sizes on the way are 0 or 1."""
+    inputs = [entry.value for entry in graph.inputs]
+    known = {
+        symbol for value in inputs for dim in _numbers(value) if (symbol := symbol_given_by(dim))
+    }
+    given = {dim for value in inputs for dim in _shape(value)}
+    made = (value for node in graph.nodes for value in node.outputs)
+    sizes = [dim for value in made for dim in _shape(value) if dim not in given]
+    conditions = [test for dim in sizes for test in (eq(dim, 0), eq(dim, 1))]
+    for node in graph.nodes:
+        if node.op in SLICES_OF_A_PART:
+            pairs = zip(node.outputs[0].shape, node.read[0].shape, strict=True)
+            conditions += [eq(part, whole) for part, whole in pairs]
+    return tuple(
+        condition
+        for condition in dict.fromkeys(conditions)
+        if isinstance(condition, Relation)
+        and known.issuperset(condition.symbols)
+        and graph.facts.decide(condition) is None
+    )
+
+
+def _shape(value: Value) -> tuple[Dim, ...]:
+    return () if isinstance(value.type, ScalarType) else value.shape
+
+
+def _numbers(value: Value) -> tuple[Any, ...]:
+    kind = value.type
+    return (kind.expr,) if isinstance(kind, ScalarType) else (*kind.shape, *kind.strides)
 
 
 def described(

@@ -40,6 +40,21 @@ def places_as_eager(run: Run, places: EagerPlaces | None) -> Run:
     return lambda *arguments: placed(arguments, run(*arguments))
 
 
+def without_views(run: Run, positions: Sequence[int]) -> Run:
+    """The function, whose results at these positions are views of nothing: of a view that was made
+    without gradients, autograd would refuse a write that has some."""
+    if not positions:
+        return run
+
+    def running(*arguments: Any) -> tuple[Any, ...]:
+        made = run(*arguments)
+        views = {id(t): t for t in [made[p] for p in positions] if t._is_view()}
+        others = {key: t.detach() for key, t in views.items() if not t.requires_grad}
+        return tuple([others.get(id(t), t) for t in made]) if others else made
+
+    return running
+
+
 def layouts_as_eager(
     run: Run, inputs: Sequence[Input], usual: EagerLayouts | None, odd: EagerLayouts | None
 ) -> Run:
@@ -118,8 +133,7 @@ class EagerLayouts:
     def _strides(self, arguments: Sequence[Any], results: Sequence[Tensor]) -> Strides | None:
         """Eager's; None where data decides them."""
         shapes = [t.shape for t in results]
-        sizes = tuple([tuple([min(n, 2) for n in shape]) for shape in shapes])
-        key = form_of(arguments), sizes
+        key = form_of(arguments), form_of(results)  # of results: views of a part have gaps
         if key not in self.learned:
             if self._is_recorded():
                 return None

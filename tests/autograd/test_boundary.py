@@ -485,3 +485,56 @@ def test_explain_says_what_is_saved_and_what_is_computed_again() -> None:
     assert any("(input)" in line for line in kept)
     assert any("(extra, " in line and "test_boundary.py" in line for line in kept)
     assert again.startswith("computed again: ")
+
+
+FACTORIES: dict[str, Callable[[Tensor], Tensor]] = {
+    "zeros": lambda x: torch.zeros(x.shape, requires_grad=True),
+    "zeros_like": lambda x: torch.zeros_like(x, requires_grad=True),
+    "rand_like": lambda x: torch.rand_like(x, requires_grad=True),
+    "new_full": lambda x: x.new_full(x.shape, 2, requires_grad=True),
+    "new_ones": lambda x: x.new_ones(x.shape, requires_grad=True),
+    "new_tensor": lambda x: x.new_tensor([1.0, 2.0], requires_grad=True),
+    "new_empty_strided": lambda x: x.new_empty_strided((2,), (1,), requires_grad=True),
+}
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+def test_a_new_tensor_that_requires_gradients_is_a_leaf(name: str) -> None:
+    x = torch.ones(3, 2, requires_grad=True)
+    made = anyshape.compile(FACTORIES[name])(x)
+    assert made.is_leaf and made.requires_grad
+    assert torch.autograd.grad(made.sum(), x, allow_unused=True) == (None,)
+
+
+TWO_LOSSES: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
+    "nothing in common": lambda x, v, w: ((x @ v).relu().sum(), (x @ w).exp().sum()),
+    "a beginning in common": lambda x, v, w: ((x.exp() @ v).sum(), (x.exp() @ w).exp().sum()),
+    "one of the other": lambda x, v, w: ((y := x * v), (y * y * w).sum()),
+    "a result that is saved": lambda x, v, w: ((y := (x * v).exp()), (y * y * w).sum()),
+}
+
+
+@pytest.mark.parametrize("written", ["v", "w", "the first result"])
+@pytest.mark.parametrize("name", TWO_LOSSES)
+def test_what_is_written_between_two_backwards_is_refused_as_in_eager(
+    name: str, written: str
+) -> None:
+    """As where the weights of one network are updated, and then another one's loss goes back."""
+
+    def outcomes(run: Callable[..., Any]) -> list[object]:
+        found: list[object] = []
+        for second in (False, True):
+            x, v, w = (torch.full((3, 3), n / 2, requires_grad=True) for n in (1.0, 2.0, 3.0))
+            losses = run(x, v, w)
+            with torch.no_grad():
+                {"v": v, "w": w, "the first result": losses[0]}[written].add_(1)
+            try:
+                loss = losses[second].sum()
+                gradients = torch.autograd.grad(loss, (x, v, w), allow_unused=True)
+                found += [None if g is None else g.tolist() for g in gradients]
+            except RuntimeError as refused:
+                found.append(str(refused)[:60])
+        return found
+
+    ours, theirs = (outcomes(run) for run in (anyshape.compile(TWO_LOSSES[name]), TWO_LOSSES[name]))
+    assert ours == theirs

@@ -91,6 +91,8 @@ def differences(
     for number, ((name, a), (_, b)) in enumerate(zip(ours, theirs)):
         for problem in unlike(a, b, exact, lambda: truths.of(number)):
             yield f"{name}: {problem}"
+        if not name.startswith("gradient") and _is_view(a) and not _is_view(b):
+            yield f"{name}: a view, eager's is none"
     for number, (a, b) in enumerate(zip(found.versions, wanted.versions)):
         if (a > 0) != (b > 0):
             yield f"argument {number}: version counter + {a}, eager's + {b}"
@@ -169,6 +171,11 @@ ASPECTS: Mapping[str, Callable[[Tensor], Any]] = {
     "is_leaf": lambda t: t.is_leaf,
     "is_conj": lambda t: t.is_conj(),
 }
+
+
+def _is_view(value: Any) -> bool:
+    """Of one that was made without gradients, autograd refuses to write it with some."""
+    return isinstance(value, Tensor) and value._is_view()
 
 
 def _told_by(of: Callable[[Tensor], Any], t: Tensor) -> Any:

@@ -117,6 +117,9 @@ FOUND = {
     ),
     "the other part of a split of nothing": over("a b", "t = x0.split([1, x0.shape[0] - 1])[1] if x0.shape[0] != 5 else x0", "t.sum()"),
     "places that are one number": over("a b", "x0.index_copy_(0, (x0.argmax() * 0), x0[[0]]) if x0.numel() else x0", "x0 * 2"),
+    "a scatter into a row by a number in a tensor keeps its place": over(
+        "a 4 b", "t = x0[x0.sum().long() * 0 - 1] if x0.numel() else x0[0]", "torch.select_scatter(t, torch.zeros(t[0].shape), 0, -1), t.diagonal_scatter(t.diagonal() * 2)"
+    ),
     "a scatter into a view keeps its place in the storage": over(
         "a b", "t = x0[1:].select_scatter(x0[0], 0, 0)", "t += 1",
         "t, (x0 * 2)[:, 1:].slice_scatter(x0[:, :1], 1, 0, 1), x0.T.diagonal_scatter(x0.diagonal())", layouts="plain offset stepped"
@@ -302,6 +305,27 @@ FOUND = {
     ),
     "a write to a ravelled column": over(
         "a b, 4", "x0[:, 0].ravel().add_(2)", "x1.ravel().mul_(3)", "x0[:, 0].ravel().mul_(2), x0 * 1, x1", layouts="plain stepped"
+    ),
+    "gradients of what is set in a slice of a part, or of everything": over(
+        "a b 4", "t = x0 * 1", "t[:3] = 1", "t", layouts="permuted", gradients=True
+    ),
+    "gradients of what is set in a slice of everything": over(
+        "a b 4", "t = x0 * 1", "t[..., :4] = 1", "t", layouts="permuted", gradients=True
+    ),
+    "gradients of a slice of a part beside others, or of everything": over(
+        "a b 4", "(x0 * 1)[:3, ...].permute(2, 0, 1) * 2", layouts="permuted", gradients=True
+    ),
+    "a whole quotient of halves lies as its operands": over(
+        "a b 4, a 4 b", "y = x1.abs() + 1", "x0.mT // y, torch.div(x0.mT, y, rounding_mode='floor'), 5.0 // y.mT, y.mT // 2, y // x0.mT",
+        layouts="plain permuted transposed", dtypes="bfloat16 bfloat16"
+    ),
+    "a whole quotient of halves has no derivative": over("a b, a b", "x0 // (x1.abs() + 1)", dtypes="float16 float16", gradients=True),
+    "gradients pass as_strided inside of the view alone": over(
+        "a b 4", "t = x0.cumsum(0)[-1:, :1]", "t.as_strided((3,), (1,), 0) if x0.numel() > 3 else t", gradients=True
+    ),
+    "cpu() in a memory format": over("a 2 b 4", "x0.cpu(memory_format=torch.channels_last), x0.cpu()"),
+    "part of a tensor with a new dimension has gaps, all of it has none": over(
+        "a b 4", "(x0 * 1)[:, :4, None]", layouts="permuted"
     ),
 }  # fmt: skip
 

@@ -13,15 +13,13 @@ from anyshape.capture.guards.tensor_specs import contiguous_strides
 from anyshape.ir.graph import Node, TensorType, Value
 from anyshape.ops import OPS
 
-GUESSED_CONSTANT = frozenset({"new_tensor"})
-"""Operators without a row of their own that never require gradients, whatever they are made of."""
-
 
 def propagate(nodes: Sequence[Node], before: int, grad: bool) -> None:
     """Says of what the nodes from `before` on make, and write, whether it requires gradients.
     Without grad mode only a view does, where its base does."""
     for node in nodes[before:]:
-        constant = _is_constant(node.op)
+        row = OPS.get(node.op)
+        constant = row is not None and not row.differentiable
         kept = grad or _is_view(node)
         wanted = kept and not constant and any(map(_requires, node.inputs()))
         if wanted or constant:
@@ -52,14 +50,6 @@ def _mark(value: Value, wanted: bool) -> None:
 
 def _requires(value: Value) -> bool:
     return isinstance(value.type, TensorType) and value.type.requires_grad
-
-
-def _is_constant(name: str) -> bool:
-    row = OPS.get(name)
-    if row is None or not row.guessed:
-        return name in GUESSED_CONSTANT or (row is not None and not row.differentiable)
-    known = row.torch.rpartition(".")[2]
-    return known in GUESSED_CONSTANT or (known in OPS and not OPS[known].differentiable)
 
 
 def _written(node: Node, nodes: Sequence[Node]) -> Iterator[Value]:

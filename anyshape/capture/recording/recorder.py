@@ -130,6 +130,7 @@ class Recorder:
     changed: set[type] = field(default_factory=set)  # the classes of outside objects written
     values: bool = True  # may a program rely on the values of what differs from call to call?
     picks_are_views: bool = False  # is `x[i]`, with a number in a tensor, never a copy?
+    asked: dict[Value, None] = field(default_factory=dict)  # of what they are views, and where
     whole: bool = False  # is a break an error, so that a float's value is rather relied on?
     refused: frozenset[Location] = frozenset()  # calls that eager refuses, by its own word
     checkpoints: bool = True  # are calls of `torch.utils.checkpoint` that record captured?

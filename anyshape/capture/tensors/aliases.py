@@ -184,6 +184,8 @@ def _settle(recorder: Recorder, outputs: Iterable[Arg]) -> None:
     nodes = recorder.builder.nodes
     unsure = [node for node in nodes if _may_copy(node) and _is_unsure(recorder, node)]
     picked = [node for node in nodes if node.op == "index" and _is_select(node)]
+    if any(node.output in recorder.asked for node in picked) and not recorder.picks_are_views:
+        raise PicksAreSeen
     if not unsure and not picked:
         return
     classes = Classes()

@@ -42,9 +42,9 @@ def bound(recorder: Recorder, value: Dim | None, size: Dim, default: Dim) -> Dim
     return clamp(recorder, 0, recorder.cx.from_zero(value, size), size)
 
 
-def slice_of(recorder: Recorder, x: Value, dim: int, part: slice, alone: bool = False) -> Value:
-    """`x[start:stop:step]` along one dimension; `x` itself where the slice is all of it, unless
-    gradients pass a slice that stands ``alone`` in the brackets: eager writes them into zeros."""
+def slice_of(recorder: Recorder, x: Value, dim: int, part: slice, row: str) -> Value:
+    """`x[start:stop:step]` along one dimension; `x` itself where the slice is all of it. ``row``
+    says what gradients pass where it is: `slice` writes them into zeros."""
     size = x.shape[dim]
     step = 1 if part.step is None else part.step
     if not isinstance(step, int):
@@ -53,21 +53,28 @@ def slice_of(recorder: Recorder, x: Value, dim: int, part: slice, alone: bool = 
         raise ValueError("step must be greater than zero")
     start = bound(recorder, part.start, size, 0)
     stop = bound(recorder, part.stop, size, size)
-    if start == 0 and stop == size and step == 1 and not (alone and x.tensor.requires_grad):
+    if (
+        start == 0
+        and stop == size
+        and step == 1
+        and not (row == "slice" and x.tensor.requires_grad)
+    ):
         return x
     length = stop - start
     if not recorder.cx.known(ge(length, 0)):
         length = maximum(length, 0)
     if step != 1:
         length = ceildiv(length, step)
-    made: Value = recorder.call("slice", x, dim, start, recorder.cx.facts.simplify(length), step)
+    row = row if x.tensor.requires_grad else "slice"
+    made: Value = recorder.call(row, x, dim, start, recorder.cx.facts.simplify(length), step)
     return made
 
 
 def getitem(recorder: Recorder, x: Value, key: Any) -> Value:
     """`x[key]`; every part of `key` is an int, Expr, slice, None, Ellipsis, bool, tensor value
     or nested tuple of numbers."""
-    x, indices = _basic(recorder, x, key, views=True)
+    row = "slice" if isinstance(key, slice) else "slice_read"
+    x, indices = _basic(recorder, x, key, row, views=True)
     if any(index is not None for index in indices):
         made: Value = recorder.call("index", x, tuple(indices))
         return made
@@ -82,7 +89,7 @@ def setitem(recorder: Recorder, x: Value, key: Any, new: Any) -> None:
     if not isinstance(new, Value):
         new = _assigned(x, new)
     itself = isinstance(new, Value) and share_memory(recorder.builder, x, new)  # `x[i] += 1`
-    view, indices = _basic(recorder, x, key, views=itself)
+    view, indices = _basic(recorder, x, key, "slice_set", views=itself)
     if any(index is not None for index in indices):
         value = (
             _without_leading_ones(recorder, new)
@@ -139,10 +146,10 @@ def full_like_scalar(recorder: Recorder, x: Value, number: Any) -> Value:
 
 
 def _basic(
-    recorder: Recorder, x: Value, key: Any, *, views: bool
+    recorder: Recorder, x: Value, key: Any, row: str, *, views: bool
 ) -> tuple[Value, list[Value | None]]:
-    """The view that slices, numbers and None make; for each of its dimensions the tensor that
-    indexes it. What is written at numbers in tensors alone needs no view (``views``)."""
+    """The view that slices (by this ``row``), numbers and None make; for each of its dimensions
+    the tensor that indexes it. What is written at numbers in tensors needs no view (``views``)."""
     parts = list(key) if isinstance(key, tuple) else [key]
     parts = [_tensor_part(recorder, x, part) for part in parts]
     taken = sum(_consumes(part) for part in parts)
@@ -158,7 +165,7 @@ def _basic(
             indices.append(None if part is None else _first_if(recorder, part, x))
             dim += 1
         elif isinstance(part, slice):
-            x = slice_of(recorder, x, dim, part, alone=isinstance(key, slice))
+            x = slice_of(recorder, x, dim, part, row)
             indices.append(None)
             dim += 1
         elif is_number(part) and (

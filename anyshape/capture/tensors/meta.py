@@ -249,9 +249,20 @@ def row_for(fn: Any, name: str, count: int, keywords: tuple[str, ...]) -> OpDef:
             type=lambda cx, *args, **kwargs: infer(cx, fn, args, kwargs),
             random=_is_random(name),
             guessed=True,
+            differentiable="requires_grad" not in keywords and not _is_constant(name),
         )
         _publish(row)
     return row
+
+
+CONSTANTS = frozenset({"new_tensor"})
+"""Operators without a row of their own that never require gradients, whatever they are made of."""
+
+
+def _is_constant(name: str) -> bool:
+    """Do its results not depend on the elements of its arguments, as those of other forms of it?"""
+    known = name.rpartition(".")[2]
+    return known in CONSTANTS or (known in OPS and not OPS[known].differentiable)
 
 
 def _is_random(name: str) -> bool:

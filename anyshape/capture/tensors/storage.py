@@ -201,6 +201,7 @@ def as_strided(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str,
     given = _named("input size stride storage_offset", args, kwargs)
     x = _tensor(domain, given, "input")
     root, steps = way_of(domain.recorder, x.value)
+    domain.recorder.asked[root] = None
     if domain.recorder.source_of(root) is not None or root.name in domain.recorder.constants:
         return NotImplemented  # torch knows their storage
     size, stride = (
@@ -209,6 +210,9 @@ def as_strided(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str,
     )
     offset = domain.argument(read_index(domain, given.get("storage_offset")))
     offset = offset_of(domain.recorder, steps) if offset is None else offset
+    if steps and domain.recorder.modes.grad and x.value.tensor.requires_grad:
+        why = "gradients pass what lies inside of the view alone"
+        raise broken("operator-unknown", what="as_strided", why=why)
     order = dense_order(root.shape, root.tensor.strides)
     if offset is None or order is None or len(size) != len(stride):
         raise broken("operator-unknown", what="as_strided", why="nobody knows its storage")
@@ -282,6 +286,7 @@ def copy_as_it_lies(domain: RecordingDomain, x: TensorValue) -> Any:
     if recorder.decide(repeated):
         return call_row(domain, "clone", x)
     root, steps = way_of(recorder, x.value)
+    recorder.asked[root] = None
     if not _begins_its_storage(recorder, root):
         raise broken("operator-unknown", what="a scatter", why="it copies the storage around")
     made: Value = recorder.call("clone", root)

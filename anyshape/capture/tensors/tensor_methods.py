@@ -212,6 +212,22 @@ def to_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, 
     return call_row(domain, "clone", result, memory_format=memory_format) if copied else result
 
 
+def moved(device: str, parameters: str) -> Handler:
+    """`x.cpu()`, `x.cuda()`."""
+    names = parameters.split()
+    known = {*names, "memory_format"}
+
+    def handle(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        x, *rest = args
+        given = dict(zip(names, rest)) | kwargs
+        if len(rest) > len(names) or not given.keys() <= known:
+            raise broken("operator-raises", what=device, why="arguments that it does not take")
+        place = given.get("device")
+        return to_method(domain, (x,), given | {"device": device if place is None else place})
+
+    return handle
+
+
 def _is_in_another_format(
     domain: RecordingDomain, x: TensorValue, wanted: torch.memory_format
 ) -> bool:
@@ -570,8 +586,8 @@ HANDLERS: dict[Any, Handler] = {
     T.type_as: type_as,
     T.contiguous: contiguous,
     T.new: legacy.new,
-    T.cpu: lambda domain, args, kwargs: to_method(domain, args[:1], {"device": "cpu"}),
-    T.cuda: lambda domain, args, kwargs: to_method(domain, args[:1], {"device": "cuda"}),
+    T.cpu: moved("cpu", ""),
+    T.cuda: moved("cuda", "device non_blocking"),
     T.item: item,
     T.__getitem__: getitem_method,
     T.__setitem__: setitem_method,

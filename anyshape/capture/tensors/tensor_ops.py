@@ -26,6 +26,7 @@ from anyshape.ir.dtypes import DType, bool_, int64, uint8
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops import OPS
 from anyshape.ops.layout import numel
+from anyshape.ops.table import views_nothing
 
 Handler = Callable[["RecordingDomain", tuple[Any, ...], dict[str, Any]], Any]
 
@@ -473,8 +474,12 @@ def _outside_attribute(domain: RecordingDomain, x: TensorValue, name: str) -> An
     """Properties that only a real tensor has: `grad`, `grad_fn`, `names`, `_version`, ..."""
     if name == "grad_fn":
         return _grad_fn(domain, x)
-    if name in ("_base", "_backward_hooks", "_grad"):
+    if name in ("_backward_hooks", "_grad"):
         return None
+    if name == "_base":
+        domain.recorder.asked[x.value] = None
+        if views_nothing(OPS, domain.recorder.builder.makers, x.value):
+            return None
     raise broken("tensor-attribute", name)
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from anyshape.ir.graph import Arg, Node, TensorType, Value
 
 COMPARISONS = frozenset("eq ne lt le gt ge".split())
-STEPS = frozenset("floor ceil trunc round low_floor_divide floor_divide frac".split())
+STEPS = frozenset(
+    "floor ceil trunc round low_floor_divide low_quotient low_rfloordiv floor_divide frac".split()
+)
 
 
 def decides(node: Node) -> bool:

@@ -20,6 +20,10 @@ static long anyshape_gemm(void *gemm, int is_double, int a_transposed, int b_tra
     if ((m | n | k | lda | ldb) >> 31) return 1;
     int m_ = (int)m, n_ = (int)n, k_ = (int)k, ldc = n > 1 ? (int)n : 1;
     long least_a = a_transposed ? m : k, least_b = b_transposed ? k : n;
+    /* Rows that overlap; of a single row, the stride is any number. */
+    long rows_a = a_transposed ? k : m, rows_b = b_transposed ? n : k;
+    if ((lda < least_a && rows_a > 1) || (ldb < least_b && rows_b > 1))
+        return 1;
     int lda_ = (int)(lda > least_a ? lda : least_a), ldb_ = (int)(ldb > least_b ? ldb : least_b);
     float one = 1.0f, beta_ = (float)beta;
     double one_double = 1.0;

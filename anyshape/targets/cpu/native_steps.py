@@ -62,11 +62,16 @@ def _is_blas_product(step: Call, buffers: Mapping[str, Buffer]) -> bool:
     return all(matrix_layout(operand) is not None for operand in operands)
 
 
+def _is_less(stride: Dim, size: Dim) -> bool:
+    """Do rows overlap, at all sizes? Where only some decide, the call finds out."""
+    return isinstance(stride, int) and isinstance(size, int) and stride < size
+
+
 def matrix_layout(buffer: Buffer) -> tuple[bool, Dim] | None:
     """(transposed, leading dimension) of a matrix that BLAS can read, or None."""
-    rows, columns = buffer.strides
-    if isinstance(columns, int) and columns == 1 and rows != 0:
+    (rows, columns), (height, width) = buffer.strides, buffer.shape
+    if columns == 1 and rows != 0 and not _is_less(rows, width):
         return False, rows
-    if isinstance(rows, int) and rows == 1 and columns != 0:
+    if rows == 1 and columns != 0 and not _is_less(columns, height):
         return True, columns
     return None

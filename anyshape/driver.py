@@ -478,7 +478,7 @@ def _laid_out(
     ]
     apart = ambiguous_places(graph, OPS)
     places = None if apart is None else EagerPlaces(apart.graph, apart.outputs, constants)
-    run = layouts_as_eager(compiled.run, graph.inputs, usual, odd)
+    run = layouts_as_eager(compiled.run, graph, usual, odd)
     run = places_as_eager(run, places)
     return compiled if run is compiled.run else replace(compiled, run=run)
 

@@ -269,11 +269,11 @@ def _raw_instructions(code: CodeType) -> tuple[list[tuple[int, str, Any]], Calla
     next kept instruction.
     """
     kept: list[tuple[int, str, Any]] = []
-    index_at: dict[int, int] = {}
+    index_at: list[int] = []  # by half the offset
     names: tuple[str, ...] = ()
     data, high = code.co_code, 0
     for offset in range(0, len(data), 2):
-        index_at[offset] = len(kept)
+        index_at.append(len(kept))
         op = data[offset]
         if not op:  # CACHE
             continue
@@ -287,14 +287,8 @@ def _raw_instructions(code: CodeType) -> tuple[list[tuple[int, str, Any]], Calla
             names = ()
         elif name not in ELIDED:
             kept.append((offset, name, arg))
-    end = len(data)
-
-    def start_of(offset: int) -> int:
-        while offset < end and offset not in index_at:
-            offset += 2
-        return index_at.get(offset, len(kept))
-
-    return kept, start_of
+    index_at.append(len(kept))
+    return kept, lambda offset: index_at[offset // 2]
 
 
 _JUMPS = {dis.opname[op] for op in dis.hasjrel}
@@ -327,11 +321,10 @@ def _cache_count(name: str) -> int:
 
 
 def _line_table(code: CodeType) -> Callable[[int], int | None]:
-    lines: dict[int, int | None] = {}
+    lines: list[int | None] = []
     for start, end, line in code.co_lines():
-        for offset in range(start, end, 2):
-            lines[offset] = line
-    return lambda offset: lines.get(offset)
+        lines += [line] * ((end - start) // 2)
+    return lambda offset: lines[offset // 2]
 
 
 def _protections(

@@ -154,18 +154,14 @@ class _Lazy:
     declaration: Declaration | None = None
     name: str = ""  # what profiles call it
     machinery: Compiled | None = None
+    compiled: Callable[..., Any] | None = None  # the call of the machinery: a method that is bound
     eager: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        machinery = self.machinery
-        if machinery is None:
-            if self.eager:
-                return self.fn(*args, **kwargs)
-            machinery = self.start()
-            if machinery is None:
-                return self.fn(*args, **kwargs)
-        return machinery(*args, **kwargs)
+        if self.compiled is None and not self.eager:
+            self.start()
+        return (self.compiled or self.fn)(*args, **kwargs)
 
     def settings(self) -> tuple[Options, bool, Declaration | None, str]:
         """How to compile another function in the same way: the arguments of `_compile`."""
@@ -184,6 +180,7 @@ class _Lazy:
                 self.machinery = Compiled(
                     self.fn, self.options, driver.compile_graph, self.declaration
                 )
+                self.compiled = self.machinery.__call__
                 _COMPILED.add(self.machinery)
             return self.machinery
 
@@ -198,8 +195,8 @@ class CompiledFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if is_dynamo_compiling():  # Dynamo, which reads this line, traces the function itself
             return self._lazy.fn(*args, **kwargs)
-        machinery = self._lazy.machinery
-        return (machinery or self._lazy)(*args, **kwargs)
+        lazy = self._lazy
+        return (lazy.compiled or lazy)(*args, **kwargs)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -275,7 +272,7 @@ def _compiled_module(module: torch.nn.Module, lazy: _Lazy) -> torch.nn.Module:
     def call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         if is_dynamo_compiling() or is_traced():  # what traces it knows this instance by its name
             return original.__call__(self, *args, **kwargs)
-        return lazy(*args, **kwargs)
+        return (lazy.compiled or lazy)(*args, **kwargs)
 
     namespace = {
         "_anyshape_original": original,

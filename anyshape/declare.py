@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -333,6 +334,18 @@ class Parameters:
             "".join(kinds.get(inspect.Parameter.VAR_POSITIONAL, ())),
             tuple(kinds.get(inspect.Parameter.KEYWORD_ONLY, ())),
             inspect.Parameter.VAR_KEYWORD in kinds,
+        )
+
+    @classmethod
+    def of_code(cls, code: types.CodeType) -> Parameters:
+        """Those of a plain function with this code."""
+        names, keyword = code.co_varnames, code.co_argcount
+        last = keyword + code.co_kwonlyargcount
+        return cls(
+            names[:keyword],
+            names[last] if code.co_flags & inspect.CO_VARARGS else "",
+            names[keyword:last],
+            bool(code.co_flags & inspect.CO_VARKEYWORDS),
         )
 
     def check(self, declaration: Declaration) -> None:

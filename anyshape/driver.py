@@ -357,10 +357,10 @@ class Driver:
             refuse_overwriting("forming native regions", program, final.facts)
         with stage_of("code generation", line), work.stage("code generation"):
             try:
-                code = self.generate(program)
+                names = self._names(program)
+                code = self._generate(program, names)
             except NotImplementedError as missing:
                 return f"no kernel for {missing}"
-            names = self._names(program)
         made = Translation(graph, passed, flat, program, code, names)
         kept = (ref for ref in self.translations if ref() is not None)
         self.translations = (*kept, weakref.ref(made))
@@ -372,6 +372,8 @@ class Driver:
     def _expecting(self, linked: Linked, program: Program) -> Callable[..., tuple[Any, ...]]:
         """The running program; where kernels are built when they are launched, it says at the first
         call of each combination of sizes what will be launched."""
+        if not any(map(self.targets.builds_late, linked.code.functions.values())):
+            return linked.run
         launches = [
             (launch, self.functions[self._name(launch, _device_of(launch, inside))])
             for inside in program.nested()
@@ -380,8 +382,6 @@ class Driver:
         ]
         late = [(s, f) for s, f in launches if self.targets.builds_late(f)]
         readers = entry_sizes(linked.parameters, program.buffers)
-        if not late:
-            return linked.run
 
         def expect(sizes: Mapping[Symbol, int]) -> None:
             for step, function in late:
@@ -410,7 +410,9 @@ class Driver:
 
     def generate(self, program: Program) -> Code:
         """The program as text; equal kernels have one name and one compiled function."""
-        kernel_names = self._names(program)
+        return self._generate(program, self._names(program))
+
+    def _generate(self, program: Program, kernel_names: Mapping[Kernel, str]) -> Code:
         functions = {name: self.functions[name] for name in kernel_names.values()}
         tables: dict[str, tuple[Reference, ...]] = {}
         region_names = {}
@@ -483,7 +485,7 @@ def _laid_out(
     ]
     apart = ambiguous_places(graph, OPS)
     places = None if apart is None else EagerPlaces(apart.graph, apart.outputs, constants)
-    run = layouts_as_eager(compiled.run, graph.inputs, usual, odd)
+    run = layouts_as_eager(compiled.run, graph, usual, odd)
     run = places_as_eager(run, places)
     run = without_views(run, unviewed_outputs(graph, compiled.stages[-1][1], OPS))
     return compiled if run is compiled.run else replace(compiled, run=run)

@@ -9,6 +9,7 @@ prints them.
 from __future__ import annotations
 
 import difflib
+import functools
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -121,7 +122,7 @@ def from_user(
         raise AnyshapeError("E103", name=mode, near=near(str(mode), MODES))
     given = {name.replace("-", "_"): value for name, value in (options or {}).items()}
     chosen: dict[str, Any] = {**settings, **given, "fullgraph": fullgraph, "dynamic": dynamic}
-    types_of = get_type_hints(Options)
+    types_of = _types()
     for name, value in chosen.items():
         if name not in types_of:
             raise AnyshapeError("E101", name=name, near=near(name, types_of))
@@ -134,6 +135,12 @@ def from_user(
                 default=getattr(Options(), name),
             )
     return replace(from_environment(environ), **chosen)
+
+
+@functools.cache
+def _types() -> Mapping[str, Any]:
+    """The type of each option."""
+    return get_type_hints(Options)
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Options:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from torch import Tensor, nn
 
 import anyshape
 from anyshape.declare import Parameters, declare
+from anyshape.dispatch.callables import parameters_of
 from anyshape.errors import AnyshapeError
 
 SIZES = (2, 0, 1, 3, 17)
@@ -480,3 +483,17 @@ def test_a_result_after_a_break_is_tested() -> None:
         torch.testing.assert_close(fast(torch.ones(n)), 2 * torch.ones(n))
     assert fast.stats().graph_breaks == 1
     broken("E315", lambda: fast(-torch.ones(3)))
+
+
+def test_parameters_are_read_from_the_code_as_inspect_reads_them() -> None:
+    def several(a, /, b, *rest, c, d=1, **more): ...
+    def few(*, c): ...
+    def local(a, b=2):
+        c = a
+        return c, b
+
+    for function in (several, few, local, lambda: None, lambda *args: args):
+        expected = Parameters.of(inspect.signature(function))
+        assert parameters_of(function) == Parameters.of_code(function.__code__) == expected
+    wrapped = functools.wraps(several)(few)
+    assert parameters_of(wrapped) == Parameters.of(inspect.signature(several))

@@ -16,13 +16,14 @@ import torch
 from torch import nn
 
 import anyshape
+from anyshape.ir.code import NativeFunction
 from anyshape.options import Options
 from anyshape.targets.cpu import build
 from anyshape.targets.cpu.native_prelude import NATIVE_PRELUDE
 from anyshape.targets.cpu.prelude import parts, standing_before
 from anyshape.targets.cpu.target import builder_of
 
-CALLS = 5_500  # of functions, in the first call of `x + 1`: a fifth more than there are
+CALLS = 4_900  # of functions, in the first call of `x + 1`: a tenth more than there are
 TEXT = 6_000  # bytes of C
 
 
@@ -69,6 +70,34 @@ def test_a_first_call_of_x_plus_one_is_little_work():
     assert profiled(anyshape.compile(lambda x: x + 1), x).total_calls < CALLS
 
 
+@pytest.mark.parametrize(
+    "file, name",
+    (
+        ("refused_by_eager.py", "_error"),  # torch has taken arguments like these before
+        ("launch_lists.py", "divided_kernel"),  # a list is of two launches
+        ("dict_version_guards.py", "word_addresses"),  # few guards are asked one by one
+        ("inspect.py", "signature"),
+        ("typing.py", "get_type_hints"),
+    ),
+)
+def test_a_first_call_of_what_was_compiled_before_asks_nothing_again(file, name):
+    def add(x):
+        return x + 1
+
+    x = torch.randn(8)
+    anyshape.compile(add)(x)
+    assert not calls_of(profiled(lambda: anyshape.compile(add)(x)), file, name)
+
+
+def test_what_is_kept_of_compiled_c_is_found_by_its_own_text(tmp_path):
+    options = Options(cache_dir=str(tmp_path))
+    wanted = {"f": NativeFunction("void f(i64 n) { (void)as_erf_f64(n); }", ("int64",))}
+    for runs in (1, 0):
+        builder = build.Builder.create(options, parts())
+        stats = profiled(lambda: builder.load(wanted))
+        assert builder.compiled == calls_of(stats, "prelude.py", "standing_before") == runs
+
+
 def test_the_compiler_reads_what_a_kernel_names(sources):
     fast = anyshape.compile(lambda x: x + 1)
     assert fast(torch.ones(8)).tolist() == [2.0] * 8
@@ -95,7 +124,7 @@ def test_forty_kernels_are_one_run_of_the_compiler_on_each_core(sources, monkeyp
 
 @pytest.mark.parametrize(
     "file, name",
-    (("refused_by_eager.py", "_is_code_of_ours"), ("ambiguous_layouts.py", "_row_major_of")),
+    (("refused_by_eager.py", "_is_code_of_ours"), ("ambiguous_layouts.py", "_is_of_one_layout")),
 )
 def test_what_is_asked_of_calls_does_not_grow_with_equal_layers(file, name):
     def asked(count: int) -> int:
@@ -104,7 +133,7 @@ def test_what_is_asked_of_calls_does_not_grow_with_equal_layers(file, name):
         with torch.no_grad():
             return calls_of(profiled(anyshape.compile(model), torch.ones(5, 8)), file, name)
 
-    assert asked(2) == asked(6)
+    assert 0 < asked(2) == asked(6)
 
 
 def test_each_part_of_the_prelude_stands_on_those_that_it_names():

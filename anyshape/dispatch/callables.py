@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -17,10 +18,11 @@ from anyshape.ir.graph import Location
 
 def parameters_of(fn: Callable[..., Any]) -> Parameters:
     """The names of parameters, for guards to be read and for declarations."""
+    called = fn.forward if isinstance(fn, torch.nn.Module) else fn
+    if type(called) is types.FunctionType and not called.__dict__:  # nothing says otherwise
+        return Parameters.of_code(called.__code__)
     try:
-        return Parameters.of(
-            inspect.signature(fn.forward if isinstance(fn, torch.nn.Module) else fn)
-        )
+        return Parameters.of(inspect.signature(called))
     except (TypeError, ValueError):
         return Parameters(())
 

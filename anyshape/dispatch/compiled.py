@@ -112,8 +112,11 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the function on these arguments, compiling what was not seen before."""
         self.calls += 1
-        slots = [*args, *kwargs.values()] if kwargs else list(args)
-        point = self.points.get((len(args), *kwargs))
+        if kwargs:
+            slots, key = (*args, *kwargs.values()), (len(args), *kwargs)
+        else:
+            slots, key = args, (len(args),)
+        point = self.points.get(key)
         if point is not None:
             for specialization in point.specializations:
                 inputs = specialization.entry(slots)
@@ -127,7 +130,7 @@ class Compiled:
                             return specialization.rebuild(outs, slots)
                         return self._rerun(specialization, failed, args, kwargs)
                     break
-        return self._slow(args, kwargs, slots)
+        return self._slow(args, kwargs, [*slots])
 
     def _rerun(
         self,

@@ -112,6 +112,8 @@ class DictVersionGuards:
     @classmethod
     def of(cls, guards: Sequence[Guard], options: Options) -> DictVersionGuards | None:
         """Those of the guards that dictionaries decide; None where it is not worth it."""
+        if len(guards) < MANY:
+            return None
         found: dict[int, tuple[dict[Any, Any], list[Guard]]] = {}
         by_words = [guard for guard in guards if word_addresses(guard) and holds(guard)]
         for guard in guards:

@@ -254,17 +254,16 @@ def index_elements(index: Dim) -> Iterator[int]:
 
 def operands(element: Element | Store) -> tuple[int, ...]:
     """The numbers of the elements that this one reads, loaded integers of its index included."""
-    match element:
-        case Position(index=index) | Load(index=index) | Store(index=index):
-            return (*index_elements(index), *beside_index(element))
+    if isinstance(element, (Position, Load, Store)):
+        return (*index_elements(element.index), *beside_index(element))
     return beside_index(element)
 
 
 def beside_index(element: Element | Store) -> tuple[int, ...]:
     """As ``operands``, without the loaded integers of its index."""
+    if isinstance(element, Op):  # the most by far
+        return element.args
     match element:
-        case Op(args=args):
-            return args
         case Load(mask=mask):
             return () if mask is None else (mask,)
         case Reduce(arg=arg) | Scan(arg=arg):

@@ -40,6 +40,8 @@ class _Place:
 
 def ambiguous_places(graph: Graph, ops: Mapping[str, OpDef]) -> AmbiguousPlaces | None:
     """None where there are none."""
+    if not any(node.op in ops and ops[node.op].views_where is not None for node in graph.nodes):
+        return None
     places = _places(graph, ops)
     positions = tuple(
         position

@@ -26,6 +26,7 @@ from anyshape.interrupts import is_interrupt
 from anyshape.ir.code import Code, Function
 from anyshape.ir.program import CheckStep
 from anyshape.ir.scalars import applied
+from anyshape.torch_names import resolve
 
 LIBRARY = (
     *("aoti_torch_create_tensor_from_blob", "aoti_torch_new_tensor_handle"),
@@ -109,7 +110,7 @@ class Resolver:
     def __call__(self, kind: str, what: Any) -> Any:
         match kind:
             case "function":
-                return RUNTIME_FUNCTIONS.get(what) or resolve_dotted(what)
+                return RUNTIME_FUNCTIONS.get(what) or resolve(what)
             case "kernel":
                 return self.functions[what].call
             case "table":
@@ -242,20 +243,6 @@ def has_library(kind: str = "cpu") -> bool:
     """Does torch export the stable C functions that native regions on such a device call?"""
     products = (f"aoti_torch_{kind}_{name}" for name in PRODUCTS)
     return all(map(is_exported, (*LIBRARY, *products)))
-
-
-def resolve_dotted(name: str) -> Any:
-    """The object that dotted text names: ``torch.nn.functional.linear``, ``torch.Tensor.add``."""
-    parts = name.split(".")
-    for stop in range(len(parts), 0, -1):
-        try:
-            found = importlib.import_module(".".join(parts[:stop]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[stop:]:
-            found = getattr(found, part)
-        return found
-    raise LookupError(name)
 
 
 def check_failed(step: CheckStep) -> NoReturn:

@@ -9,14 +9,14 @@ then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
 
 from anyshape.interrupts import is_interrupt
-from anyshape.ir.graph import HOST, Graph, Input, ScalarType, TensorType, Value, row_major
+from anyshape.ir.graph import HOST, Graph, ScalarType, TensorType, Value, row_major
 from anyshape.ir.known_sizes import symbol_given_by, symbol_value
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, Own, form_of, order_of, storage_of
@@ -56,13 +56,16 @@ def without_views(run: Run, positions: Sequence[int]) -> Run:
 
 
 def layouts_as_eager(
-    run: Run, inputs: Sequence[Input], usual: EagerLayouts | None, odd: EagerLayouts | None
+    run: Run, graph: Graph, usual: EagerLayouts | None, odd: EagerLayouts | None
 ) -> Run:
-    """The function of a graph with these inputs, whose results lie as eager's. ``usual``: of the
+    """``run``, which is that of the graph, with results that lie as eager's. ``usual``: of the
     results that lie otherwise at some sizes; ``odd``: of those that do so where an argument has a
     stride of its own in a dimension of one element, or of none."""
-    kinds = [entry.value.type for entry in inputs if entry.kind == "argument"]
-    positions = () if odd is None else odd.positions
+    given = [entry.value for entry in graph.inputs if entry.kind == "argument"]
+    kinds = [value.type for value in given]
+    positions = () if odd is None else _of_other_sizes(graph.outputs, odd.positions)
+    read = _of_other_sizes(given, range(len(given)))
+    returned = _of_other_sizes(graph.outputs, range(len(graph.outputs)))
 
     def laid_out(*arguments: Any) -> tuple[Any, ...]:
         made = run(*arguments)
@@ -71,11 +74,25 @@ def layouts_as_eager(
             if (1 in shape or 0 in shape) and _any_is_odd(kinds, arguments):
                 assert odd is not None
                 return odd.laid_out(arguments, made)
-        if usual is not None and (usual.always or _is_small(arguments) or _is_small(made)):
+        if usual is not None and (
+            usual.always or _is_small(arguments, read) or _is_small(made, returned)
+        ):
             return usual.laid_out(arguments, made)
         return made
 
     return run if usual is None and odd is None else laid_out
+
+
+def _of_other_sizes(values: Sequence[Any], positions: Iterable[int]) -> tuple[int, ...]:
+    """Of the tensors at these positions those that tell whether a size of any is below 2."""
+    found: dict[frozenset[Dim], int] = {}
+    for position in positions:
+        value = values[position]
+        if isinstance(value, Value) and isinstance(value.type, TensorType):
+            sizes = frozenset(n for n in value.type.shape if isinstance(n, Expr) or n < 2)
+            if sizes:
+                found.setdefault(sizes, position)
+    return tuple(found.values())
 
 
 def _any_is_odd(kinds: Sequence[TensorType | ScalarType], arguments: Sequence[Any]) -> bool:
@@ -286,9 +303,13 @@ def _number(dim: Dim, sizes: Mapping[Symbol, int]) -> int:
     return int(evaluate(dim, sizes)) if isinstance(dim, Expr) else dim
 
 
-def _is_small(tensors: Sequence[Any]) -> bool:
+def _is_small(tensors: Sequence[Tensor], positions: Sequence[int]) -> bool:
     """Has one of them a size below 2?"""
-    return any(isinstance(t, Tensor) and min(t.shape, default=2) < 2 for t in tensors)
+    for position in positions:
+        shape = tensors[position].shape
+        if 1 in shape or 0 in shape:
+            return True
+    return False
 
 
 def _same_elements(tensor: Tensor, strides: tuple[int, ...]) -> bool:

@@ -17,7 +17,8 @@ from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import pointwise_strides, strides_in_order
 from anyshape.ops.table import OPS
-from anyshape.runtime.result_layouts import EagerLayouts
+from anyshape.passes.ambiguous_layouts import ambiguous_layouts
+from anyshape.runtime.result_layouts import EagerLayouts, layouts_as_eager
 from anyshape.symbolic import Dim, Facts, Space, evaluate
 from anyshape.tools.accuracy import strides_that_matter
 
@@ -350,3 +351,24 @@ def test_strides_of_gaps_are_compared_as_they_are() -> None:
     for strides in ((120, 30, 6, 1), (40, 30, 6, 1), (35, 30, 6, 1)):
         x = torch.empty_strided((2, 3, 4, 5), strides).fill_(1)
         assert fast(x).stride() == ODD["a diagonal"](x).stride()
+
+
+def test_a_later_call_reads_each_different_size_once() -> None:
+    fast = anyshape.compile(lambda x: (x.t(), x.view_as(x), x.unsqueeze(0).squeeze(0)))
+    x = torch.ones(3, 4)
+    fast(x)
+    (made,) = fast._lazy.machinery._specializations()
+    _, odd = ambiguous_layouts(made.graph, OPS)
+    assert odd is not None and len(odd.outputs) == 3
+    read = []
+
+    class Result:
+        @property
+        def shape(self) -> torch.Size:
+            read.append(self)
+            return x.shape
+
+    layouts = EagerLayouts.of(odd.graph, odd.outputs, {})
+    laid_out = layouts_as_eager(lambda x: (Result(), Result(), Result()), made.graph, None, layouts)
+    laid_out(x)
+    assert len(read) == 1

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from anyshape.ops import OPS
 from anyshape.ops.table import Extern
-from anyshape.runtime.launch import resolve_dotted
+from anyshape.torch_names import resolve
 from tests.ops.test_op_db import CASES, IDS, row_of, samples
 
 LIMIT = 40
@@ -37,7 +37,7 @@ def test_a_row_that_is_no_view_makes_memory_of_its_own(entry: Any) -> None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 try:
-                    made = memories(resolve_dotted(row.torch)(*args, **kwargs))
+                    made = memories(resolve(row.torch)(*args, **kwargs))
                 except Exception:  # the row's function takes these otherwise, or refuses them
                     continue
             assert len({*made}) == len(made), "two results share memory"
@@ -66,7 +66,7 @@ def test_every_function_that_makes_new_memory_is_called() -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_what_the_program_may_write_is_nobody_elses(name: str) -> None:
-    function = resolve_dotted(name)
+    function = resolve(name)
     for args in CALLS[name]:
         first, second = function(*args), function(*args)
         own = memories((first, second))

@@ -384,7 +384,8 @@ class _Text:
     def __init__(self) -> None:
         self.constants: dict[str, Any] = {}
         self._names: dict[int, str] = {}
-        self.lines: list[str] = []
+        self._failures: list[str] = []  # the conditions behind the last line
+        self._lines: list[str] = []
 
     def name(self, obj: Any, hint: str) -> str:
         known = self._names.get(id(obj))
@@ -394,13 +395,18 @@ class _Text:
         return known
 
     def fail_if(self, *conditions: str) -> None:
-        self.lines.extend(f"        if {condition}: return None" for condition in conditions)
+        self._failures += conditions
 
     def add(self, line: str) -> None:
-        self.lines.append("        " + line)
+        """One statement for all conditions in front of the line: it compiles in less time."""
+        if self._failures:
+            conditions = "\n            or ".join(self._failures)
+            self._lines.append(f"        if ({conditions}): return None")
+            self._failures.clear()
+        self._lines.append("        " + line)
 
     def compile(self, name: str, parameters: str, **given: Any) -> Callable[..., Any]:
-        body = "\n".join(self.lines)
+        body = "\n".join(self._lines)
         caught = "(KeyError, AttributeError, IndexError, TypeError, ValueError)"
         head, tail = f"def {name}({parameters}):\n    try:", f"    except {caught}:"
         text = f"{head}\n{body}\n{tail}\n        return None\n"

@@ -275,11 +275,10 @@ def _argument(
 
 
 def _line_table(code: CodeType) -> Callable[[int], int | None]:
-    lines: dict[int, int | None] = {}
+    lines: list[int | None] = []
     for start, end, line in code.co_lines():
-        for offset in range(start, end, 2):
-            lines[offset] = line
-    return lambda offset: lines.get(offset)
+        lines += [line] * ((end - start) // 2)
+    return lambda offset: lines[offset // 2]
 
 
 def _protections(

@@ -29,10 +29,10 @@ def instructions_of(code: CodeType) -> tuple[list[Instruction], Callable[[int], 
     """The instructions, and a map from any offset to the index of the next one."""
     rewrites = REWRITES.get(PYTHON, {})
     kept: list[Instruction] = []
-    index_at: dict[int, int] = {}
+    index_at: list[int] = []  # by half the offset
     data, high = code.co_code, 0
     for offset in range(0, len(data), 2):
-        index_at[offset] = len(kept)
+        index_at.append(len(kept))
         op = data[offset]
         if not op:  # CACHE
             continue
@@ -43,15 +43,9 @@ def instructions_of(code: CodeType) -> tuple[list[Instruction], Callable[[int], 
             continue
         if name in JUMPS:
             arg = _jump_target(offset, name, arg)
-        index_at[offset] = rewrites.get(name, _as_it_is)(code, kept, (offset, name, arg))
-    end = len(data)
-
-    def start_of(offset: int) -> int:
-        while offset < end and offset not in index_at:
-            offset += 2
-        return index_at.get(offset, len(kept))
-
-    return kept, start_of
+        index_at[-1] = rewrites.get(name, _as_it_is)(code, kept, (offset, name, arg))
+    index_at.append(len(kept))
+    return kept, lambda offset: index_at[offset // 2]
 
 
 def _jump_target(offset: int, name: str, arg: int) -> int:

@@ -146,9 +146,10 @@ def read_by_code(cls: type) -> frozenset[str]:
     """The kinds of reads of its objects that a guard would repeat by code of the program."""
     found: frozenset[str] = frozenset()
     for name, kinds, reads in TOLD_BY:
-        method = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
-        if issubclass(cls, kinds) and type(method) is types.FunctionType:
-            found |= reads
+        if issubclass(cls, kinds):
+            method = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
+            if type(method) is types.FunctionType:
+                found |= reads
     return found
 
 

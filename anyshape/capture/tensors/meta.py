@@ -427,8 +427,11 @@ def _made_by_meta_kernel(
         tensors.append(torch.empty_strided(shape, strides, dtype=dtype, device="meta"))
         return tensors[-1]
 
-    made = [value_at(cx, a, sizes, new) for a in args]
-    named = {k: value_at(cx, v, sizes, new) for k, v in kwargs.items()}
+    def number(dim: Dim) -> int:
+        return number_at(cx.facts.simplify(dim), sizes)
+
+    made = [value_at(a, number, new) for a in args]
+    named = {k: value_at(v, number, new) for k, v in kwargs.items()}
     if "device" in named:
         named["device"] = "meta"
     if isinstance(named.get("memory_format"), str):
@@ -472,20 +475,12 @@ def _shown(fn: Any) -> str:
     return dotted_name(fn) or str(getattr(fn, "__qualname__", fn))
 
 
-MakeTensor = Callable[[Sequence[int], Sequence[int], torch.dtype], torch.Tensor]
+MakeTensor = Callable[[Sequence[int], Sequence[int], torch.dtype], Any]
 """From a shape, strides and a dtype."""
 
 
-def value_at(cx: TypeContext, arg: Any, sizes: Mapping[Symbol, int], new: MakeTensor) -> Any:
-    """The argument at these sizes; `OpError` where it has no value there."""
-
-    def number(dim: Dim) -> int:
-        found = cx.facts.simplify(dim)
-        try:
-            return int(evaluate(found, sizes)) if isinstance(found, Expr) else found
-        except (ValueError, ZeroDivisionError) as error:  # sizes that the program has excluded
-            raise OpError(str(error)) from None
-
+def value_at(arg: Any, number: Callable[[Dim], int], new: MakeTensor) -> Any:
+    """The argument at some sizes; `OpError` where it has no value there. `number`: of a size."""
     if isinstance(arg, Value) and isinstance(arg.type, TensorType):
         t = arg.type
         shape, strides = [number(d) for d in t.shape], [number(d) for d in t.strides]
@@ -497,10 +492,18 @@ def value_at(cx: TypeContext, arg: Any, sizes: Mapping[Symbol, int], new: MakeTe
     if isinstance(arg, DType):
         return TORCH_OF_DTYPE[arg]
     if isinstance(arg, (tuple, list)):
-        return tuple(value_at(cx, item, sizes, new) for item in arg)
+        return tuple([value_at(item, number, new) for item in arg])
     if arg is None or isinstance(arg, (bool, int, float, complex, str, slice)):
         return arg
     raise OpError(f"an argument of class {type(arg).__name__} has no value yet")
+
+
+def number_at(dim: Dim, sizes: Mapping[Symbol, int]) -> int:
+    """The number that a size is; `OpError` at sizes that the program has excluded."""
+    try:
+        return int(evaluate(dim, sizes)) if isinstance(dim, Expr) else dim
+    except (ValueError, ZeroDivisionError) as error:
+        raise OpError(str(error)) from None
 
 
 def _candidates(values: list[Value]) -> Iterator[Dim]:

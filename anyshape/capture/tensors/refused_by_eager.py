@@ -14,20 +14,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
+from anyshape.capture.guards.execution_modes import snapshot
 from anyshape.capture.recording.called import Called
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.capture.tensors.meta import value_at
+from anyshape.capture.tensors.meta import number_at, value_at
 from anyshape.interrupts import is_interrupt
-from anyshape.ir.graph import HOST, Arg, Location, Node, ScalarType, TensorType, Value, values_in
+from anyshape.ir.graph import HOST, Arg, Location, Node, TensorType, Value, values_in
 from anyshape.ops import OPS
 from anyshape.ops.context import OpError, Undecided
 from anyshape.ops.gradients.backward import GRADIENTS
 from anyshape.ops.table import Extern, OpDef
-from anyshape.symbolic import Expr, Symbol, symbols_of
+from anyshape.symbolic import Dim, Expr, Symbol
 from anyshape.torch_names import resolve
 
 MOST_ELEMENTS = 1 << 20
@@ -46,8 +48,7 @@ class RefusedByEager(BaseException):
 
 def ask_eager(recorder: Recorder, outputs: Sequence[Arg]) -> None:
     """Raises ``RefusedByEager``."""
-    with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(devices=[]):
-        found = _refused(recorder, outputs)
+    found = _refused(recorder, outputs)
     if found - recorder.refused:
         raise RefusedByEager(frozenset(found))
 
@@ -62,7 +63,7 @@ def _refused(recorder: Recorder, outputs: Sequence[Arg]) -> set[Location]:
         if call.location is None or call.name == GRADIENTS:  # which wants what led to its tensors
             continue
         if _is_unread(frozenset(values_in(call.made)), made, read):
-            refused = _is_refused(recorder, call, MOST_ELEMENTS)
+            refused = _is_refused(recorder, _row_of(call), call, MOST_ELEMENTS)
         else:
             refused = call.happens and _is_refused_as_read(recorder, call, answers)
         if refused:
@@ -75,28 +76,21 @@ def _is_refused_as_read(recorder: Recorder, call: Called, answers: dict[object, 
     key = call.name, _form(call.args), _form(tuple(call.kwargs.items()))
     refused = answers.get(key)
     if refused is None:
-        refused = _is_code_of_ours(recorder, call)
-        refused = refused and _is_refused(recorder, call, MOST_ELEMENTS_READ)
+        row = _row_of(call)
+        refused = _is_code_of_ours(row, call)
+        refused = refused and _is_refused(recorder, row, call, MOST_ELEMENTS_READ)
         answers[key] = refused
     return refused
 
 
-def _is_code_of_ours(recorder: Recorder, call: Called) -> bool:
+def _is_code_of_ours(row: OpDef, call: Called) -> bool:
     """Does no library do it, on the host?"""
-    row = _row_of(call)
-    values = list(values_in((*call.args, *call.kwargs.values())))
-    tensors = [v.type for v in values if isinstance(v.type, TensorType)]
+    values = values_in((*call.args, *call.kwargs.values()))
     return (
         (row.lower is not None or row.expand is not None)
         and not isinstance(row.lower, Extern)
-        and all(kind.device == HOST for kind in tensors)
-        and _has_example_sizes(recorder, call)
+        and all(v.type.device == HOST for v in values if isinstance(v.type, TensorType))
     )
-
-
-def _has_example_sizes(recorder: Recorder, call: Called) -> bool:
-    """Does data decide none of the sizes? What eager refuses at others says nothing."""
-    return all(symbol in recorder.cx.hints for symbol in _symbols((call.args, call.kwargs)))
 
 
 def _row_of(call: Called) -> OpDef:
@@ -105,23 +99,6 @@ def _row_of(call: Called) -> OpDef:
         return row
     positional, keywords = row.signature.split(call.args, call.kwargs)
     return OPS[row.overload(*positional, **keywords) or row.name]
-
-
-def _symbols(arg: Any) -> set[Symbol]:
-    """Those of the sizes of tensors and of the numbers among arguments."""
-    match arg:
-        case Value(type=TensorType(shape=shape, strides=strides)):
-            return _symbols((*shape, *strides))
-        case Value(type=ScalarType(expr=expr)):
-            return _symbols(expr)
-        case Mapping():
-            return _symbols(tuple(arg.values()))
-        case tuple() | list() | slice():
-            parts = (arg.start, arg.stop, arg.step) if isinstance(arg, slice) else arg
-            return set().union(*map(_symbols, parts))
-        case Expr():
-            return set(symbols_of(arg))
-    return set()
 
 
 def _form(arg: Any) -> object:
@@ -152,23 +129,22 @@ def _read(nodes: Sequence[Node], outputs: Sequence[Arg]) -> set[Value]:
     return read
 
 
-def _is_refused(recorder: Recorder, call: Called, most: int) -> bool:
+def _is_refused(recorder: Recorder, row: OpDef, call: Called, most: int) -> bool:
     """Does torch's function refuse the arguments, as the program gives them and as nodes have
     them?"""
-    row = _row_of(call)
     if row.mutates or row.random:
         return False
     positional, keywords = row.signature.split(call.args, call.kwargs)
-    forms: list[tuple[Sequence[Any], Mapping[str, Any]]] = [(positional, keywords)]
-    if row.normalize is not None:
-        try:
-            forms.append(row.normalize(recorder.cx, *positional, **keywords))
-        except (OpError, Undecided):  # it has been once, and wants to guard on something now
-            return False
     function = resolve(OPS[call.name].torch)
-    return all(
-        _raises(recorder, function, *form, whole, most) for form in forms for whole in (0, 1)
-    )
+    if not _raises(recorder, function, positional, keywords, most):
+        return False
+    if row.normalize is None:
+        return True
+    try:
+        normal = row.normalize(recorder.cx, *positional, **keywords)
+    except (OpError, Undecided):  # it has been once, and wants to guard on something now
+        return False
+    return _raises(recorder, function, *normal, most)
 
 
 def _raises(
@@ -176,24 +152,53 @@ def _raises(
     function: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    whole: int,
     most: int,
 ) -> bool:
-    def asked(device: str) -> Exception | None:
-        given, named = _asked(recorder, args, kwargs, whole, most, device)
+    try:
+        given, named = _examples(recorder, args, kwargs, most)
+    except OpError:
+        return False
+    unread, modes = most == MOST_ELEMENTS, snapshot()
+    try:
+        _take(function, given, named, unread, modes)
+    except _Refused:
+        return True
+    return False
+
+
+class _Refused(Exception):
+    """Torch refuses the arguments."""
+
+
+@lru_cache(maxsize=4096)
+def _take(
+    function: Callable[..., Any],
+    args: tuple[Example, ...],
+    kwargs: tuple[tuple[str, Example], ...],
+    unread: bool,
+    modes: tuple[Any, ...],
+) -> None:
+    """Raises ``_Refused``, whatever whole numbers are. What torch takes under these modes it takes
+    again, so that is remembered; what it refuses is asked again, as memory may have run out."""
+
+    def error(whole: int, device: str) -> Exception | None:
+        given = [_made(arg, whole, device) for arg in args]
+        named = {name: _made(arg, whole, device) for name, arg in kwargs}
         if isinstance(named.get("memory_format"), str):
             named["memory_format"] = getattr(torch, named["memory_format"])
         return _error(function, given, named)
 
-    try:
-        error = asked("cpu")
-        if error is None or isinstance(error, TypeError):  # it takes other arguments than its row
-            return False
-        if isinstance(error, IndexError) and "Dimension" not in str(error):
-            return most == MOST_ELEMENTS  # an index is tested in each call
-        return most == MOST_ELEMENTS or _names_dtype(error) or _says_form(asked("meta"))
-    except OpError:
-        return False
+    with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        for whole in (0, 1):
+            found = error(whole, "cpu")
+            if found is None or isinstance(found, TypeError):  # it takes others than its row
+                return
+            if isinstance(found, IndexError) and "Dimension" not in str(found):
+                if not unread:  # an index is tested in each call
+                    return
+            elif not (unread or _names_dtype(found) or _says_form(error(whole, "meta"))):
+                return
+    raise _Refused
 
 
 OF_DTYPES = "not implemented for", "dtype", "scalar type", "result type", "bool tensor"
@@ -225,29 +230,83 @@ REFUSALS = RuntimeError, TypeError, ValueError, LookupError
 """What torch raises; anything else is a mistake of ours."""
 
 
-def _asked(
-    recorder: Recorder,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    whole: int,
-    most: int,
-    device: str,
-) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments with one number for whole numbers, an index or a divisor, and 1 for others;
-    without what is given None at the end or by name: defaults, which torch may not take."""
+class _Like(NamedTuple):
+    """A tensor at the example sizes."""
 
-    def made(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        elements = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
-        if elements > most:
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+
+
+class _Of(NamedTuple):
+    """A value and its class, as 1, 1.0 and True are equal; the parts of a tuple or a slice."""
+
+    kind: type
+    value: Any
+
+
+Example: TypeAlias = _Like | _Of
+"""An argument at the example sizes, hashable."""
+
+
+def _examples(
+    recorder: Recorder, args: Sequence[Any], kwargs: Mapping[str, Any], most: int
+) -> tuple[tuple[Example, ...], tuple[tuple[str, Example], ...]]:
+    """The arguments without what is given None at the end or by name: defaults, which torch may
+    not take. Raises ``OpError`` for those that have no value yet, or are too large: of calls that
+    are read also where data decides a size, as what eager refuses at another one says nothing."""
+
+    def like(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> _Like:
+        if _length(shape, strides) > most:
             raise OpError("too large to ask")
-        element = 1 if dtype.is_floating_point or dtype.is_complex else whole
-        return torch.full((max(elements, 0),), element, dtype=dtype, device=device).as_strided(
-            shape, strides
-        )
+        return _Like(tuple(shape), tuple(strides), dtype)
 
-    sizes = defaultdict(lambda: UNKNOWN_SIZE, recorder.cx.hints)
-    found = [value_at(recorder.cx, arg, sizes, made) for arg in args]
+    number = partial(_number, recorder, unread=most == MOST_ELEMENTS)
+    found = [value_at(arg, number, like) for arg in args]
     while found and found[-1] is None:
         found.pop()
-    named = {k: value_at(recorder.cx, v, sizes, made) for k, v in kwargs.items() if v is not None}
-    return found, named
+    named = [(k, value_at(v, number, like)) for k, v in kwargs.items() if v is not None]
+    return tuple(map(_example, found)), tuple([(k, _example(v)) for k, v in named])
+
+
+def _number(recorder: Recorder, dim: Dim, *, unread: bool) -> int:
+    """What a size is in this call."""
+    hints: Mapping[Symbol, int] = recorder.cx.hints
+    if not isinstance(dim, Expr) or dim.symbols <= hints.keys():
+        return number_at(dim, hints)
+    if not unread:
+        raise OpError("data decides a size")
+    return number_at(recorder.cx.facts.simplify(dim), defaultdict(lambda: UNKNOWN_SIZE, hints))
+
+
+def _example(arg: Any) -> Example:
+    if isinstance(arg, _Like):
+        return arg
+    if isinstance(arg, slice):
+        parts = arg.start, arg.stop, arg.step
+        if any(isinstance(part, Expr) for part in parts):
+            raise OpError("a slice whose ends have no value yet")
+        return _Of(slice, tuple(map(_example, parts)))
+    if isinstance(arg, tuple):
+        return _Of(tuple, tuple(map(_example, arg)))
+    return _Of(type(arg), arg)
+
+
+def _made(example: Example, whole: int, device: str) -> Any:
+    """The argument with one number for whole numbers, an index or a divisor, and 1 for others."""
+    match example:
+        case _Like(shape, strides, dtype):
+            element = 1 if dtype.is_floating_point or dtype.is_complex else whole
+            length = _length(shape, strides)
+            row = torch.full((max(length, 0),), element, dtype=dtype, device=device)
+            return row.as_strided(shape, strides)
+        case _Of(kind, parts) if kind is tuple:
+            return tuple([_made(part, whole, device) for part in parts])
+        case _Of(kind, parts) if kind is slice:
+            return slice(*[_made(part, whole, device) for part in parts])
+    return example.value
+
+
+def _length(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """How many elements the tensor's memory has."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))

@@ -94,6 +94,7 @@ class Builder:
     toolchain: Toolchain
     cache: DiskCache
     prelude: Sequence[Part]
+    address: str  # of the prelude
     loaded: dict[str, Loaded] = field(default_factory=dict)
     compiled: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -108,7 +109,7 @@ class Builder:
         if options.sanitize and not has_sanitizer():
             raise AnyshapeError("E604")
         cache = DiskCache.open(options.cache_dir) if options.cache else DiskCache(None)
-        return cls(toolchain, cache, prelude)
+        return cls(toolchain, cache, prelude, digest(*(part.text for part in prelude)))
 
     def functions(self, wanted: Mapping[str, NativeFunction]) -> dict[str, Callable[..., Any]]:
         """A callable for each C function; names are content addresses."""
@@ -125,8 +126,8 @@ class Builder:
     def _load(self, functions: Mapping[str, NativeFunction]) -> None:
         texts = {n: functions[n].text + caller(n, functions[n]) for n in sorted(functions)}
         parts = dealt({name: len(text) for name, text in texts.items()}, cores())
-        sources = [self._source([texts[name] for name in part]) for part in parts]
-        for part, binary in zip(parts, self._objects(sources), strict=True):
+        own = ["\n".join((CALLS_PRELUDE, *(texts[name] for name in part))) for part in parts]
+        for part, binary in zip(parts, self._objects(own), strict=True):
             library = load_shared_object(binary)
             for name in part:
                 address = ctypes.cast(library[name], ctypes.c_void_p).value
@@ -135,25 +136,29 @@ class Builder:
                 call = built_in(library, name) if from_python else _for_c_alone
                 self.loaded[name] = Loaded(call, address)
 
-    def _source(self, texts: Sequence[str]) -> str:
-        own = "\n".join((CALLS_PRELUDE, *texts))
-        return f"{standing_before(own, self.prelude)}\n{own}"
-
-    def _objects(self, sources: Sequence[str]) -> list[bytes]:
-        """The shared object of each; those that are not kept are compiled side by side."""
+    def _objects(self, texts: Sequence[str]) -> list[bytes]:
+        """The shared object of each text behind the prelude; those that are not kept are compiled
+        side by side."""
         toolchain = self.toolchain
         flags = " ".join(toolchain.flags)
-        identity = (toolchain.identity, flags, cpu_identity(), torch.__version__)
-        keys = {source: digest("c", source, *identity) for source in sources}
-        kept = {source: (self.cache.load(key) or {}).get(OBJECT) for source, key in keys.items()}
-        missing = [source for source, binary in kept.items() if binary is None]
-        self.compiled += len(missing)
-        with stage_of("running the C compiler"), ThreadPoolExecutor(MOST_PARTS) as threads:
-            made = threads.map(partial(compile_c, toolchain), missing)
-            for source, binary in zip(missing, made, strict=True):
-                self.cache.store(keys[source], {SOURCE: source.encode(), OBJECT: binary})
-                kept[source] = binary
+        identity = (toolchain.identity, flags, cpu_identity(), torch.__version__, self.address)
+        keys = {text: digest("c", text, *identity) for text in texts}
+        kept = {text: (self.cache.load(key) or {}).get(OBJECT) for text, key in keys.items()}
+        missing = [text for text, binary in kept.items() if binary is None]
+        if missing:
+            self._compile(missing, keys, kept)
         return [binary for binary in kept.values() if binary is not None]
+
+    def _compile(
+        self, texts: Sequence[str], keys: Mapping[str, str], kept: dict[str, bytes | None]
+    ) -> None:
+        sources = [f"{standing_before(text, self.prelude)}\n{text}" for text in texts]
+        self.compiled += len(texts)
+        with stage_of("running the C compiler"), ThreadPoolExecutor(MOST_PARTS) as threads:
+            made = threads.map(partial(compile_c, self.toolchain), sources)
+            for text, source, binary in zip(texts, sources, made, strict=True):
+                self.cache.store(keys[text], {SOURCE: source.encode(), OBJECT: binary})
+                kept[text] = binary
 
 
 def _for_c_alone(*arguments: object) -> NoReturn:

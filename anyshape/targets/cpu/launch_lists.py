@@ -42,6 +42,8 @@ Form: TypeAlias = tuple[Kernel, tuple[StepArg, ...]]
 def with_launch_lists(program: Program) -> Program:
     """See the module; of the programs inside it, too."""
     inner = program.with_bodies(lambda b: replace(b, program=with_launch_lists(b.program)))
+    if sum(isinstance(step, Launch) for step in inner.steps) < 2:
+        return inner
     lists = _Lists(_bases(inner.steps))
     steps: list[Step] = []
     run: list[Step] = []
@@ -95,6 +97,8 @@ class _Lists:
 
     def of(self, run: Sequence[Step]) -> Sequence[Step]:
         """The run with its lists."""
+        if sum(isinstance(step, Launch) for step in run) < 2:
+            return run
         places: list[_Place] = []
         latest: dict[Form, int] = {}
         for step in run:

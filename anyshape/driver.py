@@ -18,9 +18,7 @@ import torch
 
 from anyshape.autograd.inlined import calls_backward
 from anyshape.autograd.outline import NotDifferentiable, records_gradients
-from anyshape.eager import CheckFailed
 from anyshape.errors import AnyshapeError, stage_of
-from anyshape.interrupts import is_interrupt
 from anyshape.ir.buffers import BufferRef, SizeInMemory
 from anyshape.ir.code import Code, DeviceFunction, Function, PrintedRegion, Reference
 from anyshape.ir.graph import HOST, Graph, Node, TensorType, Value
@@ -59,7 +57,6 @@ from anyshape.runtime.host import emit_host
 from anyshape.runtime.launch import (
     Linked,
     Loaded,
-    WriteFailed,
     link,
     move_version,
     set_version,
@@ -72,6 +69,7 @@ from anyshape.runtime.result_layouts import (
     layouts_as_eager,
     places_as_eager,
 )
+from anyshape.runtime.run_wrappers import without_gradients, writing_last
 from anyshape.schedule import schedule
 from anyshape.schedule.causal_masks import without_causal_masks
 from anyshape.schedule.placement import assign_placements
@@ -234,7 +232,8 @@ class Driver:
         """A program that calls ``backward()`` itself: gradients are values like any other."""
         try:
             step = whole_step(graph, self.options.activation_memory_budget)
-            made = _laid_out(self._half(step.graph, constants, moves(graph, OPS)), graph, constants)
+            half = self._half(step.graph, constants, moves(graph, OPS))
+            made = _laid_out(half(), graph, constants)
         except NotDifferentiable as refused:
             return self._records_eagerly(graph, constants, refused)
         run = spending(made.run, step.spent) if step.spent else made.run
@@ -247,8 +246,11 @@ class Driver:
         """Forward and backward as programs; where that is not covered, eager torch records."""
         written = moves(graph, OPS)
 
-        def forward(half: Graph, tensors: Mapping[str, torch.Tensor]) -> CompiledGraph:
-            return _laid_out(self._half(half, tensors, written), graph, constants)
+        def forward(
+            half: Graph, tensors: Mapping[str, torch.Tensor]
+        ) -> Callable[[], CompiledGraph]:
+            finish = self._half(half, tensors, written)
+            return lambda: _laid_out(finish(), graph, constants)
 
         try:
             budget = self.options.activation_memory_budget
@@ -265,27 +267,35 @@ class Driver:
 
     def _half(
         self, half: Graph, constants: Mapping[str, torch.Tensor], written: Moves | None = None
-    ) -> CompiledGraph:
-        """Raises ``NotDifferentiable`` where eager torch has to run all of it."""
-        compiled = self._compiled(half, constants, written)
-        if isinstance(compiled, EagerGraph):
-            raise NotDifferentiable(compiled.why)
-        return compiled
+    ) -> Callable[[], CompiledGraph]:
+        """Its code is being built; the result links it. Raises ``NotDifferentiable`` where eager
+        torch has to run all of it."""
+        made = self._known(half) or self._translated(half)
+        if not isinstance(made, Translation):
+            raise NotDifferentiable(self._eager_graph(half, constants, None, made).why)
+        self.targets.start(made.code.functions, self.options)
+        return functools.partial(self._linked, made, half, constants, written)
 
     def _compiled(
+        self, graph: Graph, constants: Mapping[str, torch.Tensor], *, replayed: bool
+    ) -> CompiledGraph | EagerGraph:
+        """A graph that records no gradients; ``replayed``: the device may replay it as a whole."""
+        made = self._known(graph) or self._translated(graph)
+        if not isinstance(made, Translation):
+            return self._eager_graph(graph, constants, None, made)
+        return self._linked(made, graph, constants, replayed=replayed)
+
+    def _linked(
         self,
+        made: Translation,
         graph: Graph,
         constants: Mapping[str, torch.Tensor],
         written: Moves | None = None,
         *,
         replayed: bool = False,
-    ) -> CompiledGraph | EagerGraph:
-        """A graph that records no gradients. ``written``: how version counters move, where the
-        graph does not say; ``replayed``: the device may replay it as a whole."""
+    ) -> CompiledGraph:
+        """The running graph. ``written``: how version counters move, where it does not say."""
         line, work = graph.first_line, graph.space.work
-        made = self._known(graph) or self._translated(graph)
-        if not isinstance(made, Translation):
-            return self._eager_graph(graph, constants, None, made)
         with stage_of("loading", line), work.stage("loading"):
             launched = Launched()
             twin = functools.cache(lambda: self._labelled(made, graph, constants, launched))
@@ -297,11 +307,11 @@ class Driver:
             run, alone = self.targets.recorded(run, program, constants.values())
         run = on_device(run, _devices(program))
         if any(map(_writes_an_argument, program.steps)):
-            run = _writing_last(run)
+            run = writing_last(run)
         if moved := (moves(graph, OPS) if written is None else written):
             run = _moving_versions(run, moved, graph, constants)
         if torch.is_grad_enabled() and any(map(_reads_what_requires_grad, nodes_in(graph))):
-            run = _without_gradients(run)
+            run = without_gradients(run)
         if self.options.verify:
             run = verified(run, graph, made.stages, constants)
         return CompiledGraph(
@@ -542,25 +552,6 @@ def _writes_an_argument(step: Step) -> bool:
     return isinstance(step, (BumpVersion, Assign))
 
 
-def _writing_last(run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
-    """What cannot be done twice is done last (``ir/verify_program.py``): where anything before it
-    raises, the segment has not happened."""
-
-    def writing(*arguments: Any) -> tuple[Any, ...]:
-        try:
-            return run(*arguments)
-        except CheckFailed:
-            raise
-        except WriteFailed as failed:
-            raise failed.__cause__ or failed from None
-        except Exception as error:
-            if is_interrupt(error):
-                raise
-            raise CheckFailed(str(error)) from error
-
-    return writing
-
-
 def _moving_versions(
     run: Callable[..., tuple[Any, ...]],
     moved: Moves,
@@ -587,13 +578,3 @@ def _moving_versions(
         return results
 
     return moving
-
-
-def _without_gradients(run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
-    """A segment entered in grad mode that reads what requires grad only where that is off."""
-
-    def ungraded(*arguments: Any) -> tuple[Any, ...]:
-        with torch.no_grad():
-            return run(*arguments)
-
-    return ungraded

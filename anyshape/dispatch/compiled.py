@@ -378,8 +378,8 @@ class Compiled:
         """A number handed in with another value than before becomes symbolic from now on, and a
         tensor or a container that was known by its identity and has been replaced becomes an
         argument; so does, after some specializations, a parameter whose data is. After some on
-        values alone, what they are is relied on no more, and a text that native code makes is not
-        looked into."""
+        different values alone, what they are is relied on no more, and a text that native code
+        makes is not looked into; sizes are, as long as none has been another one."""
         names = {*point.widen, *entry.symbolic()}
         most = MAX_VALUES if entry.point is None else MAX_VALUES_BETWEEN
         by_value: list[Failure] = []
@@ -399,7 +399,7 @@ class Compiled:
             )
             if failure is not None and failure.by_value:
                 by_value.append(failure)
-        often = len(by_value) >= most
+        often = len({(failure.guard, failure.memory) for failure in by_value}) >= most
         general = often and not self.options.fullgraph
         made = {text for text, slot in zip(entry.slot_texts(), entry.slots) if type(slot) is range}
         for failure in by_value:
@@ -410,7 +410,8 @@ class Compiled:
                 names.add(failure.source)
             if general and failure.by_value == "contents":
                 names.add(contents_of(failure.source))
-        return dataclasses.replace(point, widen=frozenset(names), general=general)
+        sizes = any(failure.by_value == "size" for failure in by_value)
+        return dataclasses.replace(point, widen=frozenset(names), general=general and sizes)
 
     def _publish(
         self, entry: Entry, point: Point, specialization: Specialization

@@ -234,7 +234,7 @@ class Driver:
             half = self._half(
                 *(step.graph, constants, moves(graph, OPS)), replayed=self.options.cuda_graphs
             )
-            made = _laid_out(half, graph, constants)
+            made = _laid_out(half(), graph, constants)
         except NotDifferentiable as refused:
             return self._records_eagerly(graph, constants, refused)
         run = spending(made.run, step.spent) if step.spent else made.run
@@ -247,8 +247,11 @@ class Driver:
         """Forward and backward as programs; where that is not covered, eager torch records."""
         written = moves(graph, OPS)
 
-        def forward(half: Graph, tensors: Mapping[str, torch.Tensor]) -> CompiledGraph:
-            return _laid_out(self._half(half, tensors, written), graph, constants)
+        def forward(
+            half: Graph, tensors: Mapping[str, torch.Tensor]
+        ) -> Callable[[], CompiledGraph]:
+            finish = self._half(half, tensors, written)
+            return lambda: _laid_out(finish(), graph, constants)
 
         try:
             budget = self.options.activation_memory_budget
@@ -270,27 +273,35 @@ class Driver:
         written: Moves | None = None,
         *,
         replayed: bool = False,
-    ) -> CompiledGraph:
-        """Raises ``NotDifferentiable`` where eager torch has to run all of it."""
-        compiled = self._compiled(half, constants, written, replayed=replayed)
-        if isinstance(compiled, EagerGraph):
-            raise NotDifferentiable(compiled.why)
-        return compiled
+    ) -> Callable[[], CompiledGraph]:
+        """Its code is being built; the result links it. Raises ``NotDifferentiable`` where eager
+        torch has to run all of it."""
+        made = self._known(half) or self._translated(half)
+        if not isinstance(made, Translation):
+            raise NotDifferentiable(self._eager_graph(half, constants, None, made).why)
+        self.targets.start(made.code.functions, self.options)
+        return functools.partial(self._linked, made, half, constants, written, replayed=replayed)
 
     def _compiled(
+        self, graph: Graph, constants: Mapping[str, torch.Tensor], *, replayed: bool
+    ) -> CompiledGraph | EagerGraph:
+        """A graph that records no gradients; ``replayed``: the device may replay it as a whole."""
+        made = self._known(graph) or self._translated(graph)
+        if not isinstance(made, Translation):
+            return self._eager_graph(graph, constants, None, made)
+        return self._linked(made, graph, constants, replayed=replayed)
+
+    def _linked(
         self,
+        made: Translation,
         graph: Graph,
         constants: Mapping[str, torch.Tensor],
         written: Moves | None = None,
         *,
         replayed: bool = False,
-    ) -> CompiledGraph | EagerGraph:
-        """A graph that records no gradients. ``written``: how version counters move, where the
-        graph does not say; ``replayed``: the device may replay it as a whole."""
+    ) -> CompiledGraph:
+        """The running graph. ``written``: how version counters move, where it does not say."""
         line, work = graph.first_line, graph.space.work
-        made = self._known(graph) or self._translated(graph)
-        if not isinstance(made, Translation):
-            return self._eager_graph(graph, constants, None, made)
         with stage_of("loading", line), work.stage("loading"):
             launched = Launched()
             twin = functools.cache(lambda: self._labelled(made, graph, constants, launched))

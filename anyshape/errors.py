@@ -153,8 +153,8 @@ CODES: Mapping[str, Template] = MappingProxyType(
         "E222": Template(
             "this has {count} specializations, and may have no more",
             "{why}",
-            "calls that none of them fits run eagerly from now on; make what varies a tensor or a "
-            "size, or raise options={{'max_variants': ...}}",
+            "calls that none of them fits run eagerly, and ever more seldom take the oldest one's "
+            "place; make what varies a tensor or a size, or raise options={{'max_variants': ...}}",
         ),
         "E230": Template(
             "graph break{where}: {reason}",

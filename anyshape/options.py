@@ -44,7 +44,9 @@ class Options:
     disable: bool = option(False, "run everything eagerly")
     fallback: Literal["eager", "error"] = option("eager", "what an operator without a kernel does")
     # how far capture goes
-    max_variants: int = option(8, "specializations of one program point before it runs natively")
+    max_variants: int = option(
+        8, "specializations of a program point; one more replaces the oldest"
+    )
     unroll_budget: int = option(50_000, "turns of all unrolled Python loops of one capture")
     fork_budget: int = option(2_000, "branches on sizes of one capture that run both sides")
     # how sure to be

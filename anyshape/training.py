@@ -44,9 +44,9 @@ from anyshape.runtime.profile import Times
 from anyshape.runtime.saved_by_eager import reads_what_is_written
 from anyshape.schedule.causal_masks import without_causal_masks
 
-CompileHalf = Callable[[Graph, Mapping[str, torch.Tensor]], Any]
-"""Compiles a graph that records nothing; raises ``NotDifferentiable`` where eager torch has to run
-all of it."""
+CompileHalf = Callable[[Graph, Mapping[str, torch.Tensor]], Callable[[], Any]]
+"""Begins to compile a graph that records nothing, and gives what ends it; both raise
+``NotDifferentiable`` where eager torch has to run all of it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -103,7 +103,12 @@ def compile_training(
         pure = _last(DIFFERENTIABLE, outlined.graph)
         whole = _joint(pure, outlined)
         halves = partition(whole, OPS, budget)
-    compiled: list[Any] = [compile_forward(halves.forward, constants)]
+    forward = compile_forward(halves.forward, constants)
+    ahead = (
+        len(outlined.differentiable) == 1
+    )  # the backward half is known, and refused now or never
+    backward = compile_backward(halves.backward, {}) if ahead else None
+    compiled: list[Any] = [forward()]
     known: dict[tuple[int, ...], Any] = {}
 
     def make_backward(absent: tuple[int, ...]) -> tuple[Callable[..., Any], tuple[int, ...]]:
@@ -116,16 +121,15 @@ def compile_training(
                     part = _joint(pure, outlined, absent)
                     backward = backward_over(part, whole, OPS, halves)
                 given = tuple(i for i, g in enumerate(part.gradients) if g is not None)
-            half = compile_backward(backward, {})
+            half = compile_backward(backward, {})()
         except NotDifferentiable as refused:
             raise AnyshapeError("E401", op="backward", why=refused.reason) from refused
         compiled.append(half)
         return half.run, given
 
-    if len(outlined.differentiable) == 1:  # what will be needed is known, and refused now or never
-        half = compile_backward(halves.backward, {})
-        compiled.append(half)
-        known[()] = half.run, halves.given
+    if backward is not None:
+        compiled.append(backward())
+        known[()] = compiled[-1].run, halves.given
     boundary = Boundary(
         graph,
         constants,

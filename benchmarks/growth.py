@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import json
 import os
 import resource
@@ -262,8 +263,78 @@ def offloaded(layers: int) -> tuple[object, Stats]:
         return cpu_seconds() - started, fast.stats()
 
 
+def flux(blocks: int) -> tuple[Any, Callable[[], dict[str, Tensor]]]:
+    """A small Flux with so many blocks of each kind, and inputs of another size each time."""
+    diffusers = importlib.import_module("diffusers")
+    torch.manual_seed(0)
+    model = diffusers.FluxTransformer2DModel(
+        in_channels=4,
+        num_layers=blocks,
+        num_single_layers=blocks,
+        attention_head_dim=16,
+        num_attention_heads=2,
+        joint_attention_dim=32,
+        pooled_projection_dim=32,
+        axes_dims_rope=(4, 4, 8),
+    ).eval()
+    turns = itertools.count()
+
+    def inputs() -> dict[str, Tensor]:
+        turn = next(turns)
+        height, width, text = 3 + turn, 4 + turn % 3, 5 + turn
+        places = torch.arange(1.0), torch.arange(float(height)), torch.arange(float(width))
+        return {
+            "hidden_states": torch.randn(1, height * width, 4),
+            "encoder_hidden_states": torch.randn(1, text, 32),
+            "pooled_projections": torch.randn(1, 32),
+            "timestep": torch.rand(1),
+            "img_ids": torch.cartesian_prod(*places),
+            "txt_ids": torch.zeros(text, 3),
+        }
+
+    return model, inputs
+
+
+def flux_swaps(model: Any) -> tuple[Callable[[], object], ...]:
+    """What is done to the adapters before each of ten calls."""
+    lora = importlib.import_module("peft").LoraConfig(
+        r=4, target_modules=["to_q", "to_k", "to_v", "to_out.0"], init_lora_weights=False
+    )
+    return (
+        lambda: None,
+        lambda: model.add_adapter(lora, "a"),
+        lambda: model.set_adapters(["a"], [0.5]),
+        lambda: model.set_adapters(["a"], [0.8]),
+        lambda: (model.add_adapter(lora, "b"), model.set_adapter("b")),
+        lambda: model.set_adapters(["a", "b"], [0.7, 0.3]),
+        lambda: model.set_adapter("a"),
+        model.disable_lora,
+        model.enable_lora,
+        lambda: model.delete_adapters(["b"]),
+    )
+
+
+def flux_adapters(blocks: int) -> tuple[object, Stats]:
+    """Ten calls of so many blocks, between which LoRA adapters come, change and go."""
+    model, inputs = flux(blocks // 2)
+    fast, seconds = anyshape.compile(model), 0.0
+    with torch.no_grad():
+        for swap in flux_swaps(model):
+            swap()
+            started = cpu_seconds()
+            fast(**inputs())
+            seconds += cpu_seconds() - started
+        return seconds, fast.stats()
+
+
 SWAPS: Mapping[str, tuple[Callable[[int], tuple[object, Stats]], tuple[int, int]]] = (
-    MappingProxyType({"adapters": (adapters, (4, 12)), "offloaded": (offloaded, (2, 8))})
+    MappingProxyType(
+        {
+            "adapters": (adapters, (4, 12)),
+            "offloaded": (offloaded, (2, 8)),
+            "flux, adapters": (flux_adapters, (2, 6)),
+        }
+    )
 )
 
 

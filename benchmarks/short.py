@@ -3,7 +3,9 @@
 Importing anyshape behind torch; what the first use of a public name imports; the first call of
 `x + 1` in a process that has compiled before, without a cache of kernels and with one; a program
 of forty different kernels. Milliseconds of a processor, the C compiler's included, the median of
-some processes each.
+some processes each. And the first calls of eight models in as many threads at once: seconds by the
+clock, and how many times that is the work's share of each processor (on a machine that does nothing
+else).
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import Tensor
 
 import anyshape
+from anyshape.tools import models
 from benchmarks import report
 
 PROCESSES = 7
@@ -69,6 +73,45 @@ def worker() -> None:
     sys.stdout.write(json.dumps(found) + "\n")
 
 
+def at_once() -> None:
+    """Prints the seconds of the first calls of eight models in a thread each, and those of a
+    processor."""
+    torch.set_num_threads(1)
+    names = models.present()[:8]
+    fast = [anyshape.compile(models.build(name)) for name in names]
+    given = [models.inputs(name, *models.SHAPES[0]) for name in names]
+    first_call(lambda x: x * 3, torch.ones(4))
+
+    def called(index: int) -> None:
+        with torch.no_grad():
+            fast[index](**given[index])
+
+    clock, work = time.perf_counter(), milliseconds()
+    with ThreadPoolExecutor(len(names)) as threads:
+        for _ in threads.map(called, range(len(names))):
+            pass
+    found = time.perf_counter() - clock, (milliseconds() - work) / 1e3
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+def eight_threads() -> dict[str, object]:
+    """The row of ``at_once``."""
+    ratios, seconds = [], []
+    for _ in range(3):
+        with tempfile.TemporaryDirectory() as directory:
+            environ = {**os.environ, "ANYSHAPE_CACHE_DIR": directory}
+            command = [sys.executable, "-m", "benchmarks.short", "--threads"]
+            text = subprocess.check_output(command, env=environ, cwd=report.ROOT, text=True)
+        clock, work = json.loads(text)
+        seconds.append(clock)
+        ratios.append(clock * len(os.sched_getaffinity(0)) / work)
+    return {
+        "what": "first calls of eight models at once",
+        "s": statistics.median(seconds),
+        "times its share of a processor": statistics.median(ratios),
+    }
+
+
 def in_processes() -> list[dict[str, object]]:
     """The first call of each program, with an empty cache and with that of the process before."""
     empty, full = [], []
@@ -110,7 +153,10 @@ def main() -> None:
     if "--worker" in sys.argv:
         worker()
         return
-    rows = [*imports(), *in_processes()]
+    if "--threads" in sys.argv:
+        at_once()
+        return
+    rows = [*imports(), *in_processes(), eight_threads()]
     print(report.table(rows))
     report.save("short", rows)
 

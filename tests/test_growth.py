@@ -233,6 +233,27 @@ def test_elements_at_constant_places_are_one_kernel() -> None:
     assert fast.stats().kernels == 1
 
 
+def test_equal_work_on_other_shapes_is_one_kernel() -> None:
+    """What an extent or a stride is made of is computed by whoever launches."""
+    wide = [nn.Linear(8, width) for width in (16, 24, 32)]
+    narrow = [nn.Linear(layer.out_features, 8) for layer in wide]
+
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        x = torch.cat([x, y])
+        for up, down in zip(wide, narrow, strict=True):
+            x = down(nn.functional.gelu(up(x)))
+        parts = [x[: y.shape[0]], x[y.shape[0] :], x]
+        return sum(part.transpose(0, 1).contiguous().sum() for part in parts)
+
+    fast = anyshape.compile(program)
+    with torch.no_grad():
+        for rows in (3, 0, 1, 40):
+            given = torch.randn(rows, 5, 8), torch.randn(2, 5, 8)
+            torch.testing.assert_close(fast(*given), program(*given), rtol=1e-4, atol=1e-4)
+    stats = fast.stats()
+    assert (stats.specializations, stats.kernels) == (1, 5)
+
+
 @pytest.mark.parametrize("name", MANY_SIZES)
 def test_the_c_compiler_sees_no_more_where_there_are_more_sizes(name: str) -> None:
     """Sizes are data of a native region, and parts behind one another run one kernel."""

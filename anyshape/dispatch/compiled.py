@@ -64,7 +64,6 @@ MAX_POINTS = 256
 ATTEMPTS = 3  # at a specialization: another thread may change what it relies on, a tool may fail
 HOLDERS = (tuple, list, dict, set)  # of the state that a program keeps between calls
 MAX_SPENT = 2  # specializations of a point that could run once only
-SHARING = 8  # a point may have so many times as many that run the same programs
 MAX_VALUES = 3  # specializations of a point that differ in a value alone
 MAX_VALUES_BETWEEN = 1  # of one behind a graph break: another break costs little more
 
@@ -280,7 +279,7 @@ class Compiled:
             inputs = known.entry(entry.slots)
             if inputs is not None:
                 return known, inputs
-        native = point.native or replaced_builtins.are_there()
+        native = point.native or self._waits(point, entry) or replaced_builtins.are_there()
         specialization = None if native else self._new(point, entry, stance)
         return specialization, None if specialization is None else specialization.entry(entry.slots)
 
@@ -295,7 +294,7 @@ class Compiled:
         point = self._without_stale(self._without_used(point, entry), entry)
         if point.native:
             return None
-        if self._is_full(point) or len(self.points) > self.max_points:
+        if len(self.points) > self.max_points:
             self._go_native(entry.key, self._too_many(point, entry))
             return None
         point = self._widened(point, entry)
@@ -350,11 +349,13 @@ class Compiled:
             self.points = {**self.points, entry.key: updated}
         return updated
 
-    def _is_full(self, point: Point) -> bool:
-        """Whether it may have no further one. Those that run one program count as one: adapters are
-        distinguished by guards."""
-        most = self.options.max_variants
-        return point.programs() >= most or len(point.specializations) >= SHARING * most
+    def _waits(self, point: Point, entry: Entry) -> bool:
+        """Whether some have been given up too lately for another one."""
+        if self.calls >= point.again or not point.is_full(self.options.max_variants):
+            return False
+        if "E222" not in self.slow_paths:
+            self._warn(self._too_many(point, entry))
+        return True
 
     def _without_stale(self, point: Point, entry: Entry) -> Point:
         """At the limit: without those whose parameters, modules or functions have been replaced
@@ -380,8 +381,8 @@ class Compiled:
         """A number handed in with another value than before becomes symbolic from now on, and a
         tensor or a container that was known by its identity and has been replaced becomes an
         argument; so does, after some specializations, a parameter whose data is. After some on
-        values alone, what they are is relied on no more, and a text that native code makes is not
-        looked into."""
+        different values alone, what they are is relied on no more, and a text that native code
+        makes is not looked into; sizes are, as long as none has been another one."""
         names = {*point.widen, *entry.symbolic()}
         most = MAX_VALUES if entry.point is None else MAX_VALUES_BETWEEN
         by_value: list[Failure] = []
@@ -401,7 +402,7 @@ class Compiled:
             )
             if failure is not None and failure.by_value:
                 by_value.append(failure)
-        often = len(by_value) >= most
+        often = len({(failure.guard, failure.memory) for failure in by_value}) >= most
         general = often and not self.options.fullgraph
         made = {text for text, slot in zip(entry.slot_texts(), entry.slots) if type(slot) is range}
         for failure in by_value:
@@ -412,12 +413,14 @@ class Compiled:
                 names.add(failure.source)
             if general and failure.by_value == "contents":
                 names.add(contents_of(failure.source))
-        return dataclasses.replace(point, widen=frozenset(names), general=general)
+        sizes = any(failure.by_value == "size" for failure in by_value)
+        return dataclasses.replace(point, widen=frozenset(names), general=general and sizes)
 
     def _publish(
         self, entry: Entry, point: Point, specialization: Specialization
     ) -> Specialization:
-        """Makes it known, unless another thread was first: then that one's is used."""
+        """Makes it known, unless another thread was first: then that one's is used. Past the limit
+        the oldest is given up, and nothing holds it any more."""
         with self.lock:
             now = self.points.get(entry.key, point)
             for other in now.specializations:
@@ -429,12 +432,13 @@ class Compiled:
                 )
             if now.specializations:
                 self.failures.append(str(self._explain_miss(now, entry.slots)))
-            updated = Point(
-                (specialization, *now.specializations),
-                specialization.captured.widen | now.widen,
-                now.native,
-                spent=now.spent,
-            )
+            updated = dataclasses.replace(
+                now,
+                specializations=(specialization, *now.specializations),
+                widen=specialization.captured.widen | now.widen,
+                general=False,
+                failed=0,
+            ).within(self.options.max_variants, self.calls)
             self.points = {**self.points, entry.key: updated}
         return specialization
 
@@ -453,12 +457,13 @@ class Compiled:
     def _too_many(self, point: Point, entry: Entry) -> AnyshapeError:
         """What to say of a point that needs one specialization more than it may have."""
         count, snapshot = self.options.max_variants, execution_modes.snapshot()
-        if not self._is_full(point):
+        if not point.is_full(count):
             why = f"graph breaks have cut it into more than {MAX_POINTS} pieces"
             return AnyshapeError("E222", count=len(self._specializations()), why=why)
         found = (explain_failure(v.guards, snapshot, entry.slots) for v in point.specializations)
         why = "\n".join(dict.fromkeys(str(f) for f in found if f is not None))
-        return AnyshapeError("E222", location=point.specializations[0].line(), count=count, why=why)
+        line = next((v.line() for v in point.specializations), None)
+        return AnyshapeError("E222", location=line, count=count, why=why)
 
     def _go_native(self, key: Any, why: AnyshapeError) -> None:
         """Runs natively from this point on: for good, or until a later call's attempt. A mistake of

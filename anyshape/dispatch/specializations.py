@@ -82,10 +82,36 @@ class Point:
     general: bool = False  # what differs from call to call is not relied on by its value
     failed: int = 0  # attempts at a specialization
     spent: int = 0  # specializations that ran their only time
+    given_up: int = 0  # how often some made room for another one
+    again: int = 0  # the call of the function from which on that may happen again
 
     def programs(self) -> int:
         """How many different ones its specializations run."""
-        return len({id(v.program) for v in self.specializations if v.graph is not None})
+        return len(self._made_last())
+
+    def _made_last(self) -> list[int]:
+        """The programs, in the order in which a specialization was last made for each."""
+        programs = (id(v.program) for v in self.specializations if v.graph is not None)
+        return list(dict.fromkeys(programs))[::-1]
+
+    def is_full(self, most: int) -> bool:
+        """Whether a further one may be too many. Those that run one program count as one: adapters
+        are distinguished by guards."""
+        return self.programs() >= most or len(self.specializations) >= SHARING * most
+
+    def within(self, most: int, calls: int) -> Point:
+        """Without those of the oldest program, or the oldest of many, if they are too many. Each
+        time takes twice as many calls as the last one: what has too many in turn would compile in
+        each call."""
+        oldest = self._made_last()[: max(0, self.programs() - most)]
+        kept = (v for v in self.specializations if v.graph is None or id(v.program) not in oldest)
+        specializations = tuple(kept)[: SHARING * most]
+        if len(specializations) == len(self.specializations):
+            return self
+        again = calls + 2**self.given_up
+        return dataclasses.replace(
+            self, specializations=specializations, given_up=self.given_up + 1, again=again
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +170,9 @@ def _close(specialization: Specialization) -> None:
     specialization.entry, specialization.rebuild = never_entered, never_rebuilt
     specialization.run = specialization.fresh = specialization.declared = None
 
+
+SHARING = 8
+"""A point may have so many times as many specializations that run the same programs."""
 
 COUNTED = ("sync", "launch", "extern", "eager")
 """The kinds of steps that are counted."""

@@ -89,10 +89,11 @@ class PointerParam:
 @frozen()
 class SizeParam:
     """An int64 made of sizes, an extent, a stride or an offset: the host computes it, or the kernel
-    is handed where it is ``in_memory``."""
+    is handed where it is ``in_memory``. One that is not ``signed`` is at least 0."""
 
     name: str
     in_memory: bool = False
+    signed: bool = False
 
 
 @frozen()
@@ -324,7 +325,8 @@ def _print_param(param: Param) -> str:
         case PointerParam():
             return f"{param.name}: *{param.dtype} {param.access}"
         case SizeParam():
-            return f"{param.name}: size{' in memory' if param.in_memory else ''}"
+            kind = "signed size" if param.signed else "size"
+            return f"{param.name}: {kind}{' in memory' if param.in_memory else ''}"
         case ScalarParam():
             return f"{param.name}: {param.dtype}"
 

@@ -35,7 +35,7 @@ def size_kernel(
         Position(substitute(size, values), int64),
     )
     kernel = Kernel(
-        (*pointers, *(SizeParam(f"n{n}") for n in range(len(given))), made),
+        (*pointers, *(SizeParam(f"n{n}", signed=s.signed) for n, s in enumerate(given)), made),
         (),
         (),
         elements,

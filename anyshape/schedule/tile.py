@@ -54,6 +54,7 @@ from anyshape.symbolic import (
     maximum,
     minimum,
     mod,
+    not_negative,
     split_since,
 )
 
@@ -239,8 +240,8 @@ class _Renaming:
     space: Space = field(default_factory=Space)
     names: dict[Symbol, Expr] = field(default_factory=dict)
     size_args: list[Dim] = field(default_factory=list)
-    size_names: dict[Monomial, Expr] = field(default_factory=dict)
-    sum_names: dict[Dim, Expr] = field(default_factory=dict)
+    size_params: list[SizeParam] = field(default_factory=list)
+    size_names: dict[Dim, Expr] = field(default_factory=dict)
     pointers: dict[str, str] = field(default_factory=dict)
     access: dict[str, Access] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
@@ -272,7 +273,7 @@ class _Renaming:
                 PointerParam(name, buffers[value].dtype, self.access[value])
                 for value, name in self.pointers.items()
             ),
-            *(SizeParam(f"n{n}") for n in range(len(self.size_args))),
+            *self.size_params,
             *(ScalarParam(name, scalar_dtype(operand)) for name, operand in self.scalars.values()),
         )
 
@@ -282,46 +283,21 @@ class _Renaming:
         return Axis(name, extent)
 
     def _size(self, dim: Dim) -> Dim:
-        """A dim without axes: constants stay, each product of sizes becomes a size parameter."""
+        """A dim without axes: constants stay, what is made of sizes becomes one parameter. So the
+        second of some parts, which begins behind two others, has the kernel of the first, and work
+        on as many elements, in whatever dims, is the same."""
         dim = self.sizes.simplify(dim)
         if isinstance(dim, int):
             return dim
-        result: Dim = dim.constant
-        if dim.least > MANY or len(dim.terms) > MANY:
-            return self._sum(dim)
-        for monomial, coefficient in dim.ordered_terms():
-            result = result + coefficient * self._size_param(monomial)
-        return result
+        return dim.constant + self._size_param(dim - dim.constant)
 
-    def _offset(self, dim: Dim) -> Dim:
-        """Where something begins: one parameter, so that the second of some parts, which begins
-        behind two others, has the kernel of the first."""
-        dim = self.sizes.simplify(dim)
-        if isinstance(dim, int) or (dim.least <= 1 and len(dim.terms) <= 1):
-            return self._size(dim)
-        return self._sum(dim)
-
-    def _sum(self, dim: Expr) -> Dim:
-        return dim.constant + self._sum_param(dim - dim.constant)
-
-    def _sum_param(self, value: Dim) -> Expr:
-        """A sum of sizes is computed by whoever launches, as one parameter."""
-        made = self.sum_names.get(value)
+    def _size_param(self, value: Dim) -> Expr:
+        """What whoever launches computes."""
+        made = self.size_names.get(value)
         if made is None:
-            name = f"n{len(self.size_args)}"
-            made = self.sum_names[value] = self.space.symbol(name, signed=True)
-            self.size_args.append(value)
-        return made
-
-    def _size_param(self, monomial: Monomial) -> Expr:
-        made = self.size_names.get(monomial)
-        if made is None:
-            signed = any(isinstance(a, Symbol) and a.signed for a in monomial)
-            name = f"n{len(self.size_args)}"
-            made = self.size_names[monomial] = self.space.symbol(name, signed=signed)
-            value: Dim = 1
-            for atom in monomial:
-                value = value * atom.expr
+            param = SizeParam(f"n{len(self.size_args)}", signed=not not_negative(value))
+            made = self.size_names[value] = self.space.symbol(param.name, signed=param.signed)
+            self.size_params.append(param)
             self.size_args.append(value)
         return made
 
@@ -331,7 +307,7 @@ class _Renaming:
             return dim
         moving, offset = self._moving(dim)
         if not moving:
-            return self._offset(dim)
+            return self._size(dim)
         parts: dict[tuple[Atom, ...], Dim] = {}
         for monomial, coefficient in moving.items():
             inner = tuple(a for a in monomial if self._bound(a.symbols))
@@ -340,7 +316,7 @@ class _Renaming:
                 if atom not in inner:
                     outer = outer * atom.expr
             parts[inner] = parts.get(inner, 0) + outer
-        result: Dim = self._offset(offset)
+        result: Dim = self._size(offset)
         for inner in sorted(parts, key=self._rank):
             if not any(atom in self.gone for atom in inner):
                 result = result + self._product(inner) * self._size(parts[inner])
@@ -431,8 +407,6 @@ class _Renaming:
             self.scalars[param] = (f"x{len(self.scalars)}", operand)
         return self.scalars[param][0]
 
-
-MANY = 8  # terms from which a sum of sizes is one parameter
 
 OPERATIONS: Mapping[type[Atom], Callable[..., Dim]] = {
     FloorDiv: floordiv,

@@ -48,7 +48,7 @@ from anyshape.symbolic.expr import (
 from anyshape.symbolic.facts import Contradiction, Facts
 from anyshape.symbolic.parse import parse_condition, parse_dim
 from anyshape.symbolic.polynomial import nothing_cancelled, split_since
-from anyshape.symbolic.render import evaluate, evaluator, to_python, unknowns
+from anyshape.symbolic.render import evaluate, evaluator, not_negative, to_python, unknowns
 from anyshape.symbolic.solve import Mismatch, bind, restate, solvable, substitute, unify
 from anyshape.symbolic.sums import (
     NamedSums,
@@ -103,6 +103,7 @@ __all__ = [
     "mod",
     "ne",
     "nested_parts",
+    "not_negative",
     "nothing_cancelled",
     "parse_condition",
     "parse_dim",

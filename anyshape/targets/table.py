@@ -105,14 +105,25 @@ class Targets:
             if isinstance(function, target.function):
                 target.expect(function, arguments, options)
 
+    def start(self, wanted: Mapping[str, Function], options: Options) -> None:
+        """Each target begins to build what it will be asked to load."""
+        for target, own in self._shared(wanted):
+            target.start(own, options)
+
     def load(self, wanted: Mapping[str, Function], options: Options) -> Mapping[str, Loaded]:
         """Every function by its name, each loaded by its own target."""
         loaded: dict[str, Loaded] = {}
+        for target, own in self._shared(wanted):
+            loaded |= target.load(own, options)
+        return loaded
+
+    def _shared(
+        self, wanted: Mapping[str, Function]
+    ) -> Iterable[tuple[Target, dict[str, Function]]]:
         for target in self.by_kind.values():
             own = {name: f for name, f in wanted.items() if isinstance(f, target.function)}
             if own:
-                loaded |= target.load(own, options)
-        return loaded
+                yield target, own
 
 
 TARGETS = Targets()

@@ -52,6 +52,10 @@ def nothing() -> None:
     """The target can be used in every process."""
 
 
+def when_loaded(functions: Mapping[str, Any], options: Options) -> None:
+    """The target begins to build what is loaded."""
+
+
 def no_region(*arguments: Any) -> PrintedRegion:
     """For a target that forms none."""
     raise NotImplementedError("native regions")
@@ -84,6 +88,7 @@ class Target:
     dataclass of the target's own with a ``text``; it raises NotImplementedError for a kernel that
     it has no text for. ``load`` makes callables of these, by name.
 
+    ``start`` begins to build what ``load`` will be asked for, and returns.
     ``prepare`` raises AnyshapeError where it can build nothing with these options.
     ``missing`` says why the target cannot be used in this process, or None. ``variants`` are the
     ways to walk a kernel. ``listed`` makes launches that may be done at once into lists.
@@ -100,6 +105,7 @@ class Target:
     function: type[Function]
     print_kernel: Callable[[Launch, str, str], Function]
     load: Callable[[Mapping[str, Any], Options], Mapping[str, Loaded]]
+    start: Callable[[Mapping[str, Any], Options], None] = when_loaded
     prepare: Callable[[Options], object] = at_once
     missing: Callable[[], str | None] = nothing
     variants: Callable[[Kernel], Variants] = one_way

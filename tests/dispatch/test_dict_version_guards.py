@@ -1,5 +1,6 @@
 """The quick test of a deep model's guards: it is used, and whatever changes is seen by the call."""
 
+import dis
 import sys
 import threading
 
@@ -9,6 +10,7 @@ from torch import nn
 
 import anyshape
 from anyshape.dispatch import dict_version_guards, parameter_guards
+from anyshape.dispatch.dict_version_guards import DictVersionGuards
 
 X = torch.randn(3, 8)
 NUMBERED = dict_version_guards.dictionaries_are_numbered()
@@ -27,10 +29,10 @@ class Block(nn.Module):
 
 
 class Deep(nn.Module):
-    def __init__(self):
+    def __init__(self, layers=12):
         super().__init__()
         torch.manual_seed(0)
-        self.blocks = nn.ModuleList(Block() for _ in range(12))
+        self.blocks = nn.ModuleList(Block() for _ in range(layers))
 
     def forward(self, x):
         for block in self.blocks:
@@ -196,3 +198,58 @@ def test_a_dictionary_gets_another_number_with_each_write():
         numbers.append(dict_version_guards.number_of(table))
     assert len({*numbers}) == 4
     assert table.get("b") == 1 and dict_version_guards.number_of(table) == numbers[-1]
+
+
+class Work:
+    """What a call's guards do: instructions of Python (the longest entry), dictionaries, words and
+    tensors compared in C, dictionaries tested again."""
+
+    def __init__(self, monkeypatch):
+        self.instructions, self.compared, self.again = [], [], 0
+        entry_of, fresh_of = parameter_guards.compile_entry, parameter_guards._compare_bytes
+        of, test = DictVersionGuards.of, DictVersionGuards._test
+
+        def entry(*args):
+            made = entry_of(*args)
+            self.instructions.append(len([*dis.get_instructions(made.__code__)]))
+            return made
+
+        def fresh(parameters, hooks, *args):
+            self.compared += [len(parameters), len(hooks)]
+            return fresh_of(parameters, hooks, *args)
+
+        def versions(guards, options):
+            found = of(guards, options)
+            self.compared += [len(found.dicts), len(found.by_words)]
+            return found
+
+        def tested(guards, index):
+            self.again += 1
+            return test(guards, index)
+
+        monkeypatch.setattr(parameter_guards, "compile_entry", entry)
+        monkeypatch.setattr(parameter_guards, "_compare_bytes", fresh)
+        monkeypatch.setattr(parameter_guards.DictVersionGuards, "of", versions)
+        monkeypatch.setattr(DictVersionGuards, "_test", tested)
+
+
+@torch.no_grad()
+def test_guards_of_a_call_are_in_proportion_to_what_the_program_reads(monkeypatch):
+    """Python's part is the same at any depth, C's grows with the layers; a write tests again the
+    guards of what was written."""
+    found = []
+    for layers in (8, 32, 96):
+        with monkeypatch.context() as patched:
+            work, model = Work(patched), Deep(layers).eval()
+            fast = anyshape.compile(model)
+            same(fast, model, X)
+            assert work.again == 0
+            model.blocks[5].scale = float("1.5")  # another object
+            same(fast, model, X)
+            same(fast, model, X)
+            assert work.again == 1 and len(work.instructions) == 1
+            found.append((work.instructions[0], *work.compared))
+    few, some, many = found
+    assert few[0] == some[0] == many[0]
+    for small, medium, large in zip(few[1:], some[1:], many[1:], strict=True):
+        assert large - medium == (medium - small) * 64 // 24

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import anyshape
+from anyshape.errors import AnyshapeWarning
 
 
 class Scaled(nn.Module):
@@ -174,3 +175,63 @@ def test_a_failed_calls_tensors_are_freed_before_eager_runs_it() -> None:
     FAILING.append(RuntimeError("out of memory"))
     assert fast(x) == 300
     assert LIVE == [False]  # the second run of this call, by eager: the first one's is gone
+
+
+def moded(x: Tensor, mode: str, weight: list[Tensor]) -> tuple[Tensor, str]:
+    return x * weight[0] + len(mode), mode
+
+
+def held_by(fast: Any) -> list[weakref.ref[Any]]:
+    """What each specialization has made, the newest first: its guards' test, its function, its
+    program."""
+    return [
+        weakref.ref(made)
+        for point in fast._lazy.machinery.points.values()
+        for v in point.specializations
+        for made in (v.entry, v.run, v.compiled.translation)
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:E222")
+def test_past_the_limit_the_oldest_is_given_up_and_freed() -> None:
+    fast = anyshape.compile(moded, options={"max_variants": 3})
+    x, weight = torch.randn(5), [torch.randn(5)]
+    for mode in ("a", "ab", "abc"):
+        assert torch.equal(fast(x, mode, weight)[0], moded(x, mode, weight)[0])
+    held = held_by(fast)
+    assert len(held) == 9 and fast.stats().recompiles == 2
+    assert torch.equal(fast(x, "abcd", weight)[0], moded(x, "abcd", weight)[0])
+    gc.collect()
+    assert [ref() is None for ref in held] == [False] * 6 + [True] * 3
+    for mode in ("abc", "ab", "abcd"):
+        fast(x, mode, weight)
+    assert fast.stats().recompiles == 3 and fast.stats().specializations == 3
+    fast(x, "a", weight)
+    gc.collect()
+    assert [ref() is None for ref in held] == [False] * 3 + [True] * 6
+    assert fast.stats().recompiles == 4 and fast.stats().specializations == 3
+
+
+def test_too_many_in_turn_are_compiled_ever_more_seldom() -> None:
+    fast, x, weight = anyshape.compile(moded), torch.randn(5), [torch.randn(5)]
+    with pytest.warns(AnyshapeWarning, match="E222") as seen:
+        for turn in range(300):
+            mode = "m" * (turn % 11)
+            assert fast(x, mode, weight)[1] == mode
+    assert len(seen) == 1
+    assert fast.stats().recompiles <= 7 + 1 + 9 and fast.stats().specializations <= 8
+
+
+def test_what_shares_the_oldest_program_is_given_up_with_it() -> None:
+    def widened(x: Tensor, model: nn.Module) -> Tensor:
+        return model(x)
+
+    fast = anyshape.compile(widened, options={"max_variants": 1})
+    models = [nn.Linear(4, width).eval() for width in (2, 2, 3)]
+    with torch.no_grad():
+        for model in models[:-1]:
+            fast(torch.randn(3, 4), model)
+        assert (fast.stats().programs, fast.stats().specializations) == (1, 2)
+        fast(torch.randn(3, 4), models[-1])
+    assert (fast.stats().programs, fast.stats().specializations) == (1, 1)
+    assert fast.stats().recompiles == 2

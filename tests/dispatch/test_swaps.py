@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import anyshape
+from benchmarks import growth
 
 
 class Adapted(nn.Module):
@@ -272,6 +273,23 @@ def test_peft_adapters_in_turn() -> None:
     with model.disable_adapter():
         _right(fast, model)
     assert fast.stats().programs == 2, fast.stats()
+
+
+@pytest.mark.filterwarnings("ignore:Already found a `peft_config`")
+def test_adapters_of_a_flux_come_change_and_go_without_a_break() -> None:
+    """Values that differ are counted, and not the specializations that rely on one of them."""
+    pytest.importorskip("diffusers")
+    pytest.importorskip("peft")
+    model, inputs = growth.flux(1)
+    fast = anyshape.compile(model)
+    with torch.no_grad():
+        for swap in growth.flux_swaps(model):
+            swap()
+            given = inputs()
+            wanted = model(**given).sample
+            torch.testing.assert_close(fast(**given).sample, wanted, rtol=1e-4, atol=1e-4)
+    assert fast.stats().graph_breaks == 0
+    assert fast.stats().specializations <= 7, fast.recompiles()
 
 
 def test_offloading_by_accelerate_does_not_specialize_for_each_layer() -> None:

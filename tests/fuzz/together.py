@@ -20,7 +20,7 @@ from anyshape.ir.code import NativeFunction
 from anyshape.options import from_user
 from anyshape.runtime.launch import Loaded
 from anyshape.targets.cpu import target as cpu
-from anyshape.targets.cpu.build import Builder
+from anyshape.targets.cpu.build import Builder, Building
 from anyshape.targets.cpu.target import builder_of
 from tests.fuzz.oracle import Catching
 
@@ -98,6 +98,9 @@ class Waiting(Builder):
             self.table.wait_for(wanted)
         return self.real.load(wanted)
 
+    def start(self, wanted: Mapping[str, NativeFunction]) -> list[Building]:
+        return []
+
 
 def run_together(
     works: Mapping[int, Work], settings: Mapping[str, object], goes_on: Callable[[int], None]
@@ -106,10 +109,8 @@ def run_together(
     table = Table()
     options = from_user(options=settings)
     real = builder_of(options)
-    key = next(k for k, builder in cpu._BUILDERS.found.items() if builder is real)
-    cpu._BUILDERS.found[key] = Waiting(
-        real.toolchain, real.cache, real.prelude, real=real, table=table
-    )
+    key = next(k for k, builder in cpu._BUILDERS.items() if builder is real)
+    cpu._BUILDERS[key] = Waiting(real.toolchain, real.cache, real.prelude, real=real, table=table)
     turns = {number: Turn(work) for number, work in works.items()}
     try:
         with warnings.catch_warnings():
@@ -127,7 +128,7 @@ def run_together(
                         if turn.error is not None:
                             raise turn.error
     finally:
-        cpu._BUILDERS.found[key] = real
+        cpu._BUILDERS[key] = real
 
 
 def _load(real: Builder, wanted: Mapping[str, NativeFunction]) -> None:

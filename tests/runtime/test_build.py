@@ -1,19 +1,29 @@
-"""Long texts are several shared objects, compiled side by side; each is kept for itself."""
+"""Long texts are several shared objects, compiled side by side, as are those of several threads and
+of the halves of a training step; each is kept for itself.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import anyshape
 from anyshape.errors import AnyshapeError
 from anyshape.ir.code import NativeFunction
 from anyshape.options import Options
 from anyshape.targets.cpu import build
 from anyshape.targets.cpu.build import MOST_PARTS, PART_BYTES, Builder, dealt
+from anyshape.targets.cpu.target import builder_of
 
 ADDED = 11  # functions, each of them worth a C compiler's start
 
@@ -79,3 +89,112 @@ def test_a_part_that_fails_is_told_and_another_attempt_makes_what_is_missing(
     assert not builder.loaded
     assert_adds(builder)
     assert len(failed) == 1
+
+
+class Running:
+    """How many compilers run at a time, and how many have run; each waits until as many as `meet`
+    do."""
+
+    def __init__(self, meet: int) -> None:
+        self.barrier = threading.Barrier(meet)
+        self.lock, self.now, self.most, self.whole = threading.Lock(), 0, 0, 0
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        with self.lock:
+            self.now, self.whole = self.now + 1, self.whole + 1
+            self.most = max(self.most, self.now)
+        try:
+            self.barrier.wait(60)
+            yield
+        finally:
+            with self.lock:
+                self.now -= 1
+
+
+@pytest.fixture
+def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Running]:
+    """Two processors and an empty cache; so many compilers meet."""
+    whole = build.compile_c
+
+    def watched(meet: int) -> Running:
+        found = Running(meet)
+
+        def watching(compiler: build.Toolchain, source: str) -> bytes:
+            with found.one():
+                return whole(compiler, source)
+
+        monkeypatch.setattr(build, "compile_c", watching)
+        return found
+
+    monkeypatch.setattr(build, "cores", lambda: 2)
+    monkeypatch.setenv("ANYSHAPE_CACHE_DIR", str(tmp_path))
+    return watched
+
+
+def test_eight_threads_keep_two_processors_busy_and_no_more(
+    running: Callable[[int], Running], tmp_path: Path
+) -> None:
+    found, builder = running(2), Builder.create(Options(cache_dir=str(tmp_path)))
+    with ThreadPoolExecutor(8) as threads:
+        names = [f"add{number}" for number in range(8)]
+        for _ in threads.map(lambda name: builder.functions({name: FUNCTIONS[name]}), names):
+            pass
+    assert (found.most, found.whole, builder.compiled) == (2, 8, 8)
+    assert_adds(builder, {name: FUNCTIONS[name] for name in names})
+
+
+def test_threads_that_want_the_same_text_wait_for_one_compiler(
+    running: Callable[[int], Running], tmp_path: Path
+) -> None:
+    found, builder = running(1), Builder.create(Options(cache_dir=str(tmp_path)))
+    with ThreadPoolExecutor(8) as threads:
+        made = [*threads.map(lambda _: builder.load({"add0": FUNCTIONS["add0"]}), range(8))]
+    assert found.whole == 1 and all(each == made[0] for each in made)
+
+
+def test_first_calls_of_two_threads_meet_in_the_compiler(running: Callable[[int], Running]) -> None:
+    found = running(2)
+    programs = (lambda x: torch.sin(x) + 1, lambda x: torch.cos(x) * 3)
+
+    def first_call(index: int) -> None:
+        x = torch.randn(5)
+        torch.testing.assert_close(anyshape.compile(programs[index])(x), programs[index](x))
+
+    with ThreadPoolExecutor(2) as threads:
+        assert [*threads.map(first_call, range(2))] == [None, None]
+    assert (found.most, found.whole) == (2, 2)
+
+
+def test_the_halves_of_a_training_step_meet_in_the_compiler(
+    running: Callable[[int], Running],
+) -> None:
+    found, x = running(2), torch.randn(7, requires_grad=True)
+    (given,) = torch.autograd.grad(anyshape.compile(lambda x: torch.sin(x) * x)(x).sum(), x)
+    torch.testing.assert_close(given, torch.cos(x) * x + torch.sin(x))
+    assert (found.most, found.whole) == (2, 2)
+
+
+def test_what_could_not_be_begun_is_begun_by_the_next_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = Builder.create(Options(cache_dir=str(tmp_path)))
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        with pytest.raises(AnyshapeError, match="can't start new thread"):
+            assert_adds(builder)
+    assert_adds(builder)
+
+
+def test_a_process_that_was_forked_waits_for_no_compiler_of_its_parent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = Options(cache_dir=str(tmp_path))
+    parent = builder_of(options)
+    assert builder_of(options) is parent
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert builder_of(options) is not parent

@@ -423,7 +423,7 @@ def dict_read(guard: Guard) -> dict[Any, Any] | None:
         return _plain(source.pinned) if source.is_constant else None
     if guard.kind == "missing":
         return own_names(source.pinned) if source.is_constant else None
-    constant = guard.kind == "equals" and type(guard.expected) in CONSTANTS
+    constant = guard.kind == "equals" and is_unchanging(guard.expected)
     base = source.base
     if not (guard.kind == "is" or constant) or base is None or not base.is_constant:
         return None
@@ -433,7 +433,16 @@ def dict_read(guard: Guard) -> dict[Any, Any] | None:
     return _plain(base.pinned) if source.kind in ("item", "get") else None
 
 
-CONSTANTS = frozenset({int, float, bool, str, bytes, complex, type(None)})
+UNCHANGING = frozenset(
+    {int, float, bool, str, bytes, complex, type(None), range, torch.Size, torch.device}
+)
+
+
+def is_unchanging(value: Any) -> bool:
+    """Does the object itself decide what it is equal to? A tuple does where its items do."""
+    if type(value) is tuple:
+        return all(map(is_unchanging, value))
+    return type(value) in UNCHANGING
 
 
 def _plain(value: Any) -> dict[Any, Any] | None:

@@ -43,6 +43,7 @@ class Failure:
         ""  # what it tells the value of
     )
     stale: bool = False  # an object was replaced: the specialization will hardly be right again
+    memory: tuple[object, ...] = ()  # what was relied on, where the guard's text does not say
 
     def __str__(self) -> str:
         where = f"  [{self.location}]" if self.location is not None else ""
@@ -166,7 +167,8 @@ def explain_guard(guard: Guard, values: list[Any]) -> Failure | None:
     widens = numbers and from_slot(guard.source)
     stale = guard.kind == "is" and not from_slot(guard.source)
     where, value = guard.source.text, _value_kind(guard, found)
-    return Failure(str(guard), short(found), guard.location, where, widens, value, stale)
+    memory = guard.expected if guard.kind == "buffer" else ()
+    return Failure(str(guard), short(found), guard.location, where, widens, value, stale, memory)
 
 
 def are_distinct(found: Any, others: Sequence[Source], values: list[Any]) -> bool:

@@ -1,9 +1,9 @@
 """Text of C to running code: shared objects of all kernels that are not yet loaded or cached.
 
 In: kernel texts by name. Out: built-in functions (``calls.py``). Long texts are several objects,
-compiled side by side. An object is addressed by text, compiler and flags, CPU features and torch
-version; it is compiled into a temporary directory, kept in the disk cache, and loaded from memory,
-so that a full or read-only disk cannot stop it.
+compiled side by side, as are those that several threads ask for. An object is addressed by text,
+compiler and flags, CPU features and torch version; it is compiled into a temporary directory, kept
+in the disk cache, and loaded from memory, so that a full or read-only disk cannot stop it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -45,8 +44,8 @@ SANITIZED = (
 )  # fmt: skip
 """The same for finding accesses outside of buffers and what C leaves undefined: not for this
 machine's vectors, whose masked loads no sanitizer looks at."""
-PART_BYTES = 12_000
-"""Of text that makes a further C compiler worth its start."""
+PART_BYTES = 6_000
+"""Of text that makes a further C compiler worth its start: about 70 ms of work to 20."""
 MOST_PARTS = 4
 COMPILERS = ("cc", "gcc", "clang")
 OBJECT = "kernels.so"
@@ -84,11 +83,20 @@ def cpu_identity() -> str:
     return "\n".join(dict.fromkeys(line for line in lines if line.startswith(wanted)))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Building:
+    """Functions that become one object, which ``done`` has as soon as it is there."""
+
+    functions: Mapping[str, NativeFunction]
+    done: Future[bytes] = field(default_factory=Future)
+
+
 @dataclass(slots=True)
 class Builder:
-    """Compiles and loads kernels for one process; each different text is loaded once.
+    """Compiles and loads kernels for one process; each different text is compiled and loaded once.
 
-    ``compiled`` counts runs of the C compiler. Safe to use from several threads.
+    ``compiled`` counts runs of the C compiler, of which there are no more at a time than
+    processors. Safe to use from several threads: no lock is held while a compiler runs.
     """
 
     toolchain: Toolchain
@@ -96,8 +104,10 @@ class Builder:
     prelude: Sequence[Part]
     address: str  # of the prelude
     loaded: dict[str, Loaded] = field(default_factory=dict)
+    building: dict[str, Building] = field(default_factory=dict)
     compiled: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
+    processors: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(cores()))
 
     @classmethod
     def create(cls, options: Options, prelude: Sequence[Part] = ()) -> Builder:
@@ -117,48 +127,87 @@ class Builder:
 
     def load(self, wanted: Mapping[str, NativeFunction]) -> dict[str, Loaded]:
         """Each C function; names are content addresses."""
+        with stage_of("running the C compiler"):
+            parts = self.start(wanted)
+            binaries = [part.done.result() for part in parts]
         with self.lock:
-            missing = {n: function for n, function in wanted.items() if n not in self.loaded}
-            if missing:
-                self._load(missing)
+            for part, binary in zip(parts, binaries, strict=True):
+                self._load(part, binary)
             return {name: self.loaded[name] for name in wanted}
 
-    def _load(self, functions: Mapping[str, NativeFunction]) -> None:
-        texts = {n: functions[n].text + caller(n, functions[n]) for n in sorted(functions)}
-        parts = dealt({name: len(text) for name, text in texts.items()}, cores())
-        own = ["\n".join((CALLS_PRELUDE, *(texts[name] for name in part))) for part in parts]
-        for part, binary in zip(parts, self._objects(own), strict=True):
-            library = load_shared_object(binary)
-            for name in part:
-                address = ctypes.cast(library[name], ctypes.c_void_p).value
-                assert address is not None
-                from_python = functions[name].caller != "none"
-                call = built_in(library, name) if from_python else _for_c_alone
-                self.loaded[name] = Loaded(call, address)
+    def start(self, wanted: Mapping[str, NativeFunction]) -> list[Building]:
+        """Begins to compile what is neither loaded nor begun; what has to be done before all of it
+        can be loaded."""
+        begun: list[Building] = []
+        try:
+            with self.lock:
+                texts = {
+                    name: wanted[name].text + caller(name, wanted[name])
+                    for name in sorted(wanted)
+                    if name not in self.loaded and name not in self.building
+                }
+                sizes = {name: len(text) for name, text in texts.items()}
+                for names in dealt(sizes, cores()) if sizes else ():
+                    begun.append(Building({name: wanted[name] for name in names}))
+                    self.building |= dict.fromkeys(names, begun[-1])
+                parts = [self.building[name] for name in wanted if name in self.building]
+            for part in begun:
+                own = (texts[name] for name in part.functions)
+                self._begin(part, "\n".join((CALLS_PRELUDE, *own)))
+        except BaseException as error:
+            for part in begun:  # other threads may wait for them already
+                self._settle(part, error)
+            raise
+        return list(dict.fromkeys(parts))
 
-    def _objects(self, texts: Sequence[str]) -> list[bytes]:
-        """The shared object of each text behind the prelude; those that are not kept are compiled
-        side by side."""
+    def _begin(self, part: Building, text: str) -> None:
+        """Its object from the cache, or a thread that makes it."""
         toolchain = self.toolchain
-        flags = " ".join(toolchain.flags)
-        identity = (toolchain.identity, flags, cpu_identity(), torch.__version__, self.address)
-        keys = {text: digest("c", text, *identity) for text in texts}
-        kept = {text: (self.cache.load(key) or {}).get(OBJECT) for text, key in keys.items()}
-        missing = [text for text, binary in kept.items() if binary is None]
-        if missing:
-            self._compile(missing, keys, kept)
-        return [binary for binary in kept.values() if binary is not None]
+        identity = (toolchain.identity, " ".join(toolchain.flags), cpu_identity())
+        key = digest("c", text, *identity, torch.__version__, self.address)
+        kept = (self.cache.load(key) or {}).get(OBJECT)
+        if kept is not None:
+            self._settle(part, kept)
+        else:
+            threading.Thread(target=self._compile, args=(part, text, key)).start()
 
-    def _compile(
-        self, texts: Sequence[str], keys: Mapping[str, str], kept: dict[str, bytes | None]
-    ) -> None:
-        sources = [f"{standing_before(text, self.prelude)}\n{text}" for text in texts]
-        self.compiled += len(texts)
-        with stage_of("running the C compiler"), ThreadPoolExecutor(MOST_PARTS) as threads:
-            made = threads.map(partial(compile_c, self.toolchain), sources)
-            for text, source, binary in zip(texts, sources, made, strict=True):
-                self.cache.store(keys[text], {SOURCE: source.encode(), OBJECT: binary})
-                kept[text] = binary
+    def _compile(self, part: Building, text: str, key: str) -> None:
+        """Of the text behind what it needs of the prelude."""
+        try:
+            source = f"{standing_before(text, self.prelude)}\n{text}"
+            with self.processors:
+                binary = compile_c(self.toolchain, source)
+            self.cache.store(key, {SOURCE: source.encode(), OBJECT: binary})
+        except BaseException as error:
+            self._settle(part, error)
+        else:
+            with self.lock:
+                self.compiled += 1
+            self._settle(part, binary)
+
+    def _settle(self, part: Building, result: bytes | BaseException) -> None:
+        """Tells all who wait; what failed is begun anew where it is asked for again."""
+        with self.lock:
+            if part.done.done():
+                return
+            if isinstance(result, bytes):
+                part.done.set_result(result)
+                return
+            for name in part.functions:
+                self.building.pop(name, None)
+            part.done.set_exception(result)
+
+    def _load(self, part: Building, binary: bytes) -> None:
+        """Makes its functions known, unless another thread was first."""
+        if self.building.get(next(iter(part.functions))) is not part:
+            return
+        library = load_shared_object(binary)
+        for name, function in part.functions.items():
+            address = ctypes.cast(library[name], ctypes.c_void_p).value
+            assert address is not None
+            call = built_in(library, name) if function.caller != "none" else _for_c_alone
+            self.loaded[name] = Loaded(call, address)
+            del self.building[name]
 
 
 def _for_c_alone(*arguments: object) -> NoReturn:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from anyshape.ir.code import NativeFunction, PrintedRegion
 from anyshape.ir.loops import Kernel
@@ -23,26 +22,19 @@ from anyshape.targets.cpu.prelude import parts
 from anyshape.targets.cpu.schedules import variants
 from anyshape.targets.target import Target
 
-
-@dataclass(slots=True)
-class _Builders:
-    """The loaded kernels of this process, by compiler and cache directory."""
-
-    found: dict[tuple[str, str, bool, bool], Builder] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
-_BUILDERS = _Builders()
+_BUILDERS: dict[tuple[object, ...], Builder] = {}
+"""The loaded kernels of this process, by compiler and cache directory; a process that was forked
+from it has no threads that could end what was begun."""
 
 
 def builder_of(options: Options) -> Builder:
     """The builder that these options share; each text is compiled once. Raises AnyshapeError E601
     where there is no C compiler."""
-    key = (options.cc, options.cache_dir, options.cache, options.sanitize)
-    with _BUILDERS.lock:
-        if key not in _BUILDERS.found:
-            _BUILDERS.found[key] = Builder.create(options, parts(NATIVE_PRELUDE))
-        return _BUILDERS.found[key]
+    key = (os.getpid(), options.cc, options.cache_dir, options.cache, options.sanitize)
+    found = _BUILDERS.get(key)
+    if found is None:  # of two threads that make one, the second takes the first's
+        found = _BUILDERS.setdefault(key, Builder.create(options, parts(NATIVE_PRELUDE)))
+    return found
 
 
 def _print_kernel(launch: Launch, name: str, device: str) -> NativeFunction:
@@ -70,11 +62,16 @@ def _load(wanted: Mapping[str, NativeFunction], options: Options) -> Mapping[str
     return builder_of(options).load(wanted)
 
 
+def _start(wanted: Mapping[str, NativeFunction], options: Options) -> None:
+    builder_of(options).start(wanted)
+
+
 CPU = Target(
     "cpu",
     NativeFunction,
     _print_kernel,
     _load,
+    start=_start,
     prepare=builder_of,
     variants=variants,
     listed=with_launch_lists,

@@ -354,8 +354,6 @@ class Rebuilder:
             return
         frame = self._frame(value.frame, None)
         self._state(name, value, frame)
-        if not value.started:
-            self.add(f"{frame}.generator = {name}")
 
     def _state(self, name: str, value: Generator, frame: str | None) -> None:
         for key in STATE:

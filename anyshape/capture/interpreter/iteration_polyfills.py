@@ -204,9 +204,9 @@ def dict_from_keys(make: Any, iterable: Any, value: Any = None) -> Any:
     return made
 
 
-def fill_from_common(method: Any, receiver: Any, *iterables: Any) -> Any:
-    """`set.intersection` and its like: C takes no more once it has found every element, each of
-    which it hashes once."""
+def common_of(receiver: Any, *iterables: Any) -> Any:
+    """`set.intersection`: C takes no more once it has found every element, each of which it hashes
+    once."""
     kept = receiver
     for iterable in iterables:
         members, kept = kept, set()
@@ -217,7 +217,17 @@ def fill_from_common(method: Any, receiver: Any, *iterables: Any) -> Any:
                 native(set.add, kept, value)
             if len(kept) == len(members):
                 break
-    return method(receiver, kept)
+    return kept
+
+
+def frozen_common_of(receiver: Any, *iterables: Any) -> Any:
+    return native(frozenset, common_of(receiver, *iterables))
+
+
+def keep_common(receiver: Any, *iterables: Any) -> None:
+    kept = common_of(receiver, *iterables)
+    native(set.clear, receiver)
+    native(set.update, receiver, kept)
 
 
 def is_disjoint(members: Any, iterable: Any) -> Any:
@@ -469,15 +479,6 @@ _EMPTY = "arg is an empty sequence" if PYTHON < (3, 12) else "iterable argument 
 
 def join_of(join: Any, separator: Any, iterable: Any) -> Any:
     return join(separator, taken(iterable))
-
-
-def join_bytes(join: Any, separator: Any, iterable: Any) -> Any:
-    """`bytearray.join`, which lets nobody resize it meanwhile."""
-    view = native(memoryview, separator)
-    try:
-        return join(separator, taken(iterable))
-    finally:
-        view.release()
 
 
 def unpack_list(iterable: Any, count: Any) -> Any:

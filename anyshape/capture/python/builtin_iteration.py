@@ -195,10 +195,9 @@ _STEPWISE: dict[Any, tuple[Any, ...]] = {
     set.union: (iteration_polyfills.union_of,),
     set.difference: (iteration_polyfills.difference_of,),
     purity.COUNT_ELEMENTS: (iteration_polyfills.count_elements,),
-    **{
-        method: (iteration_polyfills.fill_from_common, method)
-        for method in (set.intersection, set.intersection_update, frozenset.intersection)
-    },
+    set.intersection: (iteration_polyfills.common_of,),
+    set.intersection_update: (iteration_polyfills.keep_common,),
+    frozenset.intersection: (iteration_polyfills.frozen_common_of,),
 }
 
 
@@ -445,6 +444,16 @@ _SEARCHES: dict[Any, Any] = {
 }
 
 
+def _call_sort(machine: Interpreter, values: Any) -> None:
+    """Where the graph breaks in the middle of `list.sort`, C code does all of it: it sees more of
+    what happens to the list meanwhile than another segment would."""
+    frame = next(frame for frame in machine.frames() if not frame.code.hidden)
+    place = frame.code.code, frame.index
+    if place in machine.domain.sorts_natively:
+        raise broken("unknown-call", "list.sort, in which the graph breaks,")
+    machine.heap.sorting.called(machine.heap.mirror(values), place)
+
+
 def _list_sort(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if not machine.recording or len(args) != 1 or set(kwargs) - {"key", "reverse"}:
         return machine.native(list.sort, args, kwargs)
@@ -454,19 +463,17 @@ def _list_sort(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     made_by = key if key is not None and issubclass(type(key), type) else object
     if machine.lookup(made_by, "__del__") is not NULL:
         raise broken("unknown-call", f"list.sort, by keys of class {made_by.__name__},")
+    _call_sort(machine, args[0])
     return Call(sort_polyfills.sort_in_place, (args[0], key, reverse))
 
 
 def _join_bytes(method: Any) -> Handler:
-    polyfill = (
-        iteration_polyfills.join_of if method is bytes.join else iteration_polyfills.join_bytes
-    )
-
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == 2 and protocol.must_be_taken_first(machine, args[1]):
-            if machine.recording and method is bytearray.join:  # which is locked meanwhile
+            if method is bytes.join:
+                return Call(iteration_polyfills.join_of, (method, *args))
+            if machine.recording:  # it is locked meanwhile
                 raise broken("unknown-call", "bytearray.join")
-            return Call(polyfill, (method, *args))
         return machine.native(method, args, kwargs)
 
     return handler

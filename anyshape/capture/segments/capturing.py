@@ -22,6 +22,7 @@ from anyshape.capture.guards import execution_modes
 from anyshape.capture.guards.counters import counters
 from anyshape.capture.guards.guard_code import GuardSet
 from anyshape.capture.heap.breaks import GraphBreak, record_of
+from anyshape.capture.heap.sorted_lists import Place
 from anyshape.capture.heap.values import NULL, Break, InterpreterBug, ProxyLeak
 from anyshape.capture.interpreter.frame import Code, Frame, locate, users_frame
 from anyshape.capture.interpreter.machine import Machine
@@ -81,13 +82,14 @@ class Captured:
 @dataclass(frozen=True, slots=True)
 class _Assumed:
     """What a capture takes for granted until the program shows otherwise: see ``texts.py``,
-    ``aliases.py``, ``counters.py``, ``unread.py`` and ``checkpoints.py``."""
+    ``aliases.py``, ``counters.py``, ``unread.py``, ``checkpoints.py`` and ``sorted_lists.py``."""
 
     forms_texts: bool = True
     picks_are_views: bool = False
     counters: frozenset[str] = frozenset()
     refused: frozenset[Location] = frozenset()
     checkpoints: bool = True
+    sorts_natively: frozenset[Place] = frozenset()
 
 
 @dataclass(slots=True)
@@ -120,6 +122,9 @@ class Capturer:
                 assumed = dataclasses.replace(assumed, forms_texts=False)
             except aliases.PicksAreSeen:
                 assumed = dataclasses.replace(assumed, picks_are_views=True)
+            except _BreaksInSort as found:
+                sorts = assumed.sorts_natively | found.places
+                assumed = dataclasses.replace(assumed, sorts_natively=sorts)
             except _NotOnce:
                 assumed = dataclasses.replace(assumed, checkpoints=False)
             except RefusedByEager as found:
@@ -148,6 +153,7 @@ class Capturer:
             turns=self.options.unroll_budget,
             forms_texts=assumed.forms_texts,
         )
+        domain.sorts_natively = assumed.sorts_natively
         machine = self._machine(domain)
         if entry.declared is not None:
             recorder.declare(entry.declared)
@@ -234,6 +240,9 @@ class Capturer:
                 raise _LooksIntoTexts from None
             if recorder.modes.checkpoint:
                 raise _NotOnce from None
+            places = frozenset(machine.heap.sorting.places.values())
+            if not places <= domain.sorts_natively and not self.options.fullgraph:
+                raise _BreaksInSort(places) from None
             if machine.frame is None or signal.reason == "escape":
                 raise
             self._break(signal, machine)
@@ -343,6 +352,13 @@ class _Counts(BaseException):
 
 class _NotOnce(BaseException):
     """The segment ends inside a checkpoint: torch's own is to run."""
+
+
+class _BreaksInSort(BaseException):
+    """The segment ends while a list is sorted."""
+
+    def __init__(self, places: frozenset[Place]) -> None:
+        self.places = places
 
 
 class _LooksIntoTexts(BaseException):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -153,12 +154,32 @@ def raising(values: list[int], reverse: bool) -> Any:
     return held
 
 
+def written_meanwhile(values: list[int], reverse: bool) -> Any:
+    """The list is as it was in the end, and the graph breaks in each comparison."""
+
+    class Writing(Weight):
+        def __lt__(self, other: Any) -> Any:
+            time.perf_counter()
+            held.append(3)
+            held.pop()
+            return self.value < other.value
+
+    held: list[Any] = [Writing(value) for value in values]
+    try:
+        held.sort(reverse=reverse)
+    except ValueError as error:
+        LOG.append(str(error))
+    return [weight.value for weight in held]
+
+
 VALUES = [8, 3, 13, 2, 17, 21, 1, 5, 34, 17, 4, 0]
 
 
 @pytest.mark.parametrize("every", [0, 7])
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("work", [weights, in_tuples, sets, keyed, compared, raising])
+@pytest.mark.parametrize(
+    "work", [weights, in_tuples, sets, keyed, compared, raising, written_meanwhile]
+)
 def test_programs_see_the_comparisons_of_c(work: Any, reverse: bool, every: int) -> None:
     def program(x: torch.Tensor) -> Any:
         y = x + 1

@@ -31,9 +31,9 @@ from anyshape.capture.interpreter.machine import Machine
 from anyshape.capture.segments.capturing import Capturer
 from anyshape.capture.segments.native_steps import (
     concrete_machine,
+    goes_on_alone,
     interrupted,
     resume,
-    sees_deaths,
     step,
 )
 from anyshape.capture.segments.program_points import Entry, Numbers, flatten
@@ -235,7 +235,7 @@ class Compiled:
                 done, value = self.interpreted.go_on(machine, call)
             if done:
                 return value
-            if sees_deaths(machine) or _watchers() != watchers:
+            if goes_on_alone(machine) or _watchers() != watchers:
                 return resume(machine)  # the program watches what happens from here on
             assert machine.frame is not None
             at = flatten(machine.frame)

@@ -34,7 +34,7 @@ from anyshape.capture.heap.nested_containers import containers_in, item_of, leng
 from anyshape.capture.heap.observer import Observer
 from anyshape.capture.heap.sorted_lists import SortedLists
 from anyshape.capture.heap.unread_writes import Unread, is_key
-from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, Break, contents
+from anyshape.capture.heap.values import BOUND_IN_C, IMMUTABLE, NULL, PROXIES, Break, contents
 
 _set_attribute = object.__setattr__
 _delete_attribute = object.__delattr__
@@ -278,8 +278,7 @@ class Heap:
     def length(self, obj: Any) -> Any:
         """`len(obj)` of a container with a C `__len__`."""
         obj = self.behind(obj)
-        appended = self._appended(obj)
-        if appended:
+        if appended := self._appended(obj):
             before = self.domain.read(obj, "len", None, length_of(obj))
             count, plain = len(appended), type(before) is int
             return before + count if plain else self.domain.binary("+", before, count)
@@ -435,6 +434,7 @@ class Heap:
             type(obj) in IMMUTABLE
             or id(obj) in self.created
             or type(value).__name__ == "builtin_function_or_method"
+            or (type(obj) in BOUND_IN_C and not self.domain.is_outside(obj))
         ):
             return value
         return self.domain.read(obj, "attr", name, value)

@@ -5,14 +5,23 @@ even where the list is as it was in the end.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from types import CodeType
+from typing import Any, TypeAlias
+
+Place: TypeAlias = tuple[CodeType, int]
+"""An instruction of the program."""
 
 
 @dataclass(slots=True)
 class SortedLists:
-    """By the id of the list as the program sees it."""
+    """By the id of the list as the program sees it; and where the program calls `list.sort`."""
 
     written: dict[int, bool] = field(default_factory=dict)
+    places: dict[int, Place] = field(default_factory=dict)
+
+    def called(self, values: list[Any], place: Place) -> None:
+        """`list.sort` is called."""
+        self.places[id(values)] = place
 
     def begin(self, values: list[Any]) -> None:
         """The list is being sorted from here on."""
@@ -25,4 +34,5 @@ class SortedLists:
 
     def end(self, values: list[Any]) -> bool:
         """The list is sorted: whether it was written meanwhile."""
+        self.places.pop(id(values), None)
         return self.written.pop(id(values), False)

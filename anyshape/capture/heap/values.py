@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import CellType
+from types import BuiltinMethodType, CellType, MethodWrapperType
 from typing import Any, NoReturn
 
 from anyshape.ir.graph import Value
@@ -221,6 +221,8 @@ IMMUTABLE = frozenset(
     }
 )
 """Classes whose objects nobody can write to."""
+BOUND_IN_C = frozenset({BuiltinMethodType, MethodWrapperType})
+"""Methods of C: one of an object that the trace has made was made by reading it."""
 
 SYMBOLIC_NUMBERS: frozenset[type] = frozenset({SizeValue, ScalarValue})
 PROXIES: frozenset[type] = frozenset({SizeValue, ScalarValue, TensorValue, OpaqueValue, TextValue})

@@ -15,12 +15,24 @@ import heapq
 import itertools
 import operator
 import re
+import weakref
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterator
-from types import CodeType, FunctionType, MethodType
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import (
+    CellType,
+    CodeType,
+    FunctionType,
+    GenericAlias,
+    MappingProxyType,
+    MethodType,
+    SimpleNamespace,
+    UnionType,
+)
 from typing import Any
 
 from anyshape.capture.heap import purity
+from anyshape.capture.heap.mirrors import VIEWS, mapping_behind
 from anyshape.capture.heap.nested_containers import elements_of, values_of
 from anyshape.capture.heap.values import NULL, PROXIES, contents
 from anyshape.capture.interpreter.domain import Interpreter
@@ -32,11 +44,13 @@ TEXT = ("__repr__", "__str__", "__format__")
 ITERATION = ("__iter__", "__next__", "__len__", "__length_hint__", "__getitem__", "__reversed__")
 ATTRIBUTES = ("__getattribute__", "__getattr__")
 MAPPING = ("keys", "items", "__getitem__", *ITERATION, *ATTRIBUTES)
+WRITES = ("__setitem__", "__delitem__", "__setattr__", "__delattr__")
 ARITHMETIC = ("__add__", "__radd__", "__iadd__", "__mul__", "__rmul__", "__neg__", "__abs__")
 ANY = tuple(
     dict.fromkeys(
         (*NUMBER, *TEXT, *ORDER, *MAPPING, *ARITHMETIC, "__ne__", "__hash__", "__bool__")
         + (
+            *WRITES,
             "__contains__",
             "__missing__",
             "__call__",
@@ -52,7 +66,9 @@ _HEAP_TYPE = 1 << 9
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None), type, FunctionType})
 
-_ITEMS = ("__setitem__", "__delitem__")
+_KEEPING = (*CONTAINERS, OrderedDict, defaultdict, object, type, str)
+"""Classes whose methods ask nothing of what lies in them, but for those that tables name."""
+_ITEMS = WRITES[:2]
 _PRINTERS = frozenset(
     [
         *[str, repr, format, ascii, list.__repr__, tuple.__repr__, dict.__repr__, set.__repr__],
@@ -85,7 +101,12 @@ _HASHERS = frozenset(
     [
         *[vars(cls)[name] for cls in (set, frozenset) for name in _SETS if name in vars(cls)],
         *[set, frozenset, hash, operator.or_, operator.and_, operator.sub, operator.xor],
-        *[operator.ior, operator.iand, operator.isub, operator.ixor, dict.update, dict.fromkeys],
+        *[operator.ior, operator.iand, operator.isub, operator.ixor, dict.fromkeys],
+        *[cls for cls in (dict, OrderedDict, defaultdict)],
+        *[vars(cls)[name] for cls in (dict, OrderedDict) for name in ("update", "__init__")],
+        *[vars(cls)["__or__"] for cls in (dict, OrderedDict, defaultdict)],
+        *[vars(cls)["__ior__"] for cls in (dict, OrderedDict)],
+        purity.COUNT_ELEMENTS,
     ]
 )
 SUBSTITUTIONS = frozenset({"sub", "subn"})
@@ -104,16 +125,31 @@ def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> b
     if fn in _INDEXERS:
         return any(_is_index(machine, arg) for arg in args[1:])
     if fn in _HASHERS:
-        return any(_hashes_elements(machine, arg) for arg in args)
+        return any(hashes_elements(machine, arg) for arg in args)
     if fn in _PRINTERS:
         methods: tuple[str, ...] = (*TEXT, *NUMBER, *MAPPING)
     elif fn in _SORTERS:
         methods = ORDER
     elif fn in _COMPARERS:
         methods = EQUALITY
-    else:
+    elif _looks_at_arguments_alone(fn):
         return False
+    else:
+        methods = ANY
     return any(defines(machine, arg, methods) for arg in args)
+
+
+def _looks_at_arguments_alone(fn: Any) -> bool:
+    """Whether the function asks nothing of what lies in the containers that it is handed."""
+    if type(fn) not in purity.CALLABLE_TYPES:
+        return False
+    owner = fn if issubclass(type(fn), type) else getattr(fn, "__objclass__", None)
+    return (
+        fn in ASKED
+        or owner in _KEEPING
+        or (owner is not None and issubclass(owner, BaseException))
+        or getattr(fn, "__module__", None) == "_operator"
+    )
 
 
 def defines(machine: Interpreter, value: Any, methods: tuple[str, ...], depth: int = 3) -> bool:
@@ -121,8 +157,10 @@ def defines(machine: Interpreter, value: Any, methods: tuple[str, ...], depth: i
     kind = type(value)
     if kind in PLAIN or kind in PROXIES:
         return False
-    if issubclass(kind, functools.partial):
-        value = (value.func, value.args, value.keywords, (*value.keywords,))
+    if kind is _COMPARING_KEY:
+        return True
+    held = next((parts for base, parts in _HOLDERS if issubclass(kind, base)), None)
+    value = value if held is None else held(value)
     if issubclass(type(value), CONTAINERS) and depth:
         inside = (*values_of(value), *(dict.keys(value) if issubclass(kind, dict) else ()))
         if any(defines(machine, item, methods, depth - 1) for item in inside):
@@ -130,6 +168,21 @@ def defines(machine: Interpreter, value: Any, methods: tuple[str, ...], depth: i
     return kind.__flags__ & _HEAP_TYPE != 0 and any(
         _is_of_the_program(machine, kind, name) for name in methods
     )
+
+
+_COMPARING_KEY = type(functools.cmp_to_key(lambda a, b: 0))
+"""Its objects are compared by a function of the program."""
+_HOLDERS: tuple[tuple[Any, Callable[[Any], tuple[Any, ...]]], ...] = (
+    (functools.partial, lambda p: (p.func, p.args, p.keywords, (*p.keywords,))),
+    (slice, lambda s: (s.start, s.stop, s.step)),
+    (CellType, lambda c: (contents(c),)),
+    (SimpleNamespace, lambda n: (n.__dict__,)),
+    (GenericAlias, lambda a: (a.__origin__, a.__args__)),
+    (UnionType, lambda u: u.__args__),
+    (weakref.ref, lambda r: (weakref.ref.__call__(r),)),
+    ((MappingProxyType, *VIEWS), lambda v: (mapping_behind(v),)),
+)
+"""Classes of C, no containers, that compare, hash or show what they hold, and what that is."""
 
 
 def _asked(fn: Any, args: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[str, ...]]]:
@@ -156,7 +209,11 @@ def _is_index(machine: Interpreter, value: Any) -> bool:
     return any(_is_of_the_program(machine, type(part), "__index__") for part in parts)
 
 
-def _hashes_elements(machine: Interpreter, value: Any) -> bool:
+def hashes_elements(machine: Interpreter, value: Any) -> bool:
+    """Would C code run a `__hash__` or `__eq__` of the program on what lies in the value, or on the
+    value, if it is no container?"""
+    if type(value) in VIEWS:
+        return hashes_elements(machine, mapping_behind(value))
     elements = elements_of(value) if issubclass(type(value), CONTAINERS) else (value,)
     return any(hashes_outside(machine, element) for element in elements)
 
@@ -175,34 +232,77 @@ def hashes_outside(machine: Interpreter, value: Any, depth: int = 3) -> bool:
     if not machine.heap.is_created(value):
         return any(_is_of_the_program(machine, kind, name) for name in HASHED)
     return any(
-        _is_of_the_program(machine, kind, name) and not reads_itself(machine.lookup(kind, name))
+        _is_of_the_program(machine, kind, name)
+        and not _reads_itself(machine, value, machine.lookup(kind, name), depth)
         for name in HASHED
     )
 
 
-def reads_itself(method: FunctionType) -> bool:
-    """Whether all that a `__hash__` or `__eq__` does is to read attributes of its arguments."""
-    names = _names_read(method.__code__)
-    if names is None:
+def _reads_itself(machine: Interpreter, value: Any, method: FunctionType, depth: int) -> bool:
+    """Whether all that a `__hash__` or `__eq__` of this object does is to read what it holds."""
+    reads = _reads_of(method.__code__)
+    if reads is None or not _names_what_is_fixed(method, reads.names):
         return False
-    read = [contents(cell) for cell in method.__closure__ or ()]
-    read += [method.__globals__.get(name, vars(builtins).get(name)) for name in names]
+    kind = type(value)
+    if any(type(machine.lookup(kind, name)) is FunctionType for name in ATTRIBUTES):
+        return False
     return all(
-        issubclass(type(value), type) or any(value is asked for asked in _ASKED_IN_C)
-        for value in read
+        _is_held(machine, value, name, depth, further=name in reads.read_of) for name in reads.held
     )
 
 
+def _names_what_is_fixed(method: FunctionType, names: frozenset[str]) -> bool:
+    found = [contents(cell) for cell in method.__closure__ or ()]
+    if "super" in names:  # and a method of a base, which may be the program's
+        return False
+    found += [method.__globals__.get(name, vars(builtins).get(name)) for name in names]
+    return all(
+        issubclass(type(value), type) or any(value is asked for asked in _ASKED_IN_C)
+        for value in found
+    )
+
+
+def _is_held(machine: Interpreter, value: Any, name: str, depth: int, *, further: bool) -> bool:
+    """Whether `value.name` is no code of the program's, and neither is its hash; `further` says
+    that an attribute of it is read."""
+    entry = machine.lookup(type(value), name)
+    if type(entry) not in _MADE_IN_C and machine.lookup(type(entry), "__get__") is not NULL:
+        return name in HASHED  # that of a base, as in `tuple.__hash__(self)`
+    try:
+        held = object.__getattribute__(value, name)
+    except AttributeError:
+        return True
+    if further and type(held) not in PLAIN and not issubclass(type(held), type):
+        return False
+    return not hashes_outside(machine, held, depth - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """The globals that code reads, the attributes, and those of which attributes are read."""
+
+    names: frozenset[str]
+    held: frozenset[str]
+    read_of: frozenset[str]
+
+
 @functools.lru_cache(1024)
-def _names_read(code: CodeType) -> frozenset[str] | None:
-    """The globals that the code reads, if it does nothing beside reading."""
-    instructions = list(dis.get_instructions(code))
-    if any(instruction.opname.startswith(_MORE) for instruction in instructions):
+def _reads_of(code: CodeType) -> _Reads | None:
+    """What the code reads, if it does nothing beside reading."""
+    steps = [i for i in dis.get_instructions(code) if i.opname not in _NOTHING]
+    if any(step.opname.startswith(_MORE) for step in steps):
         return None
-    return frozenset(i.argval for i in instructions if i.opname == "LOAD_GLOBAL")
+    pairs = [(a, b) for a, b in itertools.pairwise(steps) if b.opname in _ATTRIBUTE]
+    return _Reads(
+        frozenset(step.argval for step in steps if step.opname == "LOAD_GLOBAL"),
+        frozenset(step.argval for step in steps if step.opname in _ATTRIBUTE),
+        frozenset(a.argval for a, _ in pairs if a.opname in _ATTRIBUTE),
+    )
 
 
 _ASKED_IN_C = (hash, isinstance, issubclass, len, NotImplemented)
+_ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
+_NOTHING = ("CACHE", "PRECALL", "NOP", "EXTENDED_ARG")
 _STORES = ("STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "STORE_DEREF", "STORE_NAME")
 _MORE = (*_STORES, "LOAD_NAME", "DELETE_", "RAISE", "YIELD", "IMPORT", "MAKE_")
 
@@ -264,16 +364,19 @@ _MAKING_SETS = (
     *("copy", "union", "intersection", "difference", "symmetric_difference"),
     *("__or__", "__and__", "__sub__", "__xor__"),
 )
+_MADE_ANEW = ("__init__", "__new__")
 _REDUCED = (*MAPPING, "__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
 RECEIVER_ASKED: dict[Any, tuple[str, ...]] = {
     dict.__getitem__: ("__missing__",),
     **dict.fromkeys((dict.copy, dict.__or__, dict.__ror__), MAPPING),
     **dict.fromkeys((object.__reduce_ex__, object.__reduce__, set.__reduce__), _REDUCED),
     **dict.fromkeys((frozenset.__reduce__, bytearray.__reduce_ex__, deque.__reduce__), _REDUCED),
-    **dict.fromkeys((deque.copy, deque.__copy__, deque.__add__, deque.__mul__), ITERATION),
+    **dict.fromkeys(
+        (deque.copy, deque.__copy__, deque.__add__, deque.__mul__), (*ITERATION, *_MADE_ANEW)
+    ),
     deque.__imul__: ITERATION,
     **{
-        vars(defaultdict)[name]: (*MAPPING, "__del__")
+        vars(defaultdict)[name]: (*MAPPING, *_MADE_ANEW, "__del__")
         for name in ("copy", "__copy__", "__or__", "__ror__", "__reduce__")
     },
     **{vars(cls)[name]: ("__del__",) for cls in (set, frozenset) for name in _MAKING_SETS},
@@ -283,7 +386,7 @@ RECEIVER_ASKED: dict[Any, tuple[str, ...]] = {
     object.__str__: TEXT,
     object.__ne__: EQUALITY,
     **{
-        vars(OrderedDict)[name]: MAPPING
+        vars(OrderedDict)[name]: (*MAPPING, *WRITES[:2], *_MADE_ANEW, "__contains__")
         for name in ("copy", "update", "pop", "popitem", "setdefault", "__eq__", "__reduce__")
     },
 }

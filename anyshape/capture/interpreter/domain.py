@@ -10,12 +10,13 @@ proxies; `concrete.py` is its only torch-free heir.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, Protocol
 
 from anyshape.capture.heap.shadow_heap import Heap
+from anyshape.capture.heap.sorted_lists import Place
 from anyshape.capture.heap.values import InterpreterBug
 from anyshape.capture.interpreter.frame import Code, Frame
 
@@ -93,6 +94,8 @@ class Domain:
     # proxies may occur. False: no hook below but the call hooks is ever called, and writes are
     # real.
     records: bool = False
+    sorts_natively: Set[Place] = frozenset()
+    """Where the program sorts, and the graph has been seen to break meanwhile."""
 
     machine: Interpreter
 

@@ -38,6 +38,7 @@ def raise_varargs(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     _will_raise(machine, error)
     if cause is not NULL:
         _set_cause(machine, error, cause)
+    del stack[-arg:]  # its traceback may lead back to this frame
     raise error
 
 

@@ -47,7 +47,6 @@ class Code:
         "argument_count",
         "code",
         "callers",
-        "dummy_frames",
         "handled_by",
         "hidden",
         "instructions",
@@ -58,7 +57,9 @@ class Code:
         "local_names",
         "offsets",
         "opcodes",
+        "shared_frames",
         "simple",
+        "stand_ins",
         "unsupported",
     )
 
@@ -81,7 +82,10 @@ class Code:
         self.hidden = False
         self.live: list[int] | None = None
         self.callers: dict[int, CodeType] = {}  # by line
-        self.dummy_frames: dict[int, FrameType] = {}  # by instruction
+        # What tracebacks show (`frame_objects.py`): frame objects by instruction, and the code of
+        # all of them by instruction and names of locals.
+        self.shared_frames: dict[int, FrameType] = {}
+        self.stand_ins: dict[tuple[int, Any], CodeType] = {}
 
 
 def _local_names(code: CodeType) -> tuple[str, ...]:

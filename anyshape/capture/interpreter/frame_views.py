@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Any
 
 from anyshape.capture.interpreter.frame import Frame
+from anyshape.capture.interpreter.frame_objects import shows
 
 
 class FrameView:
@@ -32,7 +33,7 @@ class FrameView:
 
     def stands_for(self, real: Any) -> bool:
         """Whether a traceback's frame object stands for the same frame."""
-        return any(dummy is real for dummy in self._frame.code.dummy_frames.values())
+        return type(real) is FrameType and shows(self._frame.code, real)
 
     @property
     def f_code(self) -> Any:

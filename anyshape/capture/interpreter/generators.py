@@ -94,7 +94,6 @@ class Generator:
         self.started = False
         self.finished = False
         self.touched = False
-        frame.generator = self
 
     @classmethod
     def restored(cls, machine: Interpreter, code: Code) -> Generator:

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import operator
 import sys
+from types import FunctionType
 from typing import Any
 
+from anyshape.capture.heap.purity import COUNT_ELEMENTS
 from anyshape.capture.heap.values import ABSENT
 from anyshape.capture.interpreter.intrinsic_names import (
     bind,
@@ -16,7 +18,6 @@ from anyshape.capture.interpreter.intrinsic_names import (
     global_name,
     is_subtype,
     native,
-    sorts,
 )
 from anyshape.capture.interpreter.versions import VERSION
 
@@ -129,25 +130,109 @@ def make_from_list(make: Any, iterable: Any, *rest: Any, **kwargs: Any) -> Any:
     return created(make(list_of(iterable), *rest, **kwargs))
 
 
+def bytes_of(make: Any, iterable: Any) -> Any:
+    """Each element is asked for its number before the next is taken."""
+    iterator = iter(iterable)
+    if make is bytes:
+        length_hint(iterable, 0)
+    parts = native(list)
+    while True:
+        value = next(iterator, ABSENT)
+        if value is ABSENT:
+            return created(make(native(bytes.join, b"", parts)))
+        native(list.append, parts, native(make, native(list, (value,))))
+
+
 def fill_from_list(method: Any, receiver: Any, *iterables: Any) -> Any:
     return method(receiver, *[list_of(iterable) for iterable in iterables])
 
 
-def fill_from_elements(method: Any, receiver: Any, *iterables: Any) -> Any:
-    return method(receiver, *[elements_of(iter(iterable)) for iterable in iterables])
+def fill_from_hashed(method: Any, receiver: Any, *iterables: Any) -> Any:
+    return method(receiver, *[hashed(iterable) for iterable in iterables])
 
 
-def fill_from_common(method: Any, receiver: Any, *iterables: Any) -> Any:
-    """`set.intersection` and its like: C takes no more once it has found every element."""
+def make_from_hashed(make: Any, iterable: Any) -> Any:
+    return created(make(hashed(iterable)))
+
+
+def hashed(iterable: Any) -> Any:
+    """The elements; where the program sees that they are hashed, each is before the next is taken,
+    once: then a set of them."""
+    values: list[Any] = []
+    members: Any = ABSENT
+    for value in iterable:
+        if members is ABSENT and hashes_in_python(value):
+            members = native(set, values)
+        if members is ABSENT:
+            values.append(value)
+        else:
+            native(set.add, members, value)
+    return values if members is ABSENT else members
+
+
+def hashes_in_python(value: Any) -> Any:
+    """Whether the program sees that C code hashes the value, or compares it with its equals."""
+    cls = type(value)
+    for name in ("__hash__", "__eq__"):
+        if is_subtype(type(find(cls, name)), FunctionType):
+            return True
+    return False
+
+
+def set_of(make: Any, iterable: Any) -> Any:
+    members = created(native(make))
+    update_set(members, iterable)
+    return members
+
+
+def union_of(receiver: Any, *iterables: Any) -> Any:
+    result = created(native(set.union, receiver))
+    update_set(result, *iterables)
+    return result
+
+
+def difference_of(receiver: Any, *iterables: Any) -> Any:
+    result = created(native(set.difference, receiver))
+    remove_from_set(result, *iterables)
+    return result
+
+
+def dict_from_keys(make: Any, iterable: Any, value: Any = None) -> Any:
+    made = created(native(make))
+    for key in iterable:
+        made[key] = value
+    return made
+
+
+def common_of(receiver: Any, *iterables: Any) -> Any:
+    """`set.intersection`: C takes no more once it has found every element, each of which it hashes
+    once."""
     kept = receiver
     for iterable in iterables:
         members, kept = kept, set()
         for value in iterable:
-            if value in members:
+            if hashes_in_python(value):
+                native(set.update, kept, native(set.intersection, members, native(list, (value,))))
+            elif value in members:
                 native(set.add, kept, value)
-                if len(kept) == len(members):
-                    break
-    return method(receiver, kept)
+            if len(kept) == len(members):
+                break
+    return kept
+
+
+def frozen_common_of(receiver: Any, *iterables: Any) -> Any:
+    return native(frozenset, common_of(receiver, *iterables))
+
+
+def keep_common(receiver: Any, *iterables: Any) -> None:
+    kept = common_of(receiver, *iterables)
+    native(set.clear, receiver)
+    native(set.update, receiver, kept)
+
+
+def is_subset(receiver: Any, iterable: Any) -> Any:
+    """`set.issubset` of what is no set."""
+    return len(common_of(receiver, iterable)) == len(receiver)
 
 
 def is_disjoint(members: Any, iterable: Any) -> Any:
@@ -205,7 +290,10 @@ def remove_from_set(receiver: Any, *iterables: Any) -> None:
 
 def count_elements(counts: Any, iterable: Any) -> None:
     for value in iterable:
-        native(dict.__setitem__, counts, value, native(dict.get, counts, value, 0) + 1)
+        if hashes_in_python(value):
+            native(COUNT_ELEMENTS, counts, native(list, (value,)))
+        else:
+            native(dict.__setitem__, counts, value, native(dict.get, counts, value, 0) + 1)
 
 
 def store_slice(target: Any, key: Any, iterable: Any) -> Any:
@@ -394,95 +482,8 @@ def extreme_of(name: Any, values: Any, key: Any, default: Any, better: Any) -> A
 _EMPTY = VERSION.empty
 
 
-def sorted_of(iterable: Any, key: Any, reverse: Any) -> Any:
-    values = list_of(iterable)
-    sort_in_place(values, key, reverse)
-    return created(values)
-
-
-def sort_in_place(values: Any, key: Any, reverse: Any) -> None:
-    """`list.sort`: the list is empty meanwhile, so that a key or a comparison cannot change it."""
-    items = native(list.__getitem__, values, slice(None))
-    native(list.clear, values)
-    sorts(values, True)
-    try:
-        keys = items if key is None else [key(value) for value in items]
-        order = native(list, native(range, native(len, items)))
-        if reverse:
-            order.reverse()
-        order = merge_sorted(order, keys)
-        if reverse:
-            order.reverse()
-        items = [items[index] for index in order]
-    finally:
-        changed = sorts(values, False) or native(list.__len__, values) > 0
-        native(list.__setitem__, values, slice(None), items)
-    if changed:
-        raise ValueError("list modified during sort")
-
-
-class Compared:
-    """A key of `functools.cmp_to_key`."""
-
-    __slots__ = ("compare", "obj")
-    __hash__ = None  # type: ignore[assignment] # as CPython's, which has none
-
-    def __init__(self, compare: Any, obj: Any) -> None:
-        self.compare = compare
-        self.obj = obj
-
-    def __lt__(self, other: Any) -> Any:
-        return self.compare(self.obj, other.obj) < 0
-
-    def __gt__(self, other: Any) -> Any:
-        return self.compare(self.obj, other.obj) > 0
-
-    def __eq__(self, other: Any) -> Any:
-        return self.compare(self.obj, other.obj) == 0
-
-    def __le__(self, other: Any) -> Any:
-        return self.compare(self.obj, other.obj) <= 0
-
-    def __ge__(self, other: Any) -> Any:
-        return self.compare(self.obj, other.obj) >= 0
-
-
-def cmp_to_key(mycmp: Any) -> Any:
-    return lambda obj: Compared(mycmp, obj)
-
-
-def merge_sorted(order: Any, keys: Any) -> Any:
-    """Stable merge sort of indices by `keys[index]`, with `<` only."""
-    count = len(order)
-    if count < 2:
-        return order
-    left = merge_sorted(order[: count // 2], keys)
-    right = merge_sorted(order[count // 2 :], keys)
-    merged = []
-    i = j = 0
-    while i < len(left) and j < len(right):
-        if keys[right[j]] < keys[left[i]]:
-            merged.append(right[j])
-            j += 1
-        else:
-            merged.append(left[i])
-            i += 1
-    merged.extend(left[i:])
-    merged.extend(right[j:])
-    return merged
-
-
 def join_of(join: Any, separator: Any, iterable: Any) -> Any:
     return join(separator, taken(iterable))
-
-
-def join_bytes(join: Any, separator: Any, iterable: Any) -> Any:
-    """`bytearray.join`, which lets nobody resize it meanwhile."""
-    view = native(memoryview, separator)
-    try:
-        return join(separator, taken(iterable))
-    finally:
-        view.release()
 
 
 def unpack_list(iterable: Any, count: Any) -> Any:

@@ -153,6 +153,8 @@ def binary_op(a: Any, b: Any, method: Any, reflected: Any, in_place: Any, sign: 
                 return result
     slot = find(left, method)
     other = find(right, reflected)
+    behind = other if _of_a_sequence(other, sign) else ABSENT  # which comes behind the left one's
+    other = other if behind is ABSENT else ABSENT
     if _of_a_sequence(slot, sign) and not _is_in_python(find(left, reflected), sign):
         last = slot if last is ABSENT else last
         slot = ABSENT
@@ -175,8 +177,17 @@ def binary_op(a: Any, b: Any, method: Any, reflected: Any, in_place: Any, sign: 
         if result is not NotImplemented:
             return result
     if last is not ABSENT:
-        return bind(last, a, left)(b)
+        return by_sequence(last, a, b, sign)
+    if behind is not ABSENT:
+        return by_sequence(behind, b, a, sign)
     return refuse_operands(left, right, sign if in_place is None else sign + "=")
+
+
+def by_sequence(slot: Any, sequence: Any, other: Any, sign: Any) -> Any:
+    """`+` and `*` of C's sequences, which look first whether they are repeated by a number."""
+    if sign == "*" and find(type(other), "__index__") is ABSENT:
+        raise TypeError(f"can't multiply sequence by non-int of type '{type(other).__name__}'")
+    return bind(slot, sequence, type(sequence))(other)
 
 
 def _of_a_sequence(slot: Any, sign: Any) -> Any:
@@ -375,8 +386,9 @@ def item_by_slice(obj: Any, key: Any) -> Any:
 
 
 def item_or_missing(obj: Any, key: Any) -> Any:
-    if native(dict.__contains__, obj, key):
-        return native(dict.get, obj, key)
+    found = native(dict.get, obj, key, ABSENT)
+    if found is not ABSENT:
+        return found
     cls = type(obj)
     return bind(find(cls, "__missing__"), obj, cls)(key)
 

@@ -50,7 +50,6 @@ PLAIN = frozenset(
         type(NotImplemented),
         type(...),
         range,
-        slice,
     }
 )
 CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
@@ -339,6 +338,7 @@ def contains(machine: Interpreter, container: Any, item: Any) -> Any:
             cls is Generator
             or is_python(machine, cls, "__iter__")
             or is_python(machine, cls, "__getitem__")
+            or (machine.recording and hasattr(cls, "__next__"))
         ):
             return Call(polyfills.contains_by_iteration, (container, item))
     elif attribute is not None and type(attribute) not in C_FUNCTIONS:
@@ -362,8 +362,6 @@ def _recorded_contains(machine: Interpreter, container: Any, item: Any) -> Any:
         return Call(polyfills.range_contains, (container, item))
     if issubclass(type(container), (str, bytes)) and type(item) in PROXIES:
         raise Break("proxy-leak", "a text that differs from call to call")
-    if hasattr(type(container), "__next__"):
-        return Call(polyfills.contains_by_iteration, (container, item))
     value = operator.contains(container, item)
     return machine.heap.answer_contains(container, item, value)
 

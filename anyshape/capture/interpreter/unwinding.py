@@ -1,22 +1,19 @@
 """Virtual exceptions: finding a handler, `__context__` and `__traceback__` as CPython sets them.
 
 In: an exception that a handler of the loop raised in `machine.frame`. Out: the frame that goes on
-with it, or None at the root. A traceback entry needs a real frame object: each code object has one
-dummy frame for each instruction that has raised, made by running its code with a raise there and
-nothing before, so that file, function, line and columns are the user's own.
+with it, or None at the root. A traceback entry needs a real frame object (`frame_objects.py`).
 """
 
 from __future__ import annotations
 
-import dis
-import threading
-from types import CodeType, FrameType, FunctionType, TracebackType
+from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 from anyshape.capture.interpreter import calls_of_the_program
 from anyshape.capture.interpreter.continuations import Root
 from anyshape.capture.interpreter.domain import Interpreter
-from anyshape.capture.interpreter.frame import Code, Frame
+from anyshape.capture.interpreter.frame import Frame
+from anyshape.capture.interpreter.frame_objects import left_frame, shared_frame, shows
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.interpreter.opcode_results import release
 
@@ -47,7 +44,7 @@ def unwind(machine: Interpreter, error: BaseException) -> Frame | None:
             frame.index = row.target
             machine.frame = frame
             return _closing(machine, frame, dropped) if machine.recording else frame
-        _show_exit(error, frame)
+        _show_exit(machine, error, frame)
         if frame.generator is not None:
             error = frame.generator.failed(error)
         continuation = frame.continuation
@@ -135,65 +132,27 @@ def _add_traceback(error: BaseException, frame: Frame) -> None:
         return
     index = frame.index - 1
     line = code.lines[index]
-    real = code.dummy_frames.get(index) or _dummy_frame(code, frame.globals, index)
+    real = shared_frame(code, frame.globals, index)
     error.__traceback__ = TracebackType(error.__traceback__, real, code.offsets[index], line or -1)
 
 
-def _show_exit(error: BaseException, frame: Frame) -> None:
-    """A frame object that its code has left says where that was, be it behind what raised."""
+def _show_exit(machine: Interpreter, error: BaseException, frame: Frame) -> None:
+    """A frame object that its code has left says where that was, be it behind what raised, and
+    keeps what its locals hold as long as the traceback lives."""
     code, index, traceback = frame.code, frame.index - 1, error.__traceback__
     name, arg = code.opcodes[index]
     if name == "RERAISE" and arg:  # as where it was raised again first
         index = frame.stack[-1 - arg]
-    if code.hidden or traceback is None or traceback.tb_lasti == code.offsets[index]:
+    if code.hidden or traceback is None or not shows(code, traceback.tb_frame):
         return
-    if not any(dummy is traceback.tb_frame for dummy in code.dummy_frames.values()):
+    if not machine.recording:
+        left = left_frame(frame, index)
+    elif traceback.tb_lasti == code.offsets[index]:
         return
-    left = code.dummy_frames.get(index) or _dummy_frame(code, frame.globals, index)
+    else:
+        left = shared_frame(code, frame.globals, index)
     error.__traceback__ = TracebackType(
         traceback.tb_next, left, traceback.tb_lasti, traceback.tb_lineno
-    )
-
-
-def _dummy_frame(code: Code, globals_: dict[str, Any], index: int) -> FrameType:
-    """Made in a thread of its own: a frame keeps its callers, and all that they hold, alive."""
-    maker = threading.Thread(target=_make_dummy_frame, args=(code, globals_, index))
-    maker.start()
-    maker.join()
-    return code.dummy_frames[index]
-
-
-def _make_dummy_frame(code: Code, globals_: dict[str, Any], index: int) -> None:
-    stub = FunctionType(_raising(code.code, code.offsets[index]), globals_)
-    try:
-        stub()
-    except AssertionError as error:
-        assert error.__traceback__ is not None and error.__traceback__.tb_next is not None
-        code.dummy_frames[index] = error.__traceback__.tb_next.tb_frame
-
-
-_BEGIN = bytes([dis.opmap["RESUME"], 0])
-_RAISE = bytes([dis.opmap["LOAD_ASSERTION_ERROR"], 0, dis.opmap["RAISE_VARARGS"], 1])
-_NOTHING = bytes([dis.opmap["NOP"], 0])
-
-
-def _raising(code: CodeType, offset: int) -> CodeType:
-    """`code` without parameters and with a body that raises at once, at this offset if what comes
-    before the raise fits there; as long as the original, whose line table it keeps.
-    """
-    before = max(0, (offset - len(_BEGIN)) // 2 - 1)
-    body = _BEGIN + before * _NOTHING + _RAISE
-    body += max(0, (len(code.co_code) - len(body)) // 2) * _NOTHING
-    return code.replace(
-        co_code=body,
-        co_argcount=0,
-        co_posonlyargcount=0,
-        co_kwonlyargcount=0,
-        co_flags=code.co_flags & ~(0x04 | 0x08 | 0x20 | 0x80 | 0x100 | 0x200),
-        co_exceptiontable=b"",
-        co_freevars=(),
-        co_cellvars=(),
-        co_stacksize=max(1, code.co_stacksize),
     )
 
 

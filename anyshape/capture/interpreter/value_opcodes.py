@@ -9,6 +9,7 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import NULL, PROXIES, Break, Call, OpaqueValue, TextValue
 from anyshape.capture.interpreter import (
     attributes,
+    c_callbacks,
     iteration_polyfills,
     mapping_polyfills,
     polyfills,
@@ -321,12 +322,15 @@ def list_append(machine: Interpreter, frame: Frame, arg: int) -> None:
 
 
 def set_add(machine: Interpreter, frame: Frame, arg: int) -> None:
-    write_into(machine, set.add, frame.stack[-arg - 1], frame.stack[-1])
+    element = protocol.plain_key(machine, frame.stack[-1])
+    write_into(machine, set.add, frame.stack[-arg - 1], element)
     frame.stack.pop()
 
 
 def map_add(machine: Interpreter, frame: Frame, arg: int) -> None:
-    write_into(machine, dict.__setitem__, frame.stack[-arg - 2], *frame.stack[-2:])
+    key, value = frame.stack[-2:]
+    key = protocol.plain_key(machine, key)
+    write_into(machine, dict.__setitem__, frame.stack[-arg - 2], key, value)
     del frame.stack[-2:]
 
 
@@ -357,8 +361,10 @@ def _iterator(machine: Interpreter, iterable: Any, complaint: str) -> Any:
 def set_update(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     target, iterable = frame.stack[-arg - 1], frame.stack[-1]
     if protocol.must_be_taken_for_a_set(machine, iterable):
-        return again(machine, frame, Call(iteration_polyfills.taken, (iterable,)))
+        return drop(machine, frame, 1, Call(iteration_polyfills.update_set, (target, iterable)))
     items = machine.heap.mirror(iterable) if machine.recording else iterable
+    if machine.recording and c_callbacks.hashes_elements(machine, items):
+        raise broken("unknown-call", "set.update")
     write_into(machine, set.update, target, items)
     frame.stack.pop()
     return None

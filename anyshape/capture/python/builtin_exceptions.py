@@ -1,7 +1,7 @@
 """Builtins about exceptions and the frames that their tracebacks show.
 
-A virtual frame has no frame object: a traceback shows one that stands for its code, is finished and
-holds nothing (`unwinding.py`).
+A virtual frame has no frame object: a traceback shows one that stands for its code
+(`frame_objects.py`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from anyshape.capture.interpreter.frame import Code
 
 
 def _clear_frame(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`frame.clear()`: the stand-in has nothing to clear, unless its code runs."""
+    """`frame.clear()`: a shared stand-in has nothing to clear, unless its code runs."""
     frame = args[0] if args else None
-    if any(_is_of(frame, running.code) for running in machine.frames()):
+    if any(_is_shared(frame, running.code) for running in machine.frames()):
         raise RuntimeError("cannot clear an executing frame")
-    if any(_is_of(frame, code) for code in machine.codes.values()):
+    if any(_is_shared(frame, code) for code in machine.codes.values()):
         return None
     return machine.native(FrameType.clear, args, kwargs)
 
@@ -29,5 +29,5 @@ EXCEPTION_BUILTINS: dict[Any, Callable[[Interpreter, tuple[Any, ...], dict[str, 
 }
 
 
-def _is_of(frame: Any, code: Code) -> bool:
-    return any(dummy is frame for dummy in code.dummy_frames.values())
+def _is_shared(frame: Any, code: Code) -> bool:
+    return any(shared is frame for shared in code.shared_frames.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+from array import array
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +24,7 @@ from anyshape.capture.interpreter import (
     protocol,
     search_polyfills,
     size_texts,
+    sort_polyfills,
 )
 from anyshape.capture.interpreter.continuations import RESUME, ResumeOr
 from anyshape.capture.interpreter.domain import Interpreter
@@ -122,14 +124,18 @@ def _asks(stores: bool, filled: Any) -> Callable[[Interpreter, Any], bool]:
     return protocol.must_be_taken_for_a_set if in_set else protocol.must_be_taken_first
 
 
+_MADE_BY: dict[Any, Any] = {
+    **dict.fromkeys((list, tuple), iteration_polyfills.make_from_list),
+    **dict.fromkeys((bytes, bytearray), iteration_polyfills.bytes_of),
+    set: iteration_polyfills.set_of,
+    frozenset: iteration_polyfills.make_from_hashed,
+}
+
+
 def _container(make: Any) -> Handler:
     """`list(values)` and the like; `bytes` asks its elements for numbers as `set` hashes them."""
     needs = _asks(make in (list, tuple, deque), make)
-    polyfill = (
-        iteration_polyfills.make_from_list
-        if make in (list, tuple, bytes)
-        else iteration_polyfills.make_from_elements
-    )
+    polyfill = _MADE_BY.get(make, iteration_polyfills.make_from_elements)
 
     itself = make in (tuple, frozenset)
 
@@ -144,8 +150,12 @@ def _container(make: Any) -> Handler:
     return handler
 
 
+_BUFFERS = (bytes, bytearray, memoryview, array)
+
+
 def _bytes(make: Any) -> Handler:
-    """`bytes(value)` and `bytearray(value)`: they ask for a number before they iterate."""
+    """`bytes(value)` and `bytearray(value)`: they take what gives its memory away as it lies, and
+    ask for a number before they iterate."""
     by_elements = _container(make)
 
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
@@ -153,7 +163,7 @@ def _bytes(make: Any) -> Handler:
             cls = type(args[0])
             if make is bytes and attributes.is_python(machine, cls, "__bytes__"):
                 return Call(polyfills.bytes_by_method, args)
-            if issubclass(cls, (int, str, bytes)) or make is bytearray and issubclass(cls, make):
+            if issubclass(cls, (int, str, *_BUFFERS)):
                 return machine.native(make, args, kwargs)
             if protocol.asks_index(machine, cls):
                 return Call(polyfills.bytes_by_index, (make, *args))
@@ -164,11 +174,15 @@ def _bytes(make: Any) -> Handler:
 
 def _new_container(new: Any) -> Handler:
     """`tuple.__new__(cls, iterable)`."""
-    needs = _asks(new is tuple.__new__, tuple if new is tuple.__new__ else frozenset)
+    of_tuple = new is tuple.__new__
+    needs = _asks(of_tuple, tuple if of_tuple else frozenset)
+    polyfill = (
+        iteration_polyfills.fill_from_list if of_tuple else iteration_polyfills.fill_from_hashed
+    )
 
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == 2 and needs(machine, args[1]):
-            return Call(iteration_polyfills.fill_from_list, (new, *args))
+            return Call(polyfill, (new, *args))
         return machine.native(new, args, kwargs)
 
     return handler
@@ -182,13 +196,16 @@ _STEPWISE: dict[Any, tuple[Any, ...]] = {
     deque.extendleft: (iteration_polyfills.extend_by, deque.appendleft),
     set.update: (iteration_polyfills.update_set,),
     set.difference_update: (iteration_polyfills.remove_from_set,),
+    set.union: (iteration_polyfills.union_of,),
+    set.difference: (iteration_polyfills.difference_of,),
     purity.COUNT_ELEMENTS: (iteration_polyfills.count_elements,),
+    set.intersection: (iteration_polyfills.common_of,),
+    set.intersection_update: (iteration_polyfills.keep_common,),
+    frozenset.intersection: (iteration_polyfills.frozen_common_of,),
     **{
-        method: (iteration_polyfills.fill_from_common, method)
-        for method in (
-            *(set.intersection, set.intersection_update, frozenset.intersection),
-            *((set.issubset, frozenset.issubset) if VERSION.subsets_intersect else ()),
-        )
+        method: (iteration_polyfills.is_subset,)
+        for method in (set.issubset, frozenset.issubset)
+        if VERSION.subsets_intersect
     },
 }
 
@@ -196,7 +213,7 @@ _STEPWISE: dict[Any, tuple[Any, ...]] = {
 def _filler(method: Any) -> Handler:
     """`list.extend` and the like, which iterate over their arguments."""
     needs = _asks(method in _STORING, getattr(method, "__objclass__", None))
-    whole = (iteration_polyfills.fill_from_elements, method)
+    whole = (iteration_polyfills.fill_from_hashed, method)
     polyfill, *first = _STEPWISE.get(method, whole)
 
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
@@ -256,6 +273,9 @@ def _dict_update(method: Any) -> Handler:
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == 2 and _is_python_source(machine, args[1]):
             return Call(update, (*args, kwargs))
+        if ordered and len(args) in (1, 2):  # C stores by what the class says, too
+            if attributes.is_python(machine, type(args[0]), "__setitem__"):
+                return Call(update, (args[0], args[1] if len(args) == 2 else {}, kwargs))
         return machine.native(method, args, kwargs)
 
     return handler
@@ -263,7 +283,7 @@ def _dict_update(method: Any) -> Handler:
 
 def _fromkeys(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     if args and protocol.must_be_taken_first(machine, args[0]):
-        return Call(iteration_polyfills.make_from_elements, (fn, *args))
+        return Call(iteration_polyfills.dict_from_keys, (fn.__self__, *args))
     return machine.native(fn, args, kwargs)
 
 
@@ -400,7 +420,7 @@ def _sorted(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     key, reverse = kwargs.get("key"), kwargs.get("reverse", False)
     if key is None and all_plain(_seen(machine, args[0])):
         return machine.native(sorted, args, kwargs)
-    return Call(iteration_polyfills.sorted_of, (args[0], key, reverse))
+    return Call(sort_polyfills.sorted_of, (args[0], key, reverse))
 
 
 def _search(method: Any, polyfill: Any) -> Handler:
@@ -433,6 +453,16 @@ _SEARCHES: dict[Any, Any] = {
 }
 
 
+def _call_sort(machine: Interpreter, values: Any) -> None:
+    """Where the graph breaks in the middle of `list.sort`, C code does all of it: it sees more of
+    what happens to the list meanwhile than another segment would."""
+    frame = next(frame for frame in machine.frames() if not frame.code.hidden)
+    place = frame.code.code, frame.index
+    if place in machine.domain.sorts_natively:
+        raise broken("unknown-call", "list.sort, in which the graph breaks,")
+    machine.heap.sorting.called(machine.heap.mirror(values), place)
+
+
 def _list_sort(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if not machine.recording or len(args) != 1 or set(kwargs) - {"key", "reverse"}:
         return machine.native(list.sort, args, kwargs)
@@ -442,19 +472,17 @@ def _list_sort(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     made_by = key if key is not None and issubclass(type(key), type) else object
     if machine.lookup(made_by, "__del__") is not NULL:
         raise broken("unknown-call", f"list.sort, by keys of class {made_by.__name__},")
-    return Call(iteration_polyfills.sort_in_place, (args[0], key, reverse))
+    _call_sort(machine, args[0])
+    return Call(sort_polyfills.sort_in_place, (args[0], key, reverse))
 
 
 def _join_bytes(method: Any) -> Handler:
-    polyfill = (
-        iteration_polyfills.join_of if method is bytes.join else iteration_polyfills.join_bytes
-    )
-
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == 2 and protocol.must_be_taken_first(machine, args[1]):
-            if machine.recording and method is bytearray.join:  # which is locked meanwhile
+            if method is bytes.join:
+                return Call(iteration_polyfills.join_of, (method, *args))
+            if machine.recording:  # it is locked meanwhile
                 raise broken("unknown-call", "bytearray.join")
-            return Call(polyfill, (method, *args))
         return machine.native(method, args, kwargs)
 
     return handler

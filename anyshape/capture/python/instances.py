@@ -7,12 +7,13 @@ frame of its body.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from types import FunctionType
 from typing import Any
 
 from anyshape.capture.heap.values import ABSENT, Call
 from anyshape.capture.interpreter import (
+    attributes,
     class_polyfills,
     intrinsic_names,
     iteration_polyfills,
@@ -60,6 +61,8 @@ def construct(machine: Interpreter, cls: Any, args: tuple[Any, ...], kwargs: dic
     if type(new) is FunctionType:
         return Call(class_polyfills.construct, (cls, new, args, kwargs))
     if type(init) is not FunctionType:
+        if issubclass(cls, OrderedDict) and attributes.is_python(machine, cls, "__setitem__"):
+            return Call(class_polyfills.construct, (cls, new, args, kwargs))
         return _native_instance(machine, cls, args, kwargs)
     if new is _object_new:
         try:

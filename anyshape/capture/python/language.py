@@ -15,6 +15,7 @@ from anyshape.capture.interpreter import (
     mapping_polyfills,
     polyfills,
     search_polyfills,
+    sort_polyfills,
 )
 from anyshape.capture.interpreter.domain import Domain
 from anyshape.capture.interpreter.frame import Code
@@ -33,7 +34,7 @@ PYTHON = Language(
         str(module.__file__)
         for module in (
             *(polyfills, class_polyfills, iteration_polyfills, mapping_polyfills),
-            *(search_polyfills, itertools_polyfills),
+            *(search_polyfills, sort_polyfills, itertools_polyfills),
         )
     )
     | {TORCH_POLYFILLS},

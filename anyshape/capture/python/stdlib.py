@@ -17,7 +17,7 @@ from typing import Any
 
 from anyshape.capture.heap.iterators import TELLING
 from anyshape.capture.heap.values import PROXIES, Call
-from anyshape.capture.interpreter import iteration_polyfills, protocol
+from anyshape.capture.interpreter import protocol, sort_polyfills
 from anyshape.capture.interpreter.attributes import C_FUNCTIONS
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.python import instances, itertools_polyfills
@@ -84,7 +84,7 @@ def _chain_from_iterable(machine: Interpreter, fn: Any, args: tuple[Any, ...], k
 def _cmp_to_key(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Its keys are C objects that call the program's function."""
     if machine.recording:
-        return Call(iteration_polyfills.cmp_to_key, args, kwargs)
+        return Call(sort_polyfills.cmp_to_key, args, kwargs)
     return machine.native(functools.cmp_to_key, args, kwargs)
 
 

@@ -22,6 +22,7 @@ from anyshape.capture.guards import execution_modes
 from anyshape.capture.guards.counters import counters
 from anyshape.capture.guards.guard_code import GuardSet
 from anyshape.capture.heap.breaks import GraphBreak, record_of
+from anyshape.capture.heap.sorted_lists import Place
 from anyshape.capture.heap.values import NULL, Break, InterpreterBug, ProxyLeak
 from anyshape.capture.interpreter.frame import Code, Frame, locate, users_frame
 from anyshape.capture.interpreter.machine import Machine
@@ -81,7 +82,7 @@ class Captured:
 @dataclass(frozen=True, slots=True)
 class _Assumed:
     """What a capture takes for granted until the program shows otherwise: see ``texts.py``,
-    ``aliases.py``, ``counters.py``, ``unread.py`` and ``checkpoints.py``."""
+    ``aliases.py``, ``counters.py``, ``unread.py``, ``checkpoints.py`` and ``sorted_lists.py``."""
 
     forms_texts: bool = True
     picks_are_views: bool = False
@@ -89,6 +90,7 @@ class _Assumed:
     refused: frozenset[Location] = frozenset()
     checkpoints: bool = True
     takes_gradients: bool = True
+    sorts_natively: frozenset[Place] = frozenset()
 
 
 @dataclass(slots=True)
@@ -123,6 +125,9 @@ class Capturer:
                 assumed = dataclasses.replace(assumed, picks_are_views=True)
             except aliases.GradientsAreSeen:
                 assumed = dataclasses.replace(assumed, takes_gradients=False)
+            except _BreaksInSort as found:
+                sorts = assumed.sorts_natively | found.places
+                assumed = dataclasses.replace(assumed, sorts_natively=sorts)
             except _NotOnce:
                 assumed = dataclasses.replace(assumed, checkpoints=False)
             except RefusedByEager as found:
@@ -152,6 +157,7 @@ class Capturer:
             turns=self.options.unroll_budget,
             forms_texts=assumed.forms_texts,
         )
+        domain.sorts_natively = assumed.sorts_natively
         machine = self._machine(domain)
         if entry.declared is not None:
             recorder.declare(entry.declared)
@@ -239,6 +245,9 @@ class Capturer:
                 raise _LooksIntoTexts from None
             if recorder.modes.checkpoint:
                 raise _NotOnce from None
+            places = frozenset(machine.heap.sorting.places.values())
+            if not places <= domain.sorts_natively and not self.options.fullgraph:
+                raise _BreaksInSort(places) from None
             if machine.frame is None or signal.reason == "escape":
                 raise
             self._break(signal, machine)
@@ -348,6 +357,13 @@ class _Counts(BaseException):
 
 class _NotOnce(BaseException):
     """The segment ends inside a checkpoint: torch's own is to run."""
+
+
+class _BreaksInSort(BaseException):
+    """The segment ends while a list is sorted."""
+
+    def __init__(self, places: frozenset[Place]) -> None:
+        self.places = places
 
 
 class _LooksIntoTexts(BaseException):

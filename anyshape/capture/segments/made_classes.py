@@ -39,9 +39,7 @@ class MadeClasses:
         if any(type(value) in PROXIES or type(value) is Generator for value in reachable.values()):
             self.unfit.update(reachable)
         self.belonging.update(
-            (key, value)
-            for key, value in reachable.items()
-            if heap.is_created(value) or value is made
+            (key, value) for key, value in reachable.items() if _is_made_here(heap, value)
         )
 
 
@@ -57,5 +55,11 @@ def _held(heap: Heap, made: type) -> Iterator[tuple[int, Any]]:
         yield id(value), value
         if issubclass(type(value), type):
             pending += vars(value).values() if heap.is_created(value) else ()
-        elif heap.is_created(value) or issubclass(type(value), LOOKED_THROUGH):
+        elif _is_made_here(heap, value) or issubclass(type(value), LOOKED_THROUGH):
             pending += gc.get_referents(value)
+
+
+def _is_made_here(heap: Heap, value: Any) -> bool:
+    """Whether the trace has made it, or has made its class, be it that C code, or what C code
+    called, then made the object."""
+    return heap.is_created(value) or heap.is_created(type(value))

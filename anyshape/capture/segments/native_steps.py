@@ -6,6 +6,8 @@ is not worth a segment, or the program's result.
 
 from __future__ import annotations
 
+import gc
+import sys
 import types
 import weakref
 from collections.abc import Callable, Set
@@ -45,14 +47,19 @@ def _answer(value: Any) -> Any:
     return Call(given, (value,)) if value is NotImplemented else value
 
 
+_MEETING_OURS = (sys.setrecursionlimit, gc.get_objects, gc.get_referrers, sys.getallocatedblocks)
+"""What meets our own frames and objects: none is to be made from there on."""
+
+
 class Native(Concrete):
     """The concrete domain between segments: what capture must not look into is called natively,
     queries are answered as in capture. So is what `calls` says can not be gone on from."""
 
     calls: Callable[[types.FunctionType, tuple[Any, ...]], bool] | None = None
-    sees_deaths = False
+    goes_on_alone = False
     """Whether the program has made what tells it when an object dies: from there on, nothing may
-    hold one longer than CPython does, as guards and constants of segments would."""
+    hold one longer than CPython does, as guards and constants of segments would. Or it has set how
+    deep calls may be."""
 
     def python_call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         answered = answer(fn, self.machine)
@@ -77,12 +84,13 @@ class Native(Concrete):
     def call_native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if fn is weakref.proxy:
             self._note_death()
+        self.goes_on_alone |= any(fn is watcher for watcher in _MEETING_OURS)
         return calls_of_the_program.call(self.machine.frame, fn, args, kwargs)
 
     def _note_death(self) -> None:
         """torch's own weak references are to what outlives the call."""
         name = str(self.machine.current().globals.get("__name__", ""))
-        self.sees_deaths |= name.partition(".")[0] != "torch"
+        self.goes_on_alone |= name.partition(".")[0] != "torch"
 
     def instantiate(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A tensor is made whole: there is nothing to compile in how."""
@@ -110,11 +118,11 @@ def resume(machine: Machine) -> Any:
     return machine.resume()
 
 
-def sees_deaths(machine: Machine) -> bool:
-    """Whether the program sees when objects die: see `Native`."""
+def goes_on_alone(machine: Machine) -> bool:
+    """Whether no further segment may be entered: see `Native`."""
     domain = machine.domain
     assert isinstance(domain, Native)
-    return domain.sees_deaths
+    return domain.goes_on_alone
 
 
 def _any_function(fn: types.FunctionType, args: tuple[Any, ...]) -> bool:

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import re
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -235,7 +235,11 @@ class Rebuilder:
             return f"{self.constant(method)}.__get__({self.text(owner)})"
         ours = kind in VIEWS and self.recorder.sources.of(value) is None
         mapping = mapping_behind(value) if ours else None
-        return None if mapping is None else f"{self.text(self.heap.real(mapping))}.{VIEWS[kind]}()"
+        if mapping is None:
+            return None
+        base = OrderedDict if kind.__name__.startswith("odict") else dict
+        made = self.constant(vars(base)[VIEWS[kind]])  # whatever a subclass has of that name
+        return f"{made}({self.text(self.heap.real(mapping))})"
 
     def _is_ours(self, value: Any) -> bool:
         """Whether a container that nobody registered was made in this trace nevertheless."""
@@ -354,8 +358,6 @@ class Rebuilder:
             return
         frame = self._frame(value.frame, None)
         self._state(name, value, frame)
-        if not value.started:
-            self.add(f"{frame}.generator = {name}")
 
     def _state(self, name: str, value: Generator, frame: str | None) -> None:
         for key in STATE:

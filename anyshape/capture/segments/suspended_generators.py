@@ -42,8 +42,6 @@ def see_generator(domain: RecordingDomain, source: Source, value: Generator) -> 
     domain.keep_twin(value, twin)
     if not value.finished and not value.running:  # the frame of a running one is on the stack
         twin.frame = _see_frame(domain, frame_source, real)
-        if not value.started:
-            twin.frame.generator = twin
     return twin
 
 

@@ -31,7 +31,11 @@ def _entr(b: Any, x: Any) -> Any:
 
 
 _special("entr", _entr, vjp=elementwise.ENTR)
-_special("ndtr", lambda b, x: b.mul(0.5, b.erfc(b.mul(x, -0.7071067811865476))))
+_special(
+    "ndtr",
+    lambda b, x: b.mul(0.5, b.erfc(b.mul(x, -0.7071067811865476))),
+    vjp=elementwise.NDTR,
+)
 
 for _name in (
     "i0e i1 i1e ndtri log_ndtr erfcx airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 "

@@ -98,6 +98,9 @@ UNARY: Mapping[str, Mapping[str, Rule]] = {
 
 CLONE = TO_DTYPE = {"input": passed}
 ENTR = _of_input(lambda b, g, x: b.mul(g, b.neg(b.add(b.log(x), 1))))
+NDTR = _of_input(
+    lambda b, g, x: b.mul(g, b.mul(b.exp(b.mul(b.mul(x, x), -0.5)), 1 / math.sqrt(2 * math.pi)))
+)
 NAN_TO_NUM = {"input": lambda b, g, y, x, *numbers: b.mul(g, b.to_dtype(b.isfinite(x), g.dtype))}
 LDEXP = {
     "input": lambda b, g, y, x, other: b.mul(g, b.exp2(b.to_dtype(other, g.dtype))),

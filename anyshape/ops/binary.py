@@ -551,6 +551,7 @@ binary(
     _times_log("log"),
     dtype=floated,
     aliases=("torch.special.xlogy",),
+    vjp=elementwise.XLOGY,
 )
 op(
     "xlog1py",
@@ -558,6 +559,7 @@ op(
     torch="torch.special.xlog1py",
     type=pointwise_rule(floated, 2),
     lower=Pointwise(_times_log("log1p")),
+    vjp=elementwise.XLOG1PY,
 )
 binary("heaviside", lambda b, x, y: b.where(b.eq(x, 0), y, b.cast(b.gt(x, 0), x.dtype)))
 

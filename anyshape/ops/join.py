@@ -174,6 +174,7 @@ for _name, _rank, _dim in (("hstack", 1, 1), ("vstack", 2, 0), ("dstack", 3, 2))
         "tensors",
         torch=f"torch.{_name}",
         expand=_stack_along,
+        vjp="expansion",
         spellings=("torch.row_stack",) if _name == "vstack" else (),
     )
 

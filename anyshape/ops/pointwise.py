@@ -283,6 +283,7 @@ op(
     spellings=("torch.Tensor.nan_to_num",),
     type=laid_like_first(pointwise_rule(promoted, 1)),
     expand=_nan_to_num_expand,
+    vjp="expansion",
 )
 op(
     "nan_to_num_core",
@@ -290,6 +291,7 @@ op(
     torch="anyshape.eager.nan_to_num_core",
     type=pointwise_rule(promoted, 1),
     lower=Pointwise(_nan_to_num),
+    vjp=elementwise.NAN_TO_NUM,
 )
 
 
@@ -307,6 +309,7 @@ op(
     spellings=("torch.Tensor.logit", "torch.special.logit"),
     type=pointwise_rule(floated, 1),
     lower=Pointwise(_logit),
+    vjp=elementwise.LOGIT,
 )
 
 

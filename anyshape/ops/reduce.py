@@ -390,6 +390,7 @@ for _name, _expand, _vjp in (
         f"{_name}_mean",
         _VAR,
         torch=f"anyshape.eager.{_name}_mean_",
+        vjp="expansion",
         spellings=(f"torch.{_name}_mean",),
         type=lambda cx, *a, **k: (_var_type(cx, *a, **k),) * 2,
         normalize=_normal_var,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from anyshape.ops.gradients import elementwise
 from anyshape.ops.rules import floated, pointwise_rule, promoted
-from anyshape.ops.table import Extern, Pointwise, op
+from anyshape.ops.table import Extern, Pointwise, Vjp, op
 
 Body = Callable[..., Any]
 
 
-def _special(name: str, body: Body, *spellings: str) -> None:
+def _special(name: str, body: Body, *spellings: str, vjp: Vjp | None = None) -> None:
     op(
         name,
         "input",
@@ -19,6 +20,7 @@ def _special(name: str, body: Body, *spellings: str) -> None:
         spellings=spellings,
         type=pointwise_rule(floated),
         lower=Pointwise(body),
+        vjp=vjp,
     )
 
 
@@ -28,8 +30,12 @@ def _entr(b: Any, x: Any) -> Any:
     return b.where(b.isnan(x), x, inside)
 
 
-_special("entr", _entr)
-_special("ndtr", lambda b, x: b.mul(0.5, b.erfc(b.mul(x, -0.7071067811865476))))
+_special("entr", _entr, vjp=elementwise.ENTR)
+_special(
+    "ndtr",
+    lambda b, x: b.mul(0.5, b.erfc(b.mul(x, -0.7071067811865476))),
+    vjp=elementwise.NDTR,
+)
 
 for _name in (
     "i0e i1 i1e ndtri log_ndtr erfcx airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 "
@@ -81,4 +87,5 @@ op(
     spellings=("torch.Tensor.ldexp",),
     type=pointwise_rule(floated, 2),
     lower=Extern("torch.ldexp"),
+    vjp=elementwise.LDEXP,
 )

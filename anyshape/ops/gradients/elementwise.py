@@ -44,6 +44,13 @@ def _one_minus_square(b: Any, y: Any) -> Any:
     return b.rsub(b.mul(y, y), 1)
 
 
+def _slope_of_sinc(b: Any, x: Any) -> Any:
+    """(pi x cos(pi x) - sin(pi x)) / (pi x^2), and 0 at 0."""
+    scaled = b.mul(x, math.pi)
+    slope = b.div(b.sub(b.mul(scaled, b.cos(scaled)), b.sin(scaled)), b.mul(b.mul(x, x), math.pi))
+    return masked(b, b.ne(x, 0), slope)
+
+
 UNARY: Mapping[str, Mapping[str, Rule]] = {
     "exp": _of_result(lambda b, g, y: b.mul(g, y)),
     "exp2": _of_result(lambda b, g, y: b.mul(b.mul(g, y), math.log(2))),
@@ -84,11 +91,31 @@ UNARY: Mapping[str, Mapping[str, Rule]] = {
     "erfinv": _of_input(
         lambda b, g, x: b.mul(b.mul(b.exp(b.square(b.erfinv(x))), math.sqrt(math.pi) / 2), g)
     ),
+    "sinc": _of_input(lambda b, g, x: b.mul(g, _slope_of_sinc(b, x))),
     **{name: {"input": nothing} for name in ("floor", "ceil", "trunc", "sign", "sgn")},
 }
 """By the name of the row."""
 
 CLONE = TO_DTYPE = {"input": passed}
+ENTR = _of_input(lambda b, g, x: b.mul(g, b.neg(b.add(b.log(x), 1))))
+NDTR = _of_input(
+    lambda b, g, x: b.mul(g, b.mul(b.exp(b.mul(b.mul(x, x), -0.5)), 1 / math.sqrt(2 * math.pi)))
+)
+NAN_TO_NUM = {"input": lambda b, g, y, x, *numbers: b.mul(g, b.to_dtype(b.isfinite(x), g.dtype))}
+LDEXP = {
+    "input": lambda b, g, y, x, other: b.mul(g, b.exp2(b.to_dtype(other, g.dtype))),
+    "other": lambda b, g, y, x, other: b.mul(g, b.mul(y, math.log(2))),
+}
+
+
+def _of_logit(b: Any, g: Any, y: Any, x: Any, eps: Any = None) -> Any:
+    slope = b.div(g, b.mul(x, b.rsub(x, 1)))
+    low, high = (0.0, 1.0) if eps is None else (eps, 1.0 - eps)
+    outside = b.full((), math.nan if eps is None else 0.0, g.dtype, g.type.device)
+    return b.where(b.logical_and(b.ge(x, low), b.le(x, high)), slope, outside)
+
+
+LOGIT = {"input": _of_logit}
 ROUND = {"input": nothing}
 
 # --- arithmetic ---
@@ -138,6 +165,24 @@ def _of_exponent(b: Any, g: Any, y: Any, base: Any, exponent: Any) -> Any:
 
 
 POW = {"input": _of_base, "exponent": _of_exponent}
+
+
+def _times_log(row: str, shift: int) -> Mapping[str, Rule]:
+    """Of ``p * log(q + shift)``, which is 0 where ``p`` is."""
+
+    def first(b: Any, g: Any, y: Any, p: Any, q: Any) -> Any:
+        if not is_tensor(q):
+            raise NoRow("the logarithm of a number")
+        flat = b.logical_and(b.eq(p, 0), b.le(q, -shift))
+        return masked(b, b.logical_not(flat), b.call(row, g, q))
+
+    def second(b: Any, g: Any, y: Any, p: Any, q: Any) -> Any:
+        return b.div(b.mul(g, p), b.add(q, shift) if shift else q)
+
+    return {"input": first, "other": second}
+
+
+XLOGY, XLOG1PY = _times_log("xlogy", 0), _times_log("xlog1py", 1)
 
 
 def _of_extreme(loses: str, first: bool) -> Rule:

@@ -303,3 +303,27 @@ def test_a_write_through_what_a_call_returns_reaches_what_eagers_does(
     )
     if name in ONE_GRAPH:
         assert fast.stats().graph_breaks == 0
+
+
+def written_and_viewed(x):
+    x.add_(1)
+    return x.view(torch.int32)
+
+
+def test_a_view_in_another_dtype_is_refused_before_the_segment_writes():
+    """Of a stride that no element depends on: else eager torch would write a second time."""
+    fast = anyshape.compile(written_and_viewed)
+    fast(torch.zeros(3, 3, 4, dtype=torch.bfloat16))
+    for _ in range(2):
+        x = torch.zeros(40, dtype=torch.bfloat16).as_strided((2, 1, 4), (4, 5, 1))
+        with pytest.raises(RuntimeError, match="divisible"):
+            fast(x)
+        assert x.eq(1).all()
+
+
+def test_a_view_in_another_dtype_of_what_is_written_is_no_step_that_may_fail():
+    fast = anyshape.compile(written_and_viewed, options={"verify": True})
+    for dtype in (torch.float32, torch.bfloat16):
+        ours, theirs = torch.zeros(3, 4, dtype=dtype), torch.zeros(3, 4, dtype=dtype)
+        assert torch.equal(fast(ours), written_and_viewed(theirs))
+        assert torch.equal(ours, theirs)

@@ -73,7 +73,7 @@ from anyshape.schedule.tile import finish
 from anyshape.schedule.updates import write_where_assigned
 from anyshape.symbolic import Dim, Expr, Symbol
 
-NEVER_REFUSED = frozenset({"view_as_real"})
+NEVER_REFUSED = frozenset({"view_as_real", "view_dtype"})
 """Views without an index map that torch makes of every argument of their type."""
 NESTED: Mapping[str, type[Loop | Branch]] = {"loop": Loop, "branch": Branch}
 """The steps of the rows with regions, which are given the row's arguments."""

@@ -38,7 +38,7 @@ from anyshape.ops.offsets import begins_at
 from anyshape.ops.row_major_results import makes_rows
 from anyshape.ops.rules import dim_of, is_empty
 from anyshape.ops.table import OpDef, Pointwise
-from anyshape.symbolic import Condition, Dim, all_of, any_of, eq, ge, gt, le, maximum
+from anyshape.symbolic import Condition, Dim, all_of, any_of, eq, ge, gt, le, maximum, mod
 
 View = tuple[Node, int]
 """A node that makes views, and which of its results it is."""
@@ -193,6 +193,22 @@ def _stride_handed_in(recorder: Recorder, source: Source, stride: int, wanted: D
     if isinstance(alike, bool):
         return wanted if alike else read
     return wanted if recorder.cx.hint(alike) and recorder.decide(alike) else read
+
+
+def view(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``x.view(dtype)`` of a tensor handed in, or of a part of it: eager refuses strides that are
+    no multiples of the new element, also of a dimension of one element."""
+    x, *rest = args
+    dtype = kwargs.get("dtype", rest[0] if rest else None)
+    if isinstance(dtype, torch.dtype):
+        root, _ = way_of(domain.recorder, x.value)
+        each = dtype.itemsize // x.value.dtype.size_bytes
+        if each > 1 and domain.recorder.source_of(root) is not None:
+            for stride in strides_as_eager(domain, x)[:-1]:
+                if not domain.recorder.decide(eq(mod(stride, each), 0)):
+                    why = f"its strides must be divisible by {each}"
+                    raise broken("operator-raises", what="view", why=why)
+    return NotImplemented
 
 
 # ---- as_strided ----------------------------------------------------------------------------------

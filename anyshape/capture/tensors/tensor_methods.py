@@ -585,6 +585,7 @@ HANDLERS: dict[Any, Handler] = {
     T.type: type_method,
     T.type_as: type_as,
     T.contiguous: contiguous,
+    T.view: storage.view,
     T.new: legacy.new,
     T.cpu: moved("cpu", ""),
     T.cuda: moved("cuda", "device non_blocking"),

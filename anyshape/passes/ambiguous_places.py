@@ -9,7 +9,7 @@ views of values that have a storage of their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anyshape.ir.graph import Graph, Input, Node, Value, map_values, values_in
@@ -40,9 +40,10 @@ class _Place:
 
 def ambiguous_places(graph: Graph, ops: Mapping[str, OpDef]) -> AmbiguousPlaces | None:
     """None where there are none."""
-    if not any(node.op in ops and ops[node.op].views_where is not None for node in graph.nodes):
+    nodes = _leading_to_outputs(graph, ops)
+    if not any(ops[node.op].views_where is not None for node in nodes):
         return None
-    places = _places(graph, ops)
+    places = _places(graph, nodes, ops)
     positions = tuple(
         position
         for position, output in enumerate(graph.outputs)
@@ -54,14 +55,25 @@ def ambiguous_places(graph: Graph, ops: Mapping[str, OpDef]) -> AmbiguousPlaces 
     return _part(graph, ops, positions) if positions else None
 
 
-def _places(graph: Graph, ops: Mapping[str, OpDef]) -> dict[Value, _Place]:
+def _leading_to_outputs(graph: Graph, ops: Mapping[str, OpDef]) -> list[Node]:
+    """The views, and the copies and writes that may be views, which outputs are made by alone."""
+    wanted = set(values_in(graph.outputs))
+    nodes: list[Node] = []
+    for node in reversed(graph.nodes):
+        row = ops.get(node.op)
+        if row is None or not node.read or wanted.isdisjoint(node.outputs):
+            continue
+        if _passes(row) or row.mutates:
+            nodes.append(node)
+            wanted.add(node.read[0])
+    return nodes[::-1]
+
+
+def _places(graph: Graph, nodes: Sequence[Node], ops: Mapping[str, OpDef]) -> dict[Value, _Place]:
     cx = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops).cx
     found: dict[Value, _Place] = {}
-    for node in graph.nodes:
-        row = ops.get(node.op)
-        if row is None or not node.read or not (_passes(row) or row.mutates):
-            continue
-        source = node.read[0]
+    for node in nodes:
+        row, source = ops[node.op], node.read[0]
         before = found.get(source, _Place(0))
         unsure = before.unsure or (row.views_where is not None and not row.views_where(cx, node))
         for position, output in enumerate(node.outputs):

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import torch
 
 from anyshape.interrupts import is_interrupt
-from anyshape.ir.graph import HOST, Graph, ScalarType, TensorType, Value, row_major
+from anyshape.ir.graph import HOST, Graph, ScalarType, TensorType, Value, row_major, values_in
 from anyshape.ir.known_sizes import symbol_given_by, symbol_value
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, Own, form_of, order_of, storage_of
@@ -107,8 +107,9 @@ def _any_is_odd(kinds: Sequence[TensorType | ScalarType], arguments: Sequence[An
 @dataclass(slots=True, eq=False)
 class EagerLayouts:
     """How the results at ``positions`` lie, which ``graph`` makes. What was ``learned`` for a
-    pattern of sizes is None where data decides, and empty where it is no order of dimensions: then
-    the strides are those of these very sizes (``exact``)."""
+    pattern of sizes is None where data decides, and empty where it is no order of dimensions, or
+    where some type is ``spaced`` by other sizes than its own: then the strides are those of these
+    very sizes (``exact``)."""
 
     graph: Graph
     positions: tuple[int, ...]
@@ -118,6 +119,7 @@ class EagerLayouts:
     exact: dict[Form, Strides | None] = field(default_factory=dict)
     _eager: Callable[..., Any] | None = None
     on_host: bool = True
+    spaced: bool = False
 
     @classmethod
     def of(
@@ -128,7 +130,9 @@ class EagerLayouts:
         kinds = [v.type for v in read if not isinstance(v.type, ScalarType)]
         always = any(dim == 0 or dim == 1 for kind in kinds for dim in kind.shape)
         on_host = all(kind.device == HOST for kind in kinds)
-        return cls(graph, positions, constants, always, on_host=on_host)
+        results = (v.type for v in values_in(graph.outputs) if isinstance(v.type, TensorType))
+        spaced = not all(map(_is_dense, results))
+        return cls(graph, positions, constants, always, on_host=on_host, spaced=spaced)
 
     def laid_out(self, arguments: Sequence[Any], made: tuple[Any, ...]) -> tuple[Any, ...]:
         """The results of a call, those at ``positions`` with eager's strides."""
@@ -155,7 +159,8 @@ class EagerLayouts:
             if self._is_recorded():
                 return None
             exact = self._asked(arguments, shapes)
-            self.learned[key] = None if exact is None else _orders(shapes, exact)
+            learned = () if self.spaced or exact is None else _orders(shapes, exact)
+            self.learned[key] = None if exact is None else learned
         layouts = self.learned[key]
         if layouts is None:
             return None
@@ -261,6 +266,19 @@ def _inputs_like(
         like = constants[value.name] if entry.kind != "argument" else next(given, None)
         inputs.append(_filled(sizes, value, like, number if value in read else None))
     return inputs
+
+
+def _is_dense(kind: TensorType) -> bool:
+    """Is the stride of each dimension that does not repeat the product of those inside it?"""
+    left = [(n, stride) for n, stride in zip(kind.shape, kind.strides, strict=True) if stride != 0]
+    step: Dim = 1
+    while left:
+        inner = next((pair for pair in left if pair[1] == step), None)
+        if inner is None:
+            return False
+        left.remove(inner)
+        step = step * inner[0]
+    return True
 
 
 def _orders(shapes: Sequence[torch.Size], strides: Strides) -> tuple[Own, ...]:

@@ -106,3 +106,14 @@ def test_a_number_that_the_program_has(name: str, source: str) -> None:
 
     x = torch.randn(2, 12, 4, 4)
     agrees(program, [(x, torch.ones(k, dtype=torch.int64)) for k in NUMBERS])
+
+
+@pytest.mark.parametrize("extreme", (torch.max, torch.min))
+def test_a_tensor_alone_behind_the_first_is_no_dimension_of_an_extreme(extreme: Any) -> None:
+    x, one = torch.tensor([[3, 0, 1], [0, 2, 5]]), torch.tensor(1)
+    fast = anyshape.compile(lambda x, y: extreme(x, y), fullgraph=True)
+    assert torch.equal(fast(x, one), extreme(x, one))
+    assert torch.equal(fast(x[0, 0], one), extreme(x[0, 0], one))
+    along = anyshape.compile(lambda x: (extreme(x, torch.tensor(1), False), extreme(x, dim=one)))
+    for found, expected in zip(along(x), (extreme(x, 1), extreme(x, 1)), strict=True):
+        assert torch.equal(found[0], expected[0]) and torch.equal(found[1], expected[1])

@@ -372,3 +372,16 @@ def test_a_later_call_reads_each_different_size_once() -> None:
     laid_out = layouts_as_eager(lambda x: (Result(), Result(), Result()), made.graph, None, layouts)
     laid_out(x)
     assert len(read) == 1
+
+
+def test_what_is_spaced_by_a_size_of_an_argument_is_no_order_of_dimensions() -> None:
+    """Columns of a solution lie as far apart as those of the larger system that it was made in."""
+
+    def solve(a: torch.Tensor, b: torch.Tensor) -> Any:
+        return torch.linalg.lstsq(a, b, driver="gels")
+
+    fast = anyshape.compile(solve)
+    for rows in (3, 4, 6):
+        a, b = torch.randn(rows, 3), torch.randn(rows, 2)
+        strides = [t.stride() for t in solve(a, b)]
+        assert [t.stride() for t in fast(a, b)] == strides

@@ -30,6 +30,8 @@ DIMENSIONS = frozenset("dim dim0 dim1 dim2 dimension dims end_dim start_dim".spl
 NUMBERS = frozenset("correction delta fill_value p".split())
 """Parameters that take numbers, of any kind, in every row that has one of the name."""
 TENSORS = frozenset({("repeat_interleave", "repeats"), ("lerp", "end")})
+OF_TWO = frozenset({"max", "min"})
+"""Rows of which an argument behind the first is another tensor, if it is the only one."""
 NUMBERED = frozenset({("select", "index")})
 FILLED = frozenset({("torch_pad", "value"), ("constant_pad_nd", "value")})
 
@@ -52,7 +54,8 @@ def with_integers(
     if row.of_numbers and len(args) > 1 and not isinstance(args[0], Value):
         if not isinstance(args[1], Value):
             args = (builder.call("full", (), args[0]), *args[1:])
-    names = row.signature.names
+    alone = name in OF_TWO and len(args) == 2 and not kwargs
+    names = row.signature.names[:1] if alone else row.signature.names
 
     def number(parameter: str, arg: Arg) -> Arg:
         if _counts(name, parameter):

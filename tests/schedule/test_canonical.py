@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from models import llama
 from programs import Sketch
 
-from anyshape.ir.loops import Kernel
+from anyshape.ir.loops import Kernel, SizeParam
 from anyshape.ir.program import Launch
 from anyshape.ops import OPS
 from anyshape.passes.pipeline import INFERENCE
@@ -63,3 +63,20 @@ def test_a_refusal_says_why():
     made = b.add(b.sum(y, (1,), True), b.mul(x, b.softmax(x, 1)))
     reasons = [str(r) for r in refusals(core(sketch.finish(made)))]
     assert any("rows" in reason for reason in reasons), reasons
+
+
+def test_extents_made_of_other_sizes_are_one_kernel():
+    def gelu(b, x):
+        return b.exp(b.neg(x))
+
+    first = kernels_of(gelu, "a b")
+    for other in ("8 a", "a 3 16", "a b 5 c"):
+        assert kernels_of(gelu, other) == first
+
+
+def test_a_size_that_may_be_negative_is_another_kernel():
+    """What C divides may be printed in another way then."""
+    size, signed = (
+        Kernel((SizeParam("n0", signed=each),), (), (), (), ()) for each in (False, True)
+    )
+    assert size != signed

@@ -193,7 +193,7 @@ def observed(call: Callable[..., Any], scope: dict[str, Any], k: int) -> dict[st
     log = list(scope["LOG"])
     globals_ = [scope[name] for name in ("GLOBAL", "TABLE", "STATE")]
     classes = [scope[name] for name in ("A0", "A1", "B")]
-    return {
+    seen = {
         "raised": shown.text(raised),
         "result": shown.text(result),
         "log": [shown.text(entry) for entry in log],
@@ -201,6 +201,8 @@ def observed(call: Callable[..., Any], scope: dict[str, Any], k: int) -> dict[st
         "globals": [shown.text(value) for value in globals_],
         "classes": [shown.text(value) for value in classes],
     }
+    shown = raised = None  # a traceback holds this frame: in a cycle, generators are closed later
+    return seen
 
 
 def natively(text: str) -> list[dict[str, Any]]:

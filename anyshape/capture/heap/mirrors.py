@@ -29,6 +29,12 @@ VIEWS = {
 """The views of mappings, and the methods that give them."""
 
 
+def maker_of(view: type) -> Any:
+    """The method of C that gives views of a kind, whatever a subclass has of its name."""
+    base = OrderedDict if view.__name__.startswith("odict") else dict
+    return vars(base)[VIEWS[view]]
+
+
 @dataclass(slots=True)
 class Mirror:
     """The stand-in of an outside container; `written` once it no longer shows what is outside."""

@@ -27,6 +27,7 @@ from anyshape.capture.heap.mirrors import (
     Mirror,
     copier_of,
     kind_of_entry,
+    maker_of,
     mapping_behind,
     require_growth_of,
 )
@@ -239,8 +240,7 @@ class Heap:
         del self.mirrors[id(obj)], self.owners[id(state)], self.created[id(state)]
 
     def _mirror_view(self, view: Any, kind: type) -> Any:
-        state = self.mirror(self._mapping_of(view))
-        return getattr(state, VIEWS[kind])()
+        return maker_of(kind)(self.mirror(self._mapping_of(view)))
 
     def real(self, obj: Any) -> Any:
         """The outside object behind a mirror's state; any other object as it is."""

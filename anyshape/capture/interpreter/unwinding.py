@@ -45,6 +45,8 @@ def unwind(machine: Interpreter, error: BaseException) -> Frame | None:
             machine.frame = frame
             return _closing(machine, frame, dropped) if machine.recording else frame
         _show_exit(machine, error, frame)
+        if not machine.recording:
+            frame.stack.clear()
         if frame.generator is not None:
             error = frame.generator.failed(error)
         continuation = frame.continuation

@@ -269,6 +269,8 @@ def _find(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 def _bind(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     attribute, obj, cls = args
+    if type(obj) in PROXIES and type(attribute) in attributes.C_FUNCTIONS:
+        return machine.domain.getattr(obj, attribute.__name__)
     return attributes.descriptor_get(machine, attribute, obj, cls, "")
 
 

@@ -63,10 +63,7 @@ def is_hyperparameter(source: Source) -> bool:
     return groups.base is not None and isinstance(groups.base.pinned, torch.optim.Optimizer)
 
 
-HANDED_ON = (
-    *(torch.nn.Module, type),
-    *(types.FunctionType, types.BuiltinFunctionType, types.ModuleType),
-)
+HANDED_ON = (torch.nn.Module, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 """What the program may have made a moment ago, and see dying: behind a break, a guard that compares
 its identity does not keep it alive."""
 
@@ -355,9 +352,8 @@ class ReadingDomain(RecordingDomain):
     def _pin(self, source: Source, value: Any) -> None:
         """Relies on an object being this one, wherever it was handed in before."""
         recorder = self.recorder
-        kinds = HANDED_ON if recorder.resumed else torch.nn.Module
-        held = recorder.resumed and source.base is not None and source.base.is_borrowed
-        borrowed = issubclass(type(value), kinds) and (held or is_handed_in(source))
+        kinds = HANDED_ON if recorder.resumed and source.kind == "slot" else torch.nn.Module
+        borrowed = issubclass(type(value), kinds) and is_handed_in(source)
         if borrowed:
             recorder.guard(source, "refers", weakref.ref(value))
         else:

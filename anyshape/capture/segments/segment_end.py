@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import re
 import types
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -23,7 +23,7 @@ from anyshape.capture.heap.allocation_age import may_be_young, young_objects
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.iterators import STARTS, TELLING
-from anyshape.capture.heap.mirrors import VIEWS, mapping_behind
+from anyshape.capture.heap.mirrors import VIEWS, maker_of, mapping_behind
 from anyshape.capture.heap.nested_containers import values_of
 from anyshape.capture.heap.quiet_reads import asks_the_program, class_entry
 from anyshape.capture.heap.sources import Source, expression
@@ -237,9 +237,7 @@ class Rebuilder:
         mapping = mapping_behind(value) if ours else None
         if mapping is None:
             return None
-        base = OrderedDict if kind.__name__.startswith("odict") else dict
-        made = self.constant(vars(base)[VIEWS[kind]])  # whatever a subclass has of that name
-        return f"{made}({self.text(self.heap.real(mapping))})"
+        return f"{self.constant(maker_of(kind))}({self.text(self.heap.real(mapping))})"
 
     def _is_ours(self, value: Any) -> bool:
         """Whether a container that nobody registered was made in this trace nevertheless."""

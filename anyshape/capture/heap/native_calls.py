@@ -162,7 +162,7 @@ def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         heap.store_unread(fn, target, args[1:])
         return None
     rest = args[1:]
-    if fn in purity.ABSORBERS or (fn in purity.SLICE_WRITERS and type(args[1]) is slice):
+    if fn in purity.ABSORBERS or (fn in purity.SLICE_WRITERS and slice in map(type, rest[:1])):
         rest = tuple([_given(heap, arg) if outside else heap.mirror(arg) for arg in rest])
     state = heap.write(target)
     if fn in purity.COMPARING_MUTATORS:

@@ -53,7 +53,10 @@ def close_and_raise(delegate: Any, error: Any, handled: Any) -> Any:
         unraisable(failed, delegate)
         close = None
     if close is not None:
-        close()
+        try:
+            close()
+        except BaseException as raised:
+            error = raised
     raise_thrown(error, handled)
 
 
@@ -71,7 +74,12 @@ def throw_into(delegate: Any, error: Any, handled: Any) -> Any:
     throw = getattr(delegate, "throw", None)
     if throw is None:
         raise_thrown(error, handled)
-    return throw(error)
+    try:
+        return throw(error)
+    except StopIteration:
+        raise
+    except BaseException as raised:
+        raise_thrown(raised, handled)
 
 
 def throw_made_of_parts(generator: Any, error: Any) -> Any:

@@ -523,3 +523,50 @@ def case_throw_of_parts_warns():
             next(g)
             thrown.append(g.throw(*what))
     return thrown, [(str(w.message), w.category) for w in told]
+
+
+def case_contexts_of_what_is_thrown_through_delegates():
+    def inner(how):
+        try:
+            yield
+        except BaseException:
+            if how == "raises":
+                raise OSError("c")
+            if how == "ends":
+                return "value"
+            raise
+
+    class Plain:
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return 1
+
+        def close(self):
+            raise LookupError("d")
+
+    def outer(delegate):
+        try:
+            raise KeyError("a")
+        except Exception:
+            return (yield from delegate)
+
+    def chain(error):
+        found = []
+        while error is not None and len(found) < 6:
+            found.append((type(error).__name__, error.args))
+            error = error.__context__
+        return found
+
+    told = []
+    for make in (lambda: inner("raises"), lambda: inner("ends"), lambda: inner("again"), Plain):
+        for thrown in (ValueError("b"), GeneratorExit()):
+            for delegate in (make, lambda: outer(make())):
+                g = outer(delegate())
+                next(g)
+                try:
+                    g.throw(thrown)
+                except BaseException as error:
+                    told.append(chain(error))
+    return told

@@ -97,3 +97,14 @@ def test_groups_are_taken_as_they_are_asked_for() -> None:
         return log, [list(part) for part in parts]
 
     _same(program)
+
+
+def test_what_writes_items_says_itself_that_it_lacks_arguments() -> None:
+    def program(x: Any, n: Any) -> Any:
+        values, text = [n], bytearray(b"a")
+        told = []
+        for write in (values.__setitem__, text.__setitem__, values.__delitem__, text.__delitem__):
+            told.append(_said(write))
+        return told, values, text
+
+    _same(program)

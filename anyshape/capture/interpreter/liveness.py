@@ -54,8 +54,9 @@ def is_live(live: int, slot: int, value: Any) -> bool:
 
 def is_missed(value: Any) -> bool:
     """Whether code of the program runs, or a weak reference ends, when nobody holds the value."""
-    if type(value) is Generator:
-        return value.is_left_open
+    if type(value) is Generator:  # or will run, once it has been advanced further
+        code = value.frame.code
+        return not (value.finished or code.hidden) and any(code.handled_by)
     if not _is_of_the_program(type(value)):
         return False
     return is_finalized(value) or weakref.getweakrefcount(value) > 0

@@ -61,6 +61,20 @@ def generators_on_a_stack_are_closed_where_the_frame_is_left() -> Any:
     return list(LOG)
 
 
+def generators_in_locals_are_closed_with_the_traceback() -> Any:
+    def raising() -> None:
+        time.perf_counter()
+        values = guarded([1, 2])
+        next(values)
+        raise KeyError
+
+    try:
+        raising()
+    except KeyError:
+        LOG.append("handled")
+    return list(LOG)
+
+
 def bound_methods_that_were_looked_at() -> Any:
     values: list[int] = []
     append = values.append
@@ -106,8 +120,14 @@ def test_members_that_c_code_made_are_of_the_class_made_inside() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("every", [0, 1, 5])
-@pytest.mark.parametrize("work", PROGRAMS)
+@pytest.mark.parametrize(
+    ("work", "every"),
+    [
+        *[(work, every) for work in PROGRAMS for every in (0, 1, 5)],
+        # without further breaks a segment of the handler holds the exception to its own end
+        *[(generators_in_locals_are_closed_with_the_traceback, every) for every in (1, 5)],
+    ],
+)
 def test_it_is_as_cpython_has_it(work: Callable[[], Any], every: int) -> None:
     def program(x: torch.Tensor) -> Any:
         y = x + 1

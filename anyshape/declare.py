@@ -275,9 +275,8 @@ def plan(
 ) -> list[Solve | Compare]:
     """The order in which sizes give the names, and which are tested.
 
-    A size gives a name where it holds no other unknown one, times a constant; those that are
-    plainly the name come first. E310 where sizes are left that give nothing; not `whole`: some
-    arguments are missing in this call.
+    A size gives a name where it holds no other unknown one, times a constant; plain names come
+    first. E310 where sizes are left that give nothing; not `whole`: some arguments are missing.
     """
     found = set(known)
     steps: list[Solve | Compare] = []
@@ -339,14 +338,10 @@ class Parameters:
     @classmethod
     def of_code(cls, code: types.CodeType) -> Parameters:
         """Those of a plain function with this code."""
-        names, keyword = code.co_varnames, code.co_argcount
-        last = keyword + code.co_kwonlyargcount
-        return cls(
-            names[:keyword],
-            names[last] if code.co_flags & inspect.CO_VARARGS else "",
-            names[keyword:last],
-            bool(code.co_flags & inspect.CO_VARKEYWORDS),
-        )
+        names, first, flags = code.co_varnames, code.co_argcount, code.co_flags
+        last = first + code.co_kwonlyargcount
+        star = names[last] if flags & inspect.CO_VARARGS else ""
+        return cls(names[:first], star, names[first:last], bool(flags & inspect.CO_VARKEYWORDS))
 
     def check(self, declaration: Declaration) -> None:
         """E310 for a declared argument that no call can have."""
@@ -354,8 +349,8 @@ class Parameters:
         for pattern in declaration.arguments:
             root = pattern.path.root
             if root not in known and not self.open:
-                why = f"the function has no parameter {root!r}"
-                _refuse(f"shapes[{pattern.path.text!r}]", why, near(root, known))
+                where, why = pattern.path.text, f"the function has no parameter {root!r}"
+                _refuse(f"shapes[{where!r}]", why, near(root, known))
 
     def bind(
         self, declaration: Declaration, positional: int, keywords: Sequence[str]
@@ -385,11 +380,7 @@ class BoundDeclaration:
 
     def present(self, slots: Sequence[Any]) -> tuple[tuple[int, Pattern], ...]:
         """The patterns of arguments that are there and not None."""
-        return tuple(
-            (slot, pattern)
-            for slot, pattern in self.patterns
-            if _read(pattern, slots[slot]) is not None
-        )
+        return tuple((slot, p) for slot, p in self.patterns if _read(p, slots[slot]) is not None)
 
     def is_absent(self, number: int, slots: Sequence[Any]) -> bool:
         """Whether None is handed in where the pattern of this number is declared."""

@@ -584,34 +584,5 @@ def block_diag(tensors: Any) -> Tensor:
     return torch.block_diag(*tensors)
 
 
-def batch_norm_of_nothing(*args: Any, **kwargs: Any) -> Tensor:
-    return F.batch_norm(*args, **kwargs)
-
-
 def gather_nothing(*args: Any, **kwargs: Any) -> Tensor:
     return torch.gather(*args, **kwargs)
-
-
-def batch_norm_training(*args: Any, **kwargs: Any) -> Tensor:
-    return F.batch_norm(*args, **kwargs)
-
-
-def instance_norm_training(*args: Any, **kwargs: Any) -> Tensor:
-    return F.instance_norm(*args, **kwargs)
-
-
-def _moved(norm: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
-    """A norm that writes no running statistics: as they are afterwards they come after the
-    result."""
-
-    def moved(
-        input: Tensor, mean: Tensor, var: Tensor, *rest: Any
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        mean, var = mean.clone(), var.clone()
-        return norm(input, mean, var, *rest), mean, var
-
-    return moved
-
-
-batch_norm_moved = _moved(F.batch_norm)
-instance_norm_moved = _moved(F.instance_norm)

@@ -319,7 +319,7 @@ op(
     "batch_norm_of_nothing",
     "input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, "
     "eps=1e-05",
-    torch="anyshape.eager.batch_norm_of_nothing",
+    torch="anyshape.eager_norms.batch_norm_of_nothing",
     inline=True,
     expand=_batch_norm_of_nothing,
 )
@@ -379,14 +379,14 @@ _BATCH_NORM = (
 op(
     "batch_norm_moved",
     _BATCH_NORM,
-    torch="anyshape.eager.batch_norm_moved",
+    torch="anyshape.eager_norms.batch_norm_moved",
     vjp="expansion",
     expand=_batch_norm_moved,
 )
 op(
     "batch_norm_training",
     _BATCH_NORM,
-    torch="anyshape.eager.batch_norm_training",
+    torch="anyshape.eager_norms.batch_norm_training",
     inline=True,
     expand=_while_training("batch_norm_moved"),
 )
@@ -482,14 +482,14 @@ def _instance_norm_moved(
 op(
     "instance_norm_moved",
     _INSTANCE_NORM,
-    torch="anyshape.eager.instance_norm_moved",
+    torch="anyshape.eager_norms.instance_norm_moved",
     vjp="expansion",
     expand=_instance_norm_moved,
 )
 op(
     "instance_norm_training",
     _INSTANCE_NORM,
-    torch="anyshape.eager.instance_norm_training",
+    torch="anyshape.eager_norms.instance_norm_training",
     inline=True,
     expand=_while_training("instance_norm_moved"),
 )

@@ -371,10 +371,8 @@ def _only_the_last_is_infinite(b: Any, x: Any, dims: tuple[int, ...], keepdim: b
 
 
 _VAR = "input, dim=None, unbiased=None, keepdim=False, *, correction=None"
-for _name, _expand, _vjp in (
-    ("var", _var_expand, reductions.VAR),
-    ("std", _std_expand, reductions.STD),
-):
+_SPREADS = (("var", _var_expand, reductions.VAR), ("std", _std_expand, reductions.STD))
+for _name, _expand, _vjp in _SPREADS:
     op(
         _name,
         _VAR,

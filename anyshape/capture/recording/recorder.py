@@ -347,8 +347,8 @@ class Recorder:
         """A fresh symbol that stands for an int computed through floats."""
         known = self.bound.get(scalar)
         if known is None:
-            unbacked = any(getattr(s, "policy", "") == "unbacked" for s in names_of(scalar))
-            policy: Policy = "unbacked" if unbacked else "backed"
+            policies = {getattr(name, "policy", "") for name in names_of(scalar)}
+            policy: Policy = "unbacked" if "unbacked" in policies else "backed"
             known = self.space.fresh("i", policy=policy, signed=True)
             assert known.symbol is not None
             self.bound[scalar] = known
@@ -377,8 +377,7 @@ class Recorder:
 
     # ---- forks -----------------------------------------------------------------------------------
     def mark(self) -> RecorderMark:
-        """Remembers graph, facts and modes; guards on outside objects stay whatever happens
-        later."""
+        """Remembers graph, facts and modes; guards on outside objects stay in any case."""
         return RecorderMark(
             self.builder.mark(),
             self.cx.facts,

@@ -1,7 +1,7 @@
 """What a program does to tensors, as nodes.
 
 tensor_ops.py        operators, attributes, methods; tensor_methods.py: calls whose parameters are
-                     not their row's own; torchmap.py: which row a torch callable is
+                     not their row's own; casts.py; torchmap.py: which row a torch callable is
 indexing.py          `x[...]` taken apart; aliases.py: copy or view
 refused_by_eager.py  what eager refuses
 outs.py legacy.py    `out=`; constructors that take a size or data

@@ -8,13 +8,12 @@ that may return their input, queries that Python code branches on, tensors made 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from anyshape.capture.guards.overlaps import refuse_out
-from anyshape.capture.guards.tensor_specs import DTYPE_OF_TORCH, TORCH_OF_DTYPE, device_text
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.numpy_scalars import plain_number
 from anyshape.capture.heap.values import (
@@ -29,12 +28,22 @@ from anyshape.capture.recording.autocast import without_autocast
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.sizes import numbers
 from anyshape.capture.tensors import aliases, argument_forms, legacy, storage, torchmap
+from anyshape.capture.tensors.casts import (
+    adjoint,
+    contiguous,
+    dropped_cast,
+    if_complex,
+    moved,
+    to_method,
+    torch_dtype,
+    type_as,
+    type_method,
+)
 from anyshape.capture.tensors.given_back import diff, perhaps_in_place
 from anyshape.capture.tensors.meta import eager_call
 from anyshape.capture.tensors.outs import all_or_nothing, into
 from anyshape.capture.tensors.tensor_ops import (
     SizeTuple,
-    attribute,
     call_row,
     getitem,
     setitem,
@@ -42,13 +51,11 @@ from anyshape.capture.tensors.tensor_ops import (
 )
 from anyshape.ir.graph import TensorType, values_in
 from anyshape.ops.layout import (
-    is_channels_last,
     numel,
-    suggests_channels_last,
 )
-from anyshape.ops.rules import dim_of, is_empty
+from anyshape.ops.rules import dim_of
 from anyshape.ops.table import OPS, Pointwise
-from anyshape.symbolic import Dim, all_of, any_of, eq
+from anyshape.symbolic import all_of, any_of, eq
 
 Handler = Callable[["RecordingDomain", tuple[Any, ...], dict[str, Any]], Any]
 
@@ -164,182 +171,6 @@ def stride_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[s
 def numel_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     value = args[0] if args else kwargs["input"]
     return numbers.size(domain.recorder.cx.facts.simplify(numel(value.value.shape)))
-
-
-# ---- casts and copies ----------------------------------------------------------------------------
-def cast(domain: RecordingDomain, x: TensorValue, dtype: torch.dtype) -> Any:
-    """`x.to(dtype)`: the very tensor where it has that dtype."""
-    if x.value.dtype is DTYPE_OF_TORCH[dtype]:
-        return x
-    return call_row(domain, "to_dtype", x, dtype)
-
-
-TO_FORMS: Mapping[str, tuple[str, ...]] = {
-    "dtype": ("dtype", "non_blocking", "copy"),
-    "other": ("other", "non_blocking", "copy"),
-    "device": ("device", "dtype", "non_blocking", "copy"),
-}
-"""The parameters of `x.to` by position, by what the first one is."""
-
-
-def _form_of(first: Any) -> str:
-    if isinstance(first, torch.dtype):
-        return "dtype"
-    return "other" if isinstance(first, (TensorValue, torch.Tensor)) else "device"
-
-
-def to_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`x.to(dtype)`, `x.to(device)`, `x.to(other)`, with copy= and memory_format=."""
-    x, *rest = args
-    names = TO_FORMS[_form_of(rest[0])] if rest else ()
-    if len(rest) > len(names):
-        raise broken("operator-raises", what="to", why="too many arguments")
-    given = dict(zip(names, rest)) | kwargs
-    dtype, device, other = map(given.get, ("dtype", "device", "other"))
-    if other is not None:
-        dtype, device = torch_dtype(other), torch_device(other)
-    memory_format = given.get("memory_format") or torch.preserve_format
-    result = x
-    place = None if device is None else torch.device(*(device,))  # unpacked: as in `make_tensor`
-    if place is not None and device_text(place) != x.value.tensor.device:
-        result = call_row(domain, "to_device", result, place)
-    if dtype is not None and result.value.dtype is not DTYPE_OF_TORCH[dtype]:
-        result = call_row(domain, "to_dtype", result, dtype)
-    if result is x:
-        copied = given.get("copy") or _is_in_another_format(domain, x, memory_format)
-    else:
-        copied = memory_format is not torch.preserve_format
-    return call_row(domain, "clone", result, memory_format=memory_format) if copied else result
-
-
-def moved(device: str, parameters: str) -> Handler:
-    """`x.cpu()`, `x.cuda()`."""
-    names = parameters.split()
-    known = {*names, "memory_format"}
-
-    def handle(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        x, *rest = args
-        given = dict(zip(names, rest)) | kwargs
-        if len(rest) > len(names) or not given.keys() <= known:
-            raise broken("operator-raises", what=device, why="arguments that it does not take")
-        place = given.get("device")
-        return to_method(domain, (x,), given | {"device": device if place is None else place})
-
-    return handle
-
-
-def _is_in_another_format(
-    domain: RecordingDomain, x: TensorValue, wanted: torch.memory_format
-) -> bool:
-    """Does eager see ``x`` in another memory format than the one that is wanted? It tells formats
-    by the order of the strides, whether or not there are holes."""
-    if wanted is torch.preserve_format:
-        return False
-    kind = x.value.tensor
-    format_of_rank = {4: torch.channels_last, 5: torch.channels_last_3d}.get(kind.rank)
-    if suggests_channels_last(domain.recorder.cx, kind):
-        return wanted is not format_of_rank
-    return wanted is not torch.contiguous_format
-
-
-def torch_dtype(value: Any) -> torch.dtype:
-    return TORCH_OF_DTYPE[value.value.dtype] if isinstance(value, TensorValue) else value.dtype
-
-
-def torch_device(value: Any) -> torch.device:
-    return (
-        torch.device(value.value.tensor.device) if isinstance(value, TensorValue) else value.device
-    )
-
-
-def type_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x, *rest = args
-    dtype = kwargs.get("dtype", rest[0] if rest else None)
-    if isinstance(dtype, str):
-        dtype = torchmap.LEGACY_NAMES.get(dtype)
-    elif type(dtype) is torchmap.LEGACY_METACLASS:
-        dtype = torchmap.LEGACY_CLASSES[dtype]
-    if isinstance(dtype, torchmap.LegacyClass) and dtype.is_on(x.value.tensor.device):
-        dtype = dtype.dtype
-    if not isinstance(dtype, torch.dtype):
-        raise broken("tensor-attribute", "type()")
-    return cast(domain, x, dtype)
-
-
-def type_as(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x, other = args
-    return to_method(domain, (x,), {"other": other})
-
-
-def if_complex(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`real`, `conj` and their like are the very tensor where it holds no complex numbers."""
-    x = args[0] if args else kwargs["input"]
-    if isinstance(x, TensorValue) and not x.value.dtype.is_complex:
-        return x
-    return NotImplemented
-
-
-def adjoint(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`x.mH`."""
-    return attribute(domain, args[0] if args else kwargs["input"], "mH")
-
-
-RANKS = {torch.channels_last: 4, torch.channels_last_3d: 5}
-"""The dimensions of what a memory format is for."""
-
-
-def contiguous(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The very tensor where its layout is known to be that already."""
-    x, *rest = args
-    memory_format = kwargs.get("memory_format", rest[0] if rest else torch.contiguous_format)
-    if memory_format is torch.preserve_format:
-        raise broken("operator-raises", what="contiguous", why="preserve_format is unsupported")
-    kind: TensorType = x.value.tensor
-    if memory_format is not torch.contiguous_format:
-        cx = domain.recorder.cx
-        if kind.rank == RANKS.get(memory_format) and is_empty(cx, kind):
-            as_wanted = _fills_channels_last(domain, x)
-        else:
-            as_wanted = is_channels_last(cx, kind) or _is_in_both_orders(domain, x)
-        if as_wanted:
-            return x
-        return call_row(domain, "contiguous", x, memory_format=memory_format)
-    made = call_row(domain, "contiguous", x)
-    return x if made.value.tensor.strides == kind.strides else made
-
-
-def _fills_channels_last(domain: RecordingDomain, x: TensorValue) -> bool:
-    """Does eager see an empty tensor as channels-last: are these its strides, but for those of
-    dimensions of one element?"""
-    decide = domain.recorder.decide
-    expected: Dim = 1
-    strides, shape = storage.strides_as_eager(domain, x), x.value.shape
-    for d in (1, *range(len(shape) - 1, 1, -1), 0):
-        if decide(eq(shape[d], 1)):
-            continue
-        if not decide(eq(strides[d], expected)):
-            return False
-        expected = expected * shape[d]
-    return True
-
-
-def _is_in_both_orders(domain: RecordingDomain, x: TensorValue) -> bool:
-    """Whether row by row is channels innermost as well: of one channel, or of single pixels."""
-    kind, cx = x.value.tensor, domain.recorder.cx
-    if kind.rank not in RANKS.values() or cx.known(aliases.is_row_major(kind)) is not True:
-        return False
-    same = any_of(eq(kind.shape[1], 1), all_of(*(eq(n, 1) for n in kind.shape[2:])))
-    known = cx.known(same)
-    if known is not None or isinstance(same, bool):
-        return known is True
-    return cx.hint(same) is not None and domain.recorder.decide(same)
-
-
-def dropped_cast(dtype: torch.dtype) -> Handler:
-    def handle(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return to_method(domain, args, {**kwargs, "dtype": dtype})
-
-    return handle
 
 
 # ---- queries that Python code branches on --------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import anyshape
 from anyshape.capture.guards.tensor_specs import TensorSpec
 from anyshape.capture.heap.sources import Sources, expression, read_path
 from anyshape.dispatch.parameter_guards import Layout, parameter_test
@@ -369,3 +370,19 @@ def test_nobody_asks_about_memory_where_nothing_is_written() -> None:
     for make in OVERLAPS.values():
         fast(*make())
     assert "share no memory" not in fast.guards()
+
+
+@pytest.mark.filterwarnings("ignore::anyshape.errors.AnyshapeWarning")
+def test_a_guard_that_divides_by_zero_does_not_hold() -> None:
+    """It is eager that raises: in front of the division, another error."""
+
+    def program(x: Tensor) -> Tensor:
+        found = x.index_select(-1, torch.nonzero(x)[:, 0]).min()
+        return found.reshape(x.shape[0], -1)
+
+    fast = anyshape.compile(program)
+    same(fast(torch.ones(1)), program(torch.ones(1)))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="reduction dim"):
+            fast(torch.ones(0))
+    same(fast(torch.ones(1)), program(torch.ones(1)))

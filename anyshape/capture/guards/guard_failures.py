@@ -27,7 +27,7 @@ from anyshape.capture.heap import quiet_reads
 from anyshape.capture.heap.sources import Source, describe_step, read_path, read_source
 from anyshape.ir.graph import Location
 from anyshape.ir.scalars import evaluate_scalar
-from anyshape.symbolic import evaluate
+from anyshape.symbolic import Condition, Symbol, evaluate
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +199,18 @@ def _value_kind(guard: Guard, found: Any) -> Literal["", "text", "number", "floa
     return "float" if type(expected) is float else "number"
 
 
+def _holds(condition: Condition | bool, sizes: Mapping[Symbol, int]) -> bool:
+    """Where a size is divided by 0, it does not."""
+    try:
+        return bool(evaluate(condition, sizes))
+    except ZeroDivisionError:
+        return False
+
+
 def _explain_sizes(guards: GuardSet, values: list[Any]) -> Failure | None:
     sizes, floats = bind_symbols(guards, values)
     for size in guards.sizes:
-        if not evaluate(size.condition, sizes):
+        if not _holds(size.condition, sizes):
             shown = ", ".join(
                 f"{s.name} = {sizes[s]}"
                 for s in sorted(size.condition.symbols, key=lambda s: s.name)

@@ -46,7 +46,9 @@ def of_scalars(name: str, signature: str, torch_overload: str = "out") -> Callab
         if name == "index_select" and not shape:
             b.cx.require(eq(made.shape[0], 1), "index_select(): Index to scalar can have 1 value")
         keeps = name == "index_select" and shape
-        return made if keeps or made.shape == shape else b.reshape(made, shape)
+        if keeps or made.shape == shape:
+            return made
+        return b.call("clone", b.reshape(made, shape))  # eager's is no view
 
     op(
         other,

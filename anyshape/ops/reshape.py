@@ -195,6 +195,7 @@ op(
 op(
     "view",
     "input, size",
+    by_layout=True,
     torch="torch.Tensor.view",
     one_by_one=OneByOne(1, "method"),
     type=_view_type,
@@ -232,6 +233,7 @@ def _view_dtype_type(cx: TypeContext, x: Any, dtype: DType) -> TensorType:
 op(
     "view_dtype",
     "input, dtype",
+    by_layout=True,
     torch="anyshape.eager.view_dtype",
     normalize=lambda cx, x, dtype: ((x, sequence(dtype)[0]), {}),
     type=_view_dtype_type,
@@ -253,6 +255,7 @@ op(
 op(
     "view_as",
     "input, other",
+    by_layout=True,
     torch="torch.Tensor.view_as",
     alias="view",
     write_back=write_back.reshaped,
@@ -281,6 +284,7 @@ def _flatten_row(x: Any, start: Arg, end: Arg) -> str | None:
 op(
     "flat",
     "input, start_dim=0, end_dim=-1",
+    by_layout=True,
     torch="torch.ops.aten.flatten.using_ints",
     alias="view",
     inline=True,

@@ -307,6 +307,7 @@ class OpDef:
     alias: Literal["none", "view", "maybe"] = "none"
     views_where: Callable[[Any, Node], bool] | None = None
     new_view: bool = False
+    by_layout: bool = False
     image_order: str | None = None
     keeps_elements: bool = False
     costly: bool = False
@@ -395,7 +396,7 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     for these arguments, which leaves the node to eager torch. ``alias``: the result views the first
     argument always (``view``) or depending on its layout (``maybe``, then ``views_where(cx, node)``
     says when, if it can be said; without a copy the result is the argument itself, or, with
-    ``new_view``, another object). ``image_order``: the parameter, an image or several, in whose
+    ``new_view``, another object). ``by_layout``: a view that some layouts have, and others not. ``image_order``: the parameter, an image or several, in whose
     order of dimensions the results lie, channels innermost or not.
     ``keeps_elements``: a result of its argument's type has its argument's elements.
     ``costly``: an element is cheaper to keep and load than to compute once for

@@ -471,6 +471,7 @@ op(
 op(
     "as_strided",
     "input, size, stride, storage_offset=None",
+    by_layout=True,
     torch="torch.as_strided",
     alias="view",
     spellings=("torch.Tensor.as_strided",),
@@ -480,6 +481,7 @@ op(
 op(
     "strided_part",
     "input, size, stride, offset",
+    by_layout=True,
     torch="anyshape.eager.strided_part",
     alias="view",
     type=lambda cx, x, size, stride, offset: viewed(tensor(x), sizes_of(size), sizes_of(stride)),
@@ -573,6 +575,7 @@ op(
 op(
     "view_as_complex",
     "input",
+    by_layout=True,
     torch="torch.view_as_complex",
     type=_as_complex_type,
     alias="view",

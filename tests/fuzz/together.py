@@ -110,7 +110,8 @@ def run_together(
     options = from_user(options=settings)
     real = builder_of(options)
     key = next(k for k, builder in cpu._BUILDERS.items() if builder is real)
-    cpu._BUILDERS[key] = Waiting(real.toolchain, real.cache, real.prelude, real=real, table=table)
+    parts = real.toolchain, real.cache, real.prelude, real.address
+    cpu._BUILDERS[key] = Waiting(*parts, real=real, table=table)
     turns = {number: Turn(work) for number, work in works.items()}
     try:
         with warnings.catch_warnings():

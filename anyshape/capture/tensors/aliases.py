@@ -33,12 +33,6 @@ class GradientsAreSeen(BaseException):
     """How what ``torch.autograd.grad`` gives lies in memory would be seen."""
 
 
-BY_LAYOUT = frozenset(
-    ("as_strided", "flat", "strided_part", "view", "view_as", "view_as_complex", "view_dtype")
-)
-"""Views that some layouts have, and others have not."""
-
-
 def refuse_seen_gradients(recorder: Recorder, outputs: Sequence[Arg]) -> None:
     """Eager lays a gradient out as it likes, and in memory that others may share. Nobody sees how
     where it is only read, and what may lie as it does is not handed out."""
@@ -50,7 +44,7 @@ def refuse_seen_gradients(recorder: Recorder, outputs: Sequence[Arg]) -> None:
             continue
         row = OPS.get(node.op)
         writes = row is not None and bool(row.mutates)
-        if row is None or row.guessed or node.op in BY_LAYOUT:
+        if row is None or row.guessed or row.by_layout:
             raise GradientsAreSeen
         if writes and next(node.inputs()) in seen:
             raise GradientsAreSeen

@@ -270,13 +270,15 @@ def _examples(
 
 
 def _number(recorder: Recorder, dim: Dim, *, unread: bool) -> int:
-    """What a size is in this call."""
+    """What a size is in this call, or what the program has tested it to be where it goes on."""
+    if not isinstance(dim, Expr):
+        return dim
     hints: Mapping[Symbol, int] = recorder.cx.hints
-    if not isinstance(dim, Expr) or dim.symbols <= hints.keys():
-        return number_at(dim, hints)
-    if not unread:
-        raise OpError("data decides a size")
-    return number_at(recorder.cx.facts.simplify(dim), defaultdict(lambda: UNKNOWN_SIZE, hints))
+    if not dim.symbols <= hints.keys():
+        if not unread:
+            raise OpError("data decides a size")
+        hints = defaultdict(lambda: UNKNOWN_SIZE, hints)
+    return number_at(recorder.cx.facts.simplify(dim), hints)
 
 
 def _example(arg: Any) -> Example:

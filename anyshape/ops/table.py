@@ -396,8 +396,9 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     for these arguments, which leaves the node to eager torch. ``alias``: the result views the first
     argument always (``view``) or depending on its layout (``maybe``, then ``views_where(cx, node)``
     says when, if it can be said; without a copy the result is the argument itself, or, with
-    ``new_view``, another object). ``by_layout``: a view that some layouts have, and others not. ``image_order``: the parameter, an image or several, in whose
-    order of dimensions the results lie, channels innermost or not.
+    ``new_view``, another object). ``by_layout``: a view that some layouts have, and others not.
+    ``image_order``: the parameter, an image or several, in whose order of dimensions the results
+    lie, channels innermost or not.
     ``keeps_elements``: a result of its argument's type has its argument's elements.
     ``costly``: an element is cheaper to keep and load than to compute once for
     each reader. ``write_back`` (``write_back.py``) and ``part`` (``parts.py``) say which

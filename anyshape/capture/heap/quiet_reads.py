@@ -47,15 +47,27 @@ def attribute(obj: Any, name: str) -> Any:
     """`obj.name` where C code gives it; AttributeError where code of the program would."""
     if asks_the_program(obj, "attr"):
         raise AttributeError(name)
-    if issubclass(type(obj), type) and not issubclass(obj, type):
-        return vars(obj)[name] if name in vars(obj) else getattr(obj, name)
-    if name in getattr(obj, "__dict__", ()):
+    if is_of_its_own(obj, name):
         return vars(obj)[name]
+    if issubclass(type(obj), type) and not issubclass(obj, type):
+        return getattr(obj, name)
     found = class_entry(type(obj), name)
     missing = found is None and type(class_entry(type(obj), "__getattr__")) is types.FunctionType
     if missing or _runs_a_function(found):
         raise AttributeError(name)
     return getattr(obj, name)
+
+
+def is_of_its_own(obj: Any, name: Any) -> bool:
+    """Whether the attribute is what the object's own dictionary holds, as it lies there: `__name__`
+    of a metaclass is its own, that of the dictionary of `type` is for the classes made by it."""
+    if not issubclass(type(obj), type):
+        return name in getattr(obj, "__dict__", ())
+    if name not in vars(obj):
+        return False
+    if not issubclass(obj, type):
+        return True
+    return class_entry(type(class_entry(type(obj), name)), "__set__") is None
 
 
 def _runs_a_function(descriptor: Any) -> bool:

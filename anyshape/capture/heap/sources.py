@@ -196,14 +196,7 @@ def expression(source: Source, constant: Callable[[Any, str], str]) -> str:
     if source.kind == "stride":
         return f"{expression(base, constant)}.stride({source.key})"
     if source.kind == "attr":
-        if base.is_constant and _in_instance_dict(base.pinned, source.key):
-            return _in_names_of(base, source.key, constant)
-        if (
-            base.is_constant
-            and issubclass(type(base.pinned), type)
-            and not issubclass(base.pinned, type)  # whose own attributes are of its instances
-            and source.key in vars(base.pinned)
-        ):
+        if base.is_constant and quiet_reads.is_of_its_own(base.pinned, source.key):
             return _in_names_of(base, source.key, constant)
         if str(source.key).isidentifier():
             return f"{expression(base, constant)}.{source.key}"
@@ -240,10 +233,6 @@ def path_expression(source: Source, constant: Callable[[Any, str], str]) -> str:
         return expression(source, constant)
     finally:
         source.pinned = pinned
-
-
-def _in_instance_dict(obj: Any, name: Any) -> bool:
-    return not issubclass(type(obj), type) and name in getattr(obj, "__dict__", ())
 
 
 def read_source(source: Source, slots: list[Any]) -> Any:

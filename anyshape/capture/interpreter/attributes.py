@@ -40,6 +40,7 @@ C_FUNCTIONS = frozenset(
 )
 INSTANCE_METHOD = "instancemethod"  # the class of pybind11's methods, which Python has no name for
 _DATA_DESCRIPTORS = frozenset({property, MemberDescriptorType, GetSetDescriptorType})
+_METHOD_DOC = vars(MethodType)["__doc__"]
 _FORWARDING = frozenset({GenericAlias, MethodType})
 # Our own objects that programs hold, and C types with an attribute access of their own.
 _OWN = frozenset({Generator, FrameView})
@@ -87,6 +88,8 @@ def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
 
 
 def _native_getattr(machine: Interpreter, obj: Any, name: str) -> Any:
+    if issubclass(type(obj), MethodType) and _is_of_function(machine, type(obj), name):
+        return load_attr(machine, obj.__func__, name)
     if type(obj) is GenericAlias or issubclass(type(obj), MethodType):
         value = getattr(obj, name, NULL)
         if value is NULL:
@@ -107,6 +110,12 @@ def _native_getattr(machine: Interpreter, obj: Any, name: str) -> Any:
     if name == "__class__":
         return value
     return machine.heap.attribute(obj, name, value) if machine.recording else value
+
+
+def _is_of_function(machine: Interpreter, kind: type, name: str) -> bool:
+    """Whether a bound method asks its function for the attribute."""
+    found = machine.lookup(kind, name)
+    return found is NULL or found is _METHOD_DOC
 
 
 def _getattr_with_hook(machine: Interpreter, obj: Any, cls: type, name: str, hook: Any) -> Any:

@@ -97,14 +97,15 @@ def _suspending(
     body += max(0, (offset - _AHEAD - len(body)) // 2) * bytes([_NOTHING, 0])
     body += bytes([_STOP, 0])
     body += max(0, (len(code.co_code) - len(body)) // 2) * bytes([_NOTHING, 0])
+    unbound = tuple(n for n in code.co_varnames if n not in plain and n not in cells)
     return code.replace(
         co_code=body,
         co_argcount=len(plain),
         co_posonlyargcount=0,
         co_kwonlyargcount=0,
         co_flags=_FLAGS,
-        co_varnames=plain,
-        co_nlocals=len(plain),
+        co_varnames=plain + unbound,  # C looks there for what a name may have been meant to be
+        co_nlocals=len(plain + unbound),
         co_exceptiontable=b"",
         co_freevars=cells if fits else (),
         co_cellvars=(),

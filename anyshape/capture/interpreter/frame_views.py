@@ -4,11 +4,15 @@
 
 from __future__ import annotations
 
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any
 
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.frame_objects import shows
+from anyshape.capture.interpreter.versions import PYTHON
+
+WRITTEN_THROUGH = PYTHON >= (3, 13)
+"""Whether `f_locals` of a function's frame is a view of it (PEP 667)."""
 
 
 class FrameView:
@@ -49,8 +53,12 @@ class FrameView:
 
     @property
     def f_locals(self) -> Any:
+        """Since 3.13 the frame's own, where what is written goes into the frame: one that takes
+        nothing, so that nothing is lost without a word."""
         frame = self._frame
-        return frame.bound_locals() if frame.names is None else frame.names
+        if frame.names is not None:
+            return frame.names
+        return MappingProxyType(frame.bound_locals()) if WRITTEN_THROUGH else frame.bound_locals()
 
     @property
     def f_lineno(self) -> int | None:

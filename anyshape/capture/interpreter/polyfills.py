@@ -451,9 +451,10 @@ def format_by_method(value: Any, spec: Any) -> Any:
 
 def hash_by_method(value: Any) -> Any:
     result = asked(value, "__hash__", int, "__hash__ method should return an integer")
-    if not -(2**63) <= result < 2**63:  # only what is no C integer is hashed once more
-        return native(hash, result)
-    return -2 if result == -1 else int(result)
+    number = exact(result, int)
+    if not -(2**63) <= number < 2**63:  # only what is no C integer is hashed once more
+        return native(hash, number)
+    return -2 if number == -1 else number
 
 
 def bytes_by_method(value: Any) -> Any:
@@ -467,7 +468,14 @@ def bytes_by_index(make: Any, value: Any) -> Any:
 def index_by_method(value: Any) -> Any:
     result = asked(value, "__index__", int, "__index__ returned non-int (type {})")
     warn_of_subclass(result, "__index__", int)
-    return result if type(result) is int else native(int, result)
+    return exact(result, int)
+
+
+def exact(number: Any, kind: Any) -> Any:
+    """The number as C copies it out of an object of a subclass, which is not asked."""
+    if type(number) is kind:
+        return number
+    return native(int.__int__ if kind is int else float.__float__, number)
 
 
 def int_by_method(make: Any, value: Any, method: Any) -> Any:
@@ -478,7 +486,7 @@ def int_by_method(make: Any, value: Any, method: Any) -> Any:
     if not is_subtype(type(result), int):
         raise TypeError(f"{method} returned non-int (type {type(result).__name__})")
     warn_of_subclass(result, method, int)
-    return make(result)
+    return make(exact(result, int))
 
 
 def truncated(value: Any) -> Any:
@@ -486,7 +494,7 @@ def truncated(value: Any) -> Any:
     warn("The delegation of int() to __trunc__ is deprecated.")
     result = bind(find(cls, "__trunc__"), value, cls)()
     if is_subtype(type(result), int):
-        return result
+        return exact(result, int)
     kind = type(result)
     if find(kind, "__index__") is ABSENT:
         raise TypeError(f"__trunc__ returned non-Integral (type {kind.__name__})")
@@ -510,15 +518,16 @@ def warn(text: Any) -> None:
 
 
 def float_by_method(make: Any, value: Any, method: Any) -> Any:
+    if method == "__index__":
+        return make(index_by_method(value))
     cls = type(value)
     result = bind(find(cls, method), value, cls)()
-    if method == "__float__" and not is_subtype(type(result), float):
+    if not is_subtype(type(result), float):
         raise TypeError(
             f"{cls.__name__}.__float__ returned non-float (type {type(result).__name__})"
         )
-    if method == "__float__":
-        warn_of_subclass(result, f"{cls.__name__}.__float__", float)
-    return make(result)
+    warn_of_subclass(result, f"{cls.__name__}.__float__", float)
+    return make(exact(result, float))
 
 
 # ---- statements ----------------------------------------------------------------------------------

@@ -35,11 +35,11 @@ def unwind(machine: Interpreter, error: BaseException) -> Frame | None:
     while True:
         row = frame.code.handled_by[frame.index - 1]
         if row is not None:
-            stack = frame.stack
+            stack, at = frame.stack, _stands_at(frame)
             dropped = stack[row.depth :]
             del stack[row.depth :]
             if row.lasti:
-                stack.append(frame.index - 1)
+                stack.append(at)
             stack.append(error)
             frame.index = row.target
             machine.frame = frame
@@ -141,10 +141,7 @@ def _add_traceback(error: BaseException, frame: Frame) -> None:
 def _show_exit(machine: Interpreter, error: BaseException, frame: Frame) -> None:
     """A frame object that its code has left says where that was, be it behind what raised, and
     keeps what its locals hold as long as the traceback lives."""
-    code, index, traceback = frame.code, frame.index - 1, error.__traceback__
-    name, arg = code.opcodes[index]
-    if name == "RERAISE" and arg:  # as where it was raised again first
-        index = frame.stack[-1 - arg]
+    code, index, traceback = frame.code, _stands_at(frame), error.__traceback__
     if code.hidden or traceback is None or not shows(code, traceback.tb_frame):
         return
     if not machine.recording:
@@ -156,6 +153,14 @@ def _show_exit(machine: Interpreter, error: BaseException, frame: Frame) -> None
     error.__traceback__ = TracebackType(
         traceback.tb_next, left, traceback.tb_lasti, traceback.tb_lineno
     )
+
+
+def _stands_at(frame: Frame) -> int:
+    """The instruction that raised: where cleaning up raises again, the one that it cleans up
+    after, which lies on the stack."""
+    name, arg = frame.code.opcodes[frame.index - 1]
+    at: int = frame.stack[-1 - arg] if name == "RERAISE" and arg else frame.index - 1
+    return at
 
 
 def exception_info(machine: Interpreter) -> tuple[Any, Any, Any]:

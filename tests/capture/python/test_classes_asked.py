@@ -106,3 +106,59 @@ def test_a_super_of_the_program_is_called_as_it_is_written(monkeypatch: pytest.M
     monkeypatch.setitem(globals(), "super", OwnSuper)
     _, *found = anyshape.compile(program, fullgraph=True)(torch.ones(2))
     assert found == [("own", ()), ("own", (1, 2))]
+
+
+class Meta(type):
+    def __new__(cls, *parts: Any) -> Any:
+        return type.__new__(cls, *parts)
+
+    @staticmethod
+    def fixed() -> int:
+        return 4
+
+    @classmethod
+    def named(cls) -> str:
+        return cls.__name__
+
+
+def made_by_a_metaclass(x: Tensor) -> Any:
+    y = x + 1
+
+    class Made(metaclass=Meta):
+        pass
+
+    return y * 2, Made.__name__, type(Made), Meta.fixed(), Meta.named(), Made.named()
+
+
+def test_what_lies_in_the_dictionary_of_a_metaclass_is_relied_on() -> None:
+    fast = anyshape.compile(made_by_a_metaclass, fullgraph=True)
+    for length in (3, 0, 1):
+        assert fast(torch.ones(length))[1:] == ("Made", Meta, 4, "Meta", "Meta")
+    assert fast.stats().specializations == 1
+    Meta.fixed = staticmethod(lambda: 5)  # type: ignore[method-assign]
+    assert fast(torch.ones(3))[1:] == ("Made", Meta, 5, "Meta", "Meta")
+
+
+def set_through_the_class(x: Tensor, cls: Any, obj: Any) -> Any:
+    y = x + 1
+    cls.method.__doc__ = "after"
+    cls.method.__name__ = "renamed"
+    cls.method.known = [len(cls.method.__doc__)]
+    bound = obj.method
+    return y * 2, bound.__doc__, bound.__name__, bound.known, bound.__dict__.keys() == {"known"}
+
+
+def read_of_the_method(x: Tensor, obj: Any) -> Any:
+    y = x + 1
+    return y * 2, obj.method.__doc__, getattr(obj.method, "known", None)
+
+
+def test_a_bound_method_has_the_attributes_of_its_function() -> None:
+    cls: Any = type("Copy", (), {"method": lambda self: None})
+    fast = anyshape.compile(read_of_the_method, fullgraph=True)
+    assert fast(torch.ones(2), cls())[1:] == (None, None)
+    setting = anyshape.compile(set_through_the_class, fullgraph=True)
+    assert setting(torch.ones(2), cls, cls())[1:] == ("after", "renamed", [5], True)
+    assert fast(torch.ones(2), cls())[1:] == ("after", [5])
+    cls.method.__doc__, cls.method.known = "later", 6
+    assert fast(torch.ones(2), cls())[1:] == ("later", 6)

@@ -3,6 +3,9 @@ of a segment makes anew."""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import sys
 import time
 import weakref
 from collections import Counter
@@ -97,12 +100,70 @@ def views_of_a_class_with_methods_of_their_names() -> Any:
     return sorted(shown), list(LOG)
 
 
+class Quiet:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *args: object) -> None: ...
+
+
+def left_in_a_with() -> None:
+    with Quiet():
+        raise KeyError
+    LOG.append("not here")
+
+
+def left_in_a_handler() -> None:
+    try:
+        raise KeyError
+    except KeyError as error:
+        raise ValueError from error
+    LOG.append("not here")
+
+
+def left_behind_a_finally() -> None:
+    try:
+        raise KeyError
+    finally:
+        LOG.append("finally")
+        LOG.append("behind")
+
+
+def lines_that_frames_were_left_at() -> Any:
+    lines = []
+    for leaving in (left_in_a_with, left_in_a_handler, left_behind_a_finally):
+        try:
+            leaving()
+        except LookupError as error:
+            traceback: Any = error.__traceback__.tb_next  # type: ignore[union-attr]
+            lines.append((traceback.tb_lineno, traceback.tb_frame.f_lineno))
+        except ValueError as error:
+            traceback = error.__traceback__.tb_next  # type: ignore[union-attr]
+            lines.append((traceback.tb_lineno, traceback.tb_frame.f_lineno))
+    return lines
+
+
+def names_that_were_meant() -> Any:
+    def raising() -> None:
+        length = LOG  # noqa: F841
+        print(lenght)  # type: ignore[name-defined] # noqa: F821
+
+    try:
+        raising()
+    except NameError:
+        with contextlib.redirect_stderr(io.StringIO()) as shown:
+            sys.__excepthook__(*sys.exc_info())
+    return shown.getvalue().splitlines()[-1]
+
+
 PROGRAMS: list[Callable[[], Any]] = [
     locals_live_as_long_as_the_traceback,
     generators_on_a_stack_are_closed_where_the_frame_is_left,
     bound_methods_that_were_looked_at,
     views_of_a_class_with_methods_of_their_names,
+    lines_that_frames_were_left_at,
 ]
+if sys.version_info < (3, 12):  # later ones look for what the locals are bound to
+    PROGRAMS.append(names_that_were_meant)
 
 
 def test_members_that_c_code_made_are_of_the_class_made_inside() -> None:

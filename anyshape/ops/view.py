@@ -24,18 +24,7 @@ from anyshape.ops.layout import (
 )
 from anyshape.ops.rules import dim_of, dims_of, same_as, sizes_of, tensor
 from anyshape.ops.table import OneByOne, View, op
-from anyshape.symbolic import (
-    Dim,
-    eq,
-    floordiv,
-    ge,
-    gt,
-    le,
-    lt,
-    maximum,
-    minimum,
-    mod,
-)
+from anyshape.symbolic import Dim, eq, floordiv, ge, gt, le, lt, maximum, minimum, mod
 
 Index = tuple[Dim, ...]
 Normal = tuple[tuple[Arg, ...], dict[str, Arg]]

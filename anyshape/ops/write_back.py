@@ -25,7 +25,10 @@ class WrittenThrough(Exception):
 def reshape_is_view(cx: TypeContext, node: Node) -> bool:
     source = node.args[0]
     assert isinstance(source, Value) and isinstance(source.type, TensorType)
-    return view_strides(cx, source.type, node.outputs[0].shape) is not None
+    made = node.outputs[0].tensor
+    if made.strides != contiguous_strides(cx, made.shape):  # those of a view, when it was made
+        return True
+    return view_strides(cx, source.type, made.shape) is not None
 
 
 def contiguous_is_view(cx: TypeContext, node: Node) -> bool:

@@ -225,11 +225,13 @@ class ViewCall(Effects):
 
 @frozen()
 class Assign(Effects):
-    """``function(target, *args)`` copies into an argument of the program."""
+    """``function(target, *args)`` copies into an argument of the program; ``counted``: autograd is
+    notified."""
 
     function: str
     target: str
     args: tuple[StepArg, ...]
+    counted: bool = True
 
     def reads(self) -> Iterator[str]:
         return references(self.args)

@@ -433,11 +433,12 @@ class _Plan:
 
     def _assign(self, node: Node, function: str) -> None:
         target, *sources = node.args
-        if node.op in ASSIGNMENTS and node.args[1] in self.found.homes:
-            self.steps.append(BumpVersion(self._tensor(target), ASSIGNMENTS[node.op]))
+        counted = ASSIGNMENTS[node.op]
+        if node.args[1] in self.found.homes:
+            self.steps.append(BumpVersion(self._tensor(target), counted))
             return
         args = tuple(map(self._arg, sources))
-        self.steps.append(Assign(function, self._tensor(target), args))
+        self.steps.append(Assign(function, self._tensor(target), args, counted))
 
     def _result(
         self, node: Node, row: OpDef | None, make: Callable[..., Call], function: str

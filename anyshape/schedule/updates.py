@@ -23,10 +23,6 @@ from anyshape.ir.verify_program import reads_where_it_writes
 from anyshape.ops.layout import dense_order
 from anyshape.symbolic import Dim
 
-COPIES: Mapping[str, bool] = {"torch.Tensor.copy_": True, "anyshape.eager.assign_data": False}
-"""Functions that assign, and whether autograd counts the write."""
-
-
 Shape: TypeAlias = tuple[Dim, ...]
 
 
@@ -151,7 +147,7 @@ def _assigned(steps: Sequence[Step]) -> Iterator[tuple[str, str, Assign]]:
     assigns = [step for step in steps if isinstance(step, Assign)]
     targets = [step.target for step in assigns]
     for step in assigns:
-        if step.function in COPIES and targets.count(step.target) == 1:
+        if targets.count(step.target) == 1:
             (source,) = references(step.args)
             yield source, step.target, step
 
@@ -204,4 +200,4 @@ def _marked(step: Assign | BumpVersion, homes: Mapping[str, str]) -> Step:
     done = isinstance(step, Assign) and not homes.keys().isdisjoint(references(step.args))
     if not isinstance(step, Assign) or not done:
         return step
-    return BumpVersion(step.target, COPIES[step.function])
+    return BumpVersion(step.target, step.counted)

@@ -39,7 +39,6 @@ from anyshape.runtime.launch import bump_versions
 from anyshape.version_counters import set_version
 
 Run: TypeAlias = Callable[..., tuple[Any, ...]]
-COUNTED_COPY = "torch.Tensor.copy_"
 MOST_GRAPHS = 64
 """Of one program: the layouts that were used last."""
 RECORDED: tuple[type[Step], ...] = (
@@ -70,9 +69,7 @@ def _written(step: Step) -> str | None:
 
 def _counted(step: Step) -> str | None:
     """The same where autograd counts it."""
-    is_counted = not isinstance(step, BumpVersion) or step.counted
-    is_counted &= not isinstance(step, Assign) or step.function == COUNTED_COPY
-    return _written(step) if is_counted else None
+    return _written(step) if isinstance(step, (Assign, BumpVersion)) and step.counted else None
 
 
 def recorded(run: Run, program: Program, constants: Mapping[str, torch.Tensor]) -> Run:

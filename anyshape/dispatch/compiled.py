@@ -73,6 +73,22 @@ def _watchers() -> tuple[Any, Any]:
     return sys.gettrace(), sys.getprofile()
 
 
+def _outcome(run: Callable[..., Any], inputs: list[Any]) -> tuple[Any, Exception | None]:
+    """What a run gives, or raises. The error is no context of what is raised later: nobody handles
+    it any more."""
+    try:
+        return run(*inputs), None
+    except Exception as error:
+        return None, error
+
+
+def _forget(specialization: Specialization, error: Exception) -> None:
+    """Lets go of what a run that has not happened held; raises the error of one that has."""
+    if not has_not_happened(specialization, error):
+        raise error
+    traceback.clear_frames(error.__traceback__)  # their tensors: memory may have run out
+
+
 class Compiled:
     """The machinery behind one compiled function; see the module.
 
@@ -127,7 +143,10 @@ class Compiled:
                             failed = error
                         else:
                             return specialization.rebuild(outs, slots)
-                        return self._rerun(specialization, failed, args, kwargs)
+                        try:
+                            return self._rerun(specialization, failed, args, kwargs)
+                        finally:
+                            del failed  # its traceback holds this frame
                     break
         return self._slow(args, kwargs, [*slots])
 
@@ -138,9 +157,7 @@ class Compiled:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        if not has_not_happened(specialization, error):
-            raise error
-        traceback.clear_frames(error.__traceback__)  # their tensors: memory may have run out
+        _forget(specialization, error)
         result = self.fn(*args, **kwargs)
         self._note(error, specialization.line())
         return result
@@ -188,10 +205,9 @@ class Compiled:
         if specialization.profitability.is_lost(slots) and not self.stressed:
             self.uncompiled += 1
             return self.fn(*args, **kwargs)
-        try:
-            outs = specialization.run(*inputs)
-        except Exception as error:
-            return self._rerun(specialization, error, args, kwargs)
+        outs, failed = _outcome(specialization.run, inputs)
+        if failed is not None:
+            return self._rerun(specialization, failed, args, kwargs)
         if specialization.returns:
             return specialization.rebuild(outs, slots)
         machine = concrete_machine(self.capturer.codes, specialization.rebuild(outs, slots))
@@ -248,14 +264,12 @@ class Compiled:
                 if specialization is None:
                     return resume(machine)
                 continue
-            try:
-                outs = specialization.run(*inputs)
-            except Exception as error:
-                if not has_not_happened(specialization, error):
-                    raise
+            outs, failed = _outcome(specialization.run, inputs)
+            if failed is not None:
+                _forget(specialization, failed)
                 del at, entry, inputs
                 resumed = resume(machine)
-                self._note(error, specialization.line())
+                self._note(failed, specialization.line())
                 return resumed
             call.segment(specialization.node_count(), at.slots, outs)
             if specialization.returns:

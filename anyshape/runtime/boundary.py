@@ -327,13 +327,11 @@ class Differentiated(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: Any) -> Any:
         boundary, call, part = ctx.boundary, ctx.call, ctx.part
         layout = boundary.layout
-        try:
-            saved = ctx.saved_tensors[: len(layout.residuals)]
-        except RuntimeError as refusal:
-            if not str(refusal).startswith(MODIFIED):
-                raise
+        saved, refusal = _saved_tensors(ctx)
+        if refusal is not None:
             again = boundary.though_written(call, part, cotangents, refusal)
             return None, None, None, None, *again
+        saved = saved[: len(layout.residuals)]
         handed = {p: g for p, g in zip(part.outputs, cotangents) if g is not None}
         absent = tuple([p for p in layout.differentiable if p not in handed])
         by_eager = torch.is_grad_enabled() or any(map(_is_transformed, handed.values()))
@@ -351,6 +349,16 @@ class Differentiated(torch.autograd.Function):
         elif boundary.writes:
             boundary.refuse_as_eager(call, part, cotangents)
         return None, None, None, None, *found
+
+
+def _saved_tensors(ctx: Any) -> tuple[tuple[torch.Tensor, ...], RuntimeError | None]:
+    """Those of a call; none and autograd's refusal where one has been written since."""
+    try:
+        return ctx.saved_tensors, None
+    except RuntimeError as refusal:
+        if not str(refusal).startswith(MODIFIED):
+            raise
+        return (), refusal
 
 
 def values_behind(graph: Graph, outputs: Sequence[Arg]) -> set[Value]:

@@ -41,6 +41,11 @@ CHECKS = (
     *("large_0", "large_1", "large_2", "large_3", "packed", "graph", "invariance", "mistakes"),
     *("writing", "compilers", "operators"),
 )
+MOE_CHECKS = (
+    *("index_shuffling", "routing_scores", "gather, scatter", "activation", "combine, split"),
+    *("few tokens", "choices", "graphs", "tiles"),
+    *(f"grouped_gemm {dtype}" for dtype in ("bfloat16", "float16", "float32", "float8")),
+)
 SUITES = (
     *("test_compiled", "test_launches", "test_graphs", "test_guest", "test_two_devices"),
     *("test_memory", "test_large", "test_sanitized", "test_attention_gradients", "test_demo"),
@@ -78,8 +83,8 @@ def jobs(folder: Path) -> Iterator[Job]:
         tests = f"tests/gpu/{suite}.py"
         command = module("pytest", "-q", "-m", "gpu", "--no-header", tests)
         yield Job("c", suite, command, 420, alone=suite == "test_memory")
-    moe = module("pytest", "-q", "-m", "gpu", "--no-header", "tests/moe")
-    yield Job("c", "tests of moe", moe, 420)
+    for check in MOE_CHECKS:
+        yield Job("c", f"moe {check}", module("benchmarks.moe_check", check), 420)
     for tables in TABLES:
         command = module("benchmarks.attention", f"{out}/{tables[0]}", *tables)
         yield Job("d", f"attention's {' and '.join(tables)}", command, 300, alone=True)

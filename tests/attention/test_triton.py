@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-pytest.importorskip("triton", reason="needs Triton")
+CHECKS = tuple(pytest.importorskip("benchmarks.attention_check", reason="needs Triton").CHECKS)
 
 pytestmark = pytest.mark.timeout(900)  # each is minutes of work where others are at work too
 
@@ -54,5 +54,6 @@ def test_the_kernels_compile_for_other_architectures(architecture: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_the_kernels_are_the_reference_on_the_gpu() -> None:
-    assert "FAIL" not in run(["-m", "benchmarks.attention_check"])
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_kernels_are_the_reference_on_the_gpu(check: str) -> None:
+    assert "FAIL" not in run(["-m", "benchmarks.attention_check", check])

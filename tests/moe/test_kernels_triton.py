@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-pytest.importorskip("triton", reason="needs Triton")
+CHECKS = tuple(pytest.importorskip("benchmarks.moe_check", reason="needs Triton").CHECKS)
 
 pytestmark = pytest.mark.timeout(600)  # each is minutes of work where others are at work too
 
@@ -46,5 +46,6 @@ def test_the_kernels_compile_for_sm_90() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_the_kernels_are_the_reference_on_the_gpu() -> None:
-    assert "FAIL" not in run([str(ROOT / "benchmarks" / "moe_check.py")])
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_kernels_are_the_reference_on_the_gpu(check: str) -> None:
+    assert "FAIL" not in run(["-m", "benchmarks.moe_check", check])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu_session import SUITES, Job, Session, ending, jobs, summary
+from benchmarks.gpu_session import MOE_CHECKS, SUITES, Job, Session, ending, jobs, summary
 
 
 def of(name: str, text: str, part: str = "a", **others: object) -> Job:
@@ -59,3 +59,8 @@ def test_every_job_has_a_name_of_its_own(tmp_path):
 def test_every_suite_on_a_gpu_is_run():
     found = {path.stem for path in (Path(__file__).parents[1] / "gpu").glob("test_*.py")}
     assert {*SUITES} == found
+
+
+def test_every_check_of_the_experts_kernels_is_run():
+    checks = pytest.importorskip("benchmarks.moe_check", reason="needs Triton").CHECKS
+    assert [*MOE_CHECKS] == [*checks]

@@ -443,19 +443,29 @@ def render_location(location: SourceLocation) -> list[str]:
     return lines
 
 
-def _caret(source: str, column: int | None, end_column: int | None) -> str:
-    """The underline of bytes `column..end_column` of `source`; to the end of the line where the
-    expression goes on.
+def underlined(location: SourceLocation) -> str:
+    """The part of the source line that the columns name; empty where it cannot be read."""
+    source = linecache.getline(location.file, location.line).rstrip() if location.line else ""
+    return source[slice(*_span(source, location.column, location.end_column))]
+
+
+def _span(source: str, column: int | None, end_column: int | None) -> tuple[int, int]:
+    """Characters of bytes `column..end_column` of `source`; to the end of the line where the
+    expression goes on; none where the column is not known.
     """
     if column is None:
-        return ""
+        return 0, 0
     encoded = source.encode()
     start = len(encoded[:column].decode(errors="ignore"))
     if end_column is None or end_column <= column:
-        stop = len(source)
-    else:
-        stop = len(encoded[:end_column].decode(errors="ignore"))
-    if start >= len(source):
+        return start, len(source)
+    return start, len(encoded[:end_column].decode(errors="ignore"))
+
+
+def _caret(source: str, column: int | None, end_column: int | None) -> str:
+    """The underline of what `_span` names."""
+    start, stop = _span(source, column, end_column)
+    if column is None or start >= len(source):
         return ""
     pad = "".join("\t" if character == "\t" else " " for character in source[:start])
     return pad + "^" * max(1, stop - start)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import inspect
+import textwrap
 import threading
 import time
 import warnings
@@ -404,3 +406,23 @@ def test_a_segment_that_fails_leaves_the_random_stream_as_eager_does() -> None:
         found = (fast(X, i), torch.rand(1))
         torch.manual_seed(3)
         same(found, (program(X, i), torch.rand(1)))
+
+
+def test_a_comparison_that_data_decides_is_told_in_the_words_of_the_program() -> None:
+    def scaled(x: Tensor) -> Tensor:
+        y = x[x > 0]
+        return y.view(-1) if 5 >= y.numel() else y.expand(2, -1)
+
+    x = torch.arange(9.0)
+    with pytest.raises(GraphBreakError) as caught:
+        anyshape.compile(scaled, fullgraph=True)(x)
+    for said in ("anyshape.check(5 >= y.numel())", "anyshape.check(5 < y.numel())"):
+        assert said in caught.value.hint
+        body = inspect.getsource(scaled).replace(
+            "        return", f"        {said}\n        return"
+        )
+        scope = {"anyshape": anyshape, "Tensor": Tensor}
+        exec(textwrap.dedent(body), scope)
+        given = x if "<" in said else x - 5
+        made = anyshape.compile(scope["scaled"], fullgraph=True)(given)
+        torch.testing.assert_close(made, scaled(given))

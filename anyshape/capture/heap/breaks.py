@@ -7,12 +7,14 @@ one error.
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from anyshape.capture.heap.values import Break
-from anyshape.errors import GraphBreakError, render_location
+from anyshape.errors import GraphBreakError, render_location, underlined
 from anyshape.ir.graph import Location
 
 
@@ -163,4 +165,34 @@ def record_of(signal: Break, location: Location | None, module: str = "") -> Gra
         **signal.context,
     }
     reason = _fill(kind.reason, values).strip()
-    return GraphBreak(signal.reason, reason, signal.hint, location, module)
+    hint = signal.hint
+    if signal.reason == "undecided-size" and UNNAMED.search(str(values["condition"])):
+        hint = _decisions(location) or hint
+    return GraphBreak(signal.reason, reason, hint, location, module)
+
+
+UNNAMED = re.compile(r"\bu\d+\b")
+"""Sizes that data decides have no name in the program."""
+
+
+NEGATED: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
+    **{ast.Eq: ast.NotEq, ast.NotEq: ast.Eq},
+    **{ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt},
+}
+
+
+def _decisions(location: Location | None) -> str:
+    """What decides a comparison, in the words of the program; empty where it is none."""
+    try:
+        found = ast.parse(underlined(location).strip(), mode="eval").body if location else None
+    except (SyntaxError, ValueError):
+        return ""
+    if not isinstance(found, ast.Compare) or len(found.ops) != 1:
+        return ""
+    other = NEGATED.get(type(found.ops[0]))
+    if other is None:
+        return ""
+    holds = ast.unparse(found)
+    found.ops = [other()]
+    never = ast.unparse(found)
+    return f"anyshape.check({holds}) before it, where it always holds, or anyshape.check({never})"

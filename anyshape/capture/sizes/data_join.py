@@ -169,7 +169,7 @@ class _Fork:
         _refuse_nodes(recorder, nodes)
         _refuse_other_writes(machine, self.mark.journal, known)
         tensors: Counter[Value] = Counter()
-        for write in _older_writes(recorder, first):
+        for write in older_writes(recorder, first):
             tensors[write.memory] += write.counts
         copied: dict[int, Any] = {}
         written: dict[Place, tuple[Any, Any]] = {}
@@ -223,19 +223,9 @@ class _Fork:
 
     def _correct_versions(self, yes: Counter[Value], no: Counter[Value]) -> None:
         """What was written as often as by the side that does more, was so by the other one."""
-        recorder, heap = self.domain.recorder, self.domain.machine.heap
-        fewer: dict[tuple[int, int], list[TensorValue]] = {}
-        for x in self.new:
-            proxy = recorder.proxy_of(x)
-            if proxy is not None and yes[x] != no[x]:
-                most = max(yes[x], no[x])
-                fewer.setdefault((yes[x] - most, no[x] - most), []).append(proxy)
-        for moves, tensors in fewer.items():
-            chosen: Operand = Scalar("int", "select", (self.condition, *moves))
-            operands = (True if self.outer is None else self.outer, chosen, 0)
-            times = recorder.wrap(recorder.call("number", "select", operands))
-            for tensor in tensors:
-                heap.log(move_version, tensor, (times,))
+        most = {x: max(yes[x], no[x]) for x in self.new}
+        moves = {x: (yes[x] - times, no[x] - times) for x, times in most.items()}
+        correct_versions(self.domain, self.condition, self.outer, moves)
 
     # ---- objects ---------------------------------------------------------------------------------
     def _merged(
@@ -259,6 +249,28 @@ class _Fork:
             for slot, (a, b) in enumerate(zip(yes.locals, no.locals))
         ]
         return sides.State(False, None, locals_, [*map(merger.value, yes.stack, no.stack)])
+
+
+def correct_versions(
+    domain: RecordingDomain,
+    condition: Operand,
+    outer: Operand | None,
+    moves: Mapping[Value, tuple[int, int]],
+) -> None:
+    """Moves version counters by the first number where the condition holds, else by the second;
+    by none where ``outer`` does not."""
+    recorder, heap = domain.recorder, domain.machine.heap
+    together: dict[tuple[int, int], list[TensorValue]] = {}
+    for x, (yes, no) in moves.items():
+        proxy = recorder.proxy_of(x)
+        if proxy is not None and yes != no:
+            together.setdefault((yes, no), []).append(proxy)
+    for pair, tensors in together.items():
+        chosen: Operand = Scalar("int", "select", (condition, *pair))
+        operands = (True if outer is None else outer, chosen, 0)
+        times = recorder.wrap(recorder.call("number", "select", operands))
+        for tensor in tensors:
+            heap.log(move_version, tensor, (times,))
 
 
 def _not(condition: Operand) -> Operand:
@@ -324,7 +336,7 @@ class _Write:
     counts: bool
 
 
-def _older_writes(recorder: Recorder, first: int) -> Iterator[_Write]:
+def older_writes(recorder: Recorder, first: int) -> Iterator[_Write]:
     """What the nodes from the first on write of what was there before them."""
     nodes, makers = recorder.builder.nodes, recorder.builder.makers
     made = {value for node in nodes[first:] for value in node.outputs}
@@ -350,7 +362,7 @@ def _shows_its_argument(node: Node, is_young: bool) -> bool:
 def _count_once(recorder: Recorder, second: int, first: Counter[Value]) -> None:
     """A tensor that both sides have written is written as often as by the one that does more."""
     builder, left = recorder.builder, first.copy()
-    for write in [*_older_writes(recorder, second)]:
+    for write in [*older_writes(recorder, second)]:
         if not write.counts or left[write.memory] <= 0:
             continue
         left[write.memory] -= 1

@@ -9,15 +9,18 @@ value that equals the other under that one's condition is the other.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from anyshape.capture.guards.execution_modes import TorchModes
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.undo import has_older_writes, made_since
+from anyshape.capture.heap.values import NULL
 from anyshape.capture.interpreter.control_flow import ends_loop, only_raises
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
+from anyshape.capture.interpreter.liveness import is_live, live_slots
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.forks import Refusal
 from anyshape.capture.sizes import data_join, numbers, sides
@@ -30,6 +33,7 @@ from anyshape.capture.sizes.merging import (
 )
 from anyshape.ir.graph import Node
 from anyshape.ops import OPS
+from anyshape.ops.idle import writes_nothing
 from anyshape.symbolic import (
     Condition,
     Contradiction,
@@ -145,20 +149,30 @@ def _fork(domain: RecordingDomain, condition: Condition, frame: Frame, name: str
     recorder.depth += 1
     domain.forks.left -= 1
     try:
+        start = len(recorder.builder.nodes)
         try:
-            made = _run_both(domain, frame, name, condition, keep=False)
+            keep, made = False, _run_both(domain, frame, name, condition, keep=False)
         except NotMerged:
-            made = _run_both(domain, frame, name, condition, keep=True)
+            keep, made = True, _run_both(domain, frame, name, condition, keep=True)
     finally:
         recorder.cx.on_guard, recorder.cx.on_check = policy
         recorder.premise = outer
         recorder.depth -= 1
+    writes = [write for write in data_join.older_writes(recorder, start) if write.counts]
+    moves = {memory: (0, -times) for memory, times in Counter(w.memory for w in writes).items()}
+    taken = condition if keep else numbers.negated(condition)
+    data_join.correct_versions(domain, taken, outer, moves)  # eager writes on that side alone
     domain.forks.joined += 1
     return made
 
 
 def _run_both(
-    domain: RecordingDomain, frame: Frame, name: str, condition: Condition, *, keep: bool
+    domain: RecordingDomain,
+    frame: Frame,
+    name: str,
+    condition: Condition,
+    *,
+    keep: bool,
 ) -> Any:
     machine, recorder = domain.machine, domain.recorder
     index = frame.index - 1
@@ -182,6 +196,7 @@ def _run_both(
             both.append(_run_side(domain, frame, ends, under[outcome]))
             _refuse_older_writes(machine, mark.journal, known)
         dropped, kept = both
+        _refuse_writes(dropped, kept)
         tables = definitions(dropped.nodes), definitions(kept.nodes)
         by_data = recorder.cx.hint(condition) is None
         merger = Merger(
@@ -194,7 +209,8 @@ def _run_both(
             copied=dropped.copied,
             young=machine.heap.is_young,
         )
-        merged = _merge_into(merger, dropped, kept)
+        live = live_slots(frame.code)[meeting]
+        merged = _merge_into(merger, dropped, kept, live)
         hold_in_general(recorder, kept.nodes, record.facts.under(True))
         done = True
     finally:
@@ -205,6 +221,22 @@ def _run_both(
     recorder.restore_facts(record)
     frame.continuation = continuation
     return sides.go_on(machine, frame, name, meeting, merged)
+
+
+def _refuse_writes(dropped: Side, kept: Side) -> None:
+    """The side that runs in every call may write what is nothing where the other one is taken; no
+    gradient of it is recorded, as then none is."""
+    if any(map(_writes, dropped.nodes)):
+        raise NotMerged("a side writes a tensor")
+    for node in filter(_writes, kept.nodes):
+        if not writes_nothing(dropped.facts, node):
+            raise NotJoined(f"a side writes a tensor: {node.op}")
+        if any(value.tensor.requires_grad for value in node.outputs):
+            raise NotJoined(f"gradients of {node.op} are recorded on one side")
+
+
+def _writes(node: Node) -> bool:
+    return node.op in OPS and bool(OPS[node.op].mutates)
 
 
 def _refuse_older_writes(machine: Interpreter, journal: int, known: int) -> None:
@@ -228,8 +260,8 @@ def _run_side(
     recorder.cx.facts = facts
     returned, value = sides.run_until(machine, frame, ends)
     nodes = list(recorder.builder.nodes[before:])
-    if any(node.op.endswith("_") or OPS[node.op].random for node in nodes if node.op in OPS):
-        raise NotJoined("a side writes a tensor")
+    if any(OPS[node.op].random for node in nodes if node.op in OPS):
+        raise NotJoined("a side draws random numbers")
     copied: dict[int, Any] = {}
     return Side(
         returned,
@@ -247,13 +279,16 @@ def _run_side(
 
 
 # ---- going on ------------------------------------------------------------------------------------
-def _merge_into(merger: Merger, dropped: Side, kept: Side) -> sides.State:
+def _merge_into(merger: Merger, dropped: Side, kept: Side, live: int) -> sides.State:
     if dropped.returned is not kept.returned or dropped.modes != kept.modes:
         raise NotJoined("the sides end in different instructions or modes")
     if kept.returned:
         return sides.State(True, merger.value(dropped.value, kept.live_value), [], [])
     if len(dropped.stack) != len(kept.stack):
         raise NotJoined("stacks of different heights")
-    locals_ = [merger.value(a, b) for a, b in zip(dropped.locals, kept.live_locals)]
+    locals_ = [
+        merger.value(a, b) if is_live(live, slot, a) or is_live(live, slot, b) else NULL
+        for slot, (a, b) in enumerate(zip(dropped.locals, kept.live_locals))
+    ]
     stack = [merger.value(a, b) for a, b in zip(dropped.stack, kept.live_stack)]
     return sides.State(False, None, locals_, stack)

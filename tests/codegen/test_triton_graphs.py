@@ -207,6 +207,7 @@ def test_graphs_that_are_let_go_leave_what_they_have_handed_out(recording):
     step = Step()
     recordings = step.recordings()
     for _ in range(3):
+        gradient = None
         gradient, _ = recordings(torch.ones(1))
     assert recordings.release()
     for _ in range(3):

@@ -206,7 +206,8 @@ class Capturer:
                 return _native(recorder, no_alias)
             guards = guard_set(recorder, no_alias)
             graph = recorder.builder.finish(outputs)
-            graph, inputs, cleared = without_cleared(domain, graph)
+            effects = machine.heap.effects
+            graph, inputs, cleared = without_cleared(recorder, effects, domain.cleared, graph)
             counted = counters(guards.guards, machine.heap, recorder.sources) - domain.widen
             if counted and recorder.dynamic:
                 raise _Counts(counted)

@@ -12,19 +12,18 @@ None first, and the graph without inputs that it does not read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.sources import Source
 from anyshape.capture.heap.values import TensorValue
+from anyshape.capture.recording.recorder import Recorder
 from anyshape.ir.graph import Graph, TensorType, values_in
 from anyshape.ir.nesting import nodes_in
-
-if TYPE_CHECKING:
-    from anyshape.capture.segments.symbolic_domain import SymbolicDomain
 
 _set_attribute = object.__setattr__
 
@@ -36,12 +35,13 @@ def clears_gradient(fn: Callable[..., Any], target: Any, args: tuple[Any, ...]) 
 
 
 def without_cleared(
-    domain: SymbolicDomain, graph: Graph
+    recorder: Recorder, effects: Sequence[Effect], before: Mapping[int, int], graph: Graph
 ) -> tuple[Graph, tuple[Source, ...], tuple[torch.Tensor, ...]]:
     """The graph and the sources of its arguments, both without gradients that are cleared first,
-    and the tensors whose they are; none where the graph reads one."""
-    inputs = domain.recorder.input_sources
-    cleared = tuple(_cleared_first(domain))
+    and the tensors whose they are; none where the graph reads one. ``before``: how much was
+    computed when a target was cleared last, by its id."""
+    inputs = recorder.input_sources
+    cleared = tuple(_cleared_first(recorder, effects, before))
     owners = {id(tensor) for tensor in cleared}
     gradients = {value for source, value in inputs if _is_gradient(source, owners)}
     read = set(values_in(graph.outputs))
@@ -53,14 +53,16 @@ def without_cleared(
     return replace(graph, inputs=kept), sources, cleared
 
 
-def _cleared_first(domain: SymbolicDomain) -> Iterator[torch.Tensor]:
+def _cleared_first(
+    recorder: Recorder, effects: Sequence[Effect], before: Mapping[int, int]
+) -> Iterator[torch.Tensor]:
     """The tensors whose gradients are cleared before anything else is done."""
-    for effect in domain.machine.heap.effects:
+    for effect in effects:
         if not clears_gradient(effect.fn, effect.target, effect.args):
             return
-        if domain.cleared.get(id(effect.target)) != 0:
+        if before.get(id(effect.target)) != 0:
             return
-        source = domain.recorder.source_of(effect.target.value)
+        source = recorder.source_of(effect.target.value)
         if source is None or not source.is_constant:
             return
         yield source.pinned

@@ -126,7 +126,7 @@ def attention_by_products(*args: Any, **kwargs: Any) -> Tensor:
 def _kernel(given: Given) -> Kernel | None:
     """The one that eager takes, where its gradients can be asked for by themselves."""
     g = given
-    named = {"scale": g.scale, "enable_gqa": g.shared > 1}
+    named: dict[str, Any] = {"scale": g.scale, "enable_gqa": g.shared > 1}
     chosen = _choose(g.query, g.key, g.value, g.mask, 0.0, g.causal, **named)
     kernel = KERNELS.get((g.query.device.type, chosen))
     if kernel is None or g.query.device.type == "cpu":

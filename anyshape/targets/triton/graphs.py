@@ -226,7 +226,7 @@ class Recordings:
         """A result where the graph has left it: its storage keeps the graph, and so the memory."""
         given = _unowned(output)
         storage = given.untyped_storage()
-        storage.graph = made.graph
+        storage.graph = made.graph  # type: ignore[attr-defined] # any object may have one
         self.handed.append(StorageWeakRef(storage))
         return given
 

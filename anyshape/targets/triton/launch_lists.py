@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
+from typing import Any
 
-from anyshape.ir.buffers import SizeInMemory, StepArg
+from anyshape.ir.buffers import SizeInMemory
 from anyshape.ir.loops import Kernel, Param, PointerParam
 from anyshape.ir.program import Launch, Program, Step
 from anyshape.ir.variants import Variants
@@ -45,7 +46,7 @@ class GridLists(Lists):
         if any(isinstance(arg, SizeInMemory) for arg in step.args):
             return None
         extents = [axis.extent for axis in kernel.axes]
-        if not all(isinstance(n, int) for n in extents) or prod(extents) > MOST_CELLS:  # type: ignore[arg-type]
+        if not all(isinstance(n, int) for n in extents) or prod(extents) > MOST_CELLS:
             return None
         return kernel, tuple(arg for _, arg in _numbers(step))
 
@@ -65,12 +66,12 @@ class GridLists(Lists):
         return replace(first, kernel=kernel, args=args, variants=self.variants(kernel))
 
 
-def _numbers(launch: Launch) -> Iterator[tuple[Param, StepArg]]:
+def _numbers(launch: Launch) -> Iterator[tuple[Param, Any]]:
     pairs = zip(launch.kernel.params, launch.args, strict=True)
     return ((param, arg) for param, arg in pairs if not isinstance(param, PointerParam))
 
 
-def _buffers(launch: Launch) -> Iterator[StepArg]:
+def _buffers(launch: Launch) -> Iterator[Any]:
     pairs = zip(launch.kernel.params, launch.args, strict=True)
     return (arg for param, arg in pairs if isinstance(param, PointerParam))
 

@@ -2,15 +2,15 @@
 as sizes, strides and settings decide, where ``KERNELS`` has it; else eager's attention, which is
 computed again for its gradients.
 
-Shapes: query (batch, heads, n, width), key and value (batch, heads, m, width). The logsumexp, of
-shape (batch, heads, n), is what the gradients need of the forward; where it is products that are
-taken it is 0 and means nothing.
+Shapes: query (batch, heads, n, width), key and value (batch, heads, m, width), or fewer heads, each
+of which so many heads of the query share. The logsumexp, of shape (batch, heads, n), is what the
+gradients need of the forward; where it is products that are taken it is 0 and means nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import torch
@@ -32,6 +32,17 @@ class Given:
     mask: Tensor | None
     causal: bool
     scale: float | None
+
+    @property
+    def shared(self) -> int:
+        """How many heads of the query share one of the keys."""
+        heads = self.key.shape[1]
+        return 1 if self.query.dim() != 4 or not heads else self.query.shape[1] // heads
+
+    def repeated(self) -> Given:
+        """The same with a head of the keys and values for each of the query."""
+        key, value = (t.repeat_interleave(self.shared, 1) for t in (self.key, self.value))
+        return replace(self, key=key, value=value)
 
     def attended(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Eager's attention of these, with the same mask."""
@@ -55,6 +66,9 @@ def flash_attention(
     """The result, laid out as the query, and the logsumexp."""
     given = Given(query, key, value, mask, bool(causal), scale)
     kernel = _kernel(given)
+    if kernel is None and given.shared > 1:
+        given = given.repeated()
+        kernel = _kernel(given)
     if kernel is not None:
         return kernel.forward(given)
     batch, heads, length, _ = query.shape
@@ -79,10 +93,25 @@ def flash_attention_gradients(
     """The gradients of query, key and value, each laid out as (batch, n, heads, width)."""
     given = Given(query, key, value, mask, bool(causal), scale)
     kernel = _kernel(given)
+    if kernel is None and given.shared > 1:
+        return _summed(key.shape[1], _gradients(given.repeated(), gradient, result, logsumexp))
+    return _gradients(given, gradient, result, logsumexp)
+
+
+def _summed(heads: int, gradients: Gradients) -> Gradients:
+    """Those of keys and values, of each head the sum over the heads of the query that share it."""
+    query, *others = gradients
+    key, value = (_by_length(t.unflatten(1, (heads, -1)).sum(2)) for t in others)
+    return query, key, value
+
+
+def _gradients(given: Given, gradient: Tensor, result: Tensor, logsumexp: Tensor) -> Gradients:
+    kernel = _kernel(given)
     if kernel is not None:
         return kernel.backward(given, gradient, result, logsumexp)
     with torch.enable_grad():
-        leaves = [t.detach().requires_grad_() for t in (query, key, value)]
+        tensors = (given.query, given.key, given.value)
+        leaves = [t.detach().requires_grad_() for t in tensors]
         attended = given.attended(*leaves)
         found = torch.autograd.grad(attended, leaves, _laid_as(gradient, attended))
     first, second, third = (_by_length(t) for t in found)
@@ -97,7 +126,8 @@ def attention_by_products(*args: Any, **kwargs: Any) -> Tensor:
 def _kernel(given: Given) -> Kernel | None:
     """The one that eager takes, where its gradients can be asked for by themselves."""
     g = given
-    chosen = _choose(g.query, g.key, g.value, g.mask, 0.0, g.causal, scale=g.scale)
+    named: dict[str, Any] = {"scale": g.scale, "enable_gqa": g.shared > 1}
+    chosen = _choose(g.query, g.key, g.value, g.mask, 0.0, g.causal, **named)
     kernel = KERNELS.get((g.query.device.type, chosen))
     if kernel is None or g.query.device.type == "cpu":
         return kernel

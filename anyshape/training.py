@@ -31,6 +31,7 @@ from anyshape.autograd.outline import (
 )
 from anyshape.autograd.partition import Halves, Residual, backward_over, partition
 from anyshape.autograd.recompute import recompute_cheap
+from anyshape.autograd.shared_heads import without_repeated_heads
 from anyshape.autograd.written_since import written_since
 from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.graph import Graph, Node, TensorType, Value
@@ -100,7 +101,7 @@ def compile_training(
     outlined = outline(graph, OPS)
     _refuse_shared(outlined)
     with _refusals(), stage_of("differentiation", graph.first_line):
-        pure = _last(DIFFERENTIABLE, outlined.graph)
+        pure = without_repeated_heads(_last(DIFFERENTIABLE, outlined.graph), OPS)
         whole = _joint(pure, outlined)
         halves = partition(whole, OPS, budget)
     forward = compile_forward(halves.forward, constants)
@@ -182,7 +183,8 @@ def whole_step(graph: Graph, budget: float) -> Step:
             raise NotDifferentiable("what its gradient reads may have been written since", node)
     with _refusals(), stage_of("differentiation", graph.first_line):
         outlined = without_marks(graph)
-        plain = inline_gradients(_last(DIFFERENTIABLE, outlined), OPS)
+        pure = without_repeated_heads(_last(DIFFERENTIABLE, outlined), OPS)
+        plain = inline_gradients(pure, OPS)
         core = _last(JOINT, plain)
         if sum(node.op == GRADIENTS for node in graph.nodes) == 1:
             core = recompute_cheap(core, OPS, budget)

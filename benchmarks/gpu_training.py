@@ -4,8 +4,10 @@
 
 For each side and shape: milliseconds of a step that is waited for, of them the host's until all is
 launched, and the device's in kernels; seconds of the first two steps; the loss of the first; the
-most memory. For the first shape the 25 kernels that take longest. Rows go to FOLDER/training.json
-as they are made, and replace those of the same model and side; it ends after ``--seconds``.
+most memory, allocated and reserved (graphs have memory that is reserved alone). For the first shape
+the 25 kernels that take longest. Rows go to FOLDER/training.json as they are made, and replace
+those of the same model and side; it ends after ``--seconds``. ANYSHAPE_TIMES=1 says what each stage
+of a compile took.
 """
 
 from __future__ import annotations
@@ -133,12 +135,14 @@ def measured(step: Step, ids: Tensor) -> Row:
     torch.cuda.reset_peak_memory_stats()
     times = [timed(lambda: step(ids)) for _ in range(STEPS)]
     peak = torch.cuda.max_memory_allocated() / 1e9
+    reserved = torch.cuda.max_memory_reserved() / 1e9
     return {
         "ms": statistics.median(whole for _, whole in times),
         "host ms": statistics.median(host for host, _ in times),
         "first s": first,
         "second s": second / 1e3,
         "peak GB": peak,
+        "reserved GB": reserved,
         "first loss": loss,
     }
 

@@ -24,13 +24,15 @@ from anyshape.runtime import launch as runtime_launch
 from anyshape.runtime.launch import Flag, Loaded, library_function
 from anyshape.targets.cpu.build import Toolchain, compile_c, load_shared_object
 from anyshape.targets.cpu.c import emit_c
+from anyshape.targets.cpu.launch_lists import with_lists
 from anyshape.targets.cpu.schedules import variants
 from anyshape.targets.cpu.target import CPU, builder_of
 from anyshape.targets.table import Targets
-from anyshape.targets.target import as_it_is, nothing
+from anyshape.targets.target import as_it_is, nothing, one_by_one
 from anyshape.targets.triton import launch as triton_launch
 from anyshape.targets.triton.binaries import LoadedKernel
 from anyshape.targets.triton.launch import Launcher, TritonLoader
+from anyshape.targets.triton.launch_lists import GridLists
 from anyshape.targets.triton.regions import emit_gpu_region, form_gpu_regions
 from anyshape.targets.triton.schedules import Choice, KernelSchedule
 from anyshape.targets.triton.target import TRITON
@@ -102,9 +104,19 @@ def runner(kernel: Kernel, name: str) -> str:
         else "long"
         for p in kernel.params
     ]  # fmt: skip
-    given = ", ".join(f"*({kind} *)values[{n}]" for n, kind in enumerate(types))
-    text = emit_c(kernel, f"c_{name}", variants(kernel))
-    return f"{text}\nvoid run_{name}(void **values)\n{{\n    c_{name}({given});\n}}\n"
+    own = len(kernel.pointers) // kernel.parts
+    one, numbers = kernel.first_part(), range(len(kernel.pointers), len(types))
+    calls = []
+    for part in range(kernel.parts):
+        places = (
+            [*range(part * own, (part + 1) * own), *numbers]
+            if kernel.parts > 1
+            else range(len(types))
+        )
+        given = ", ".join(f"*({types[n]} *)values[{n}]" for n in places)
+        calls.append(f"    c_{name}({given});\n")
+    text = emit_c(one, f"c_{name}", variants(one))
+    return f"{text}\nvoid run_{name}(void **values)\n{{\n{''.join(calls)}}}\n"
 
 
 def deferred(program: Program) -> Program:
@@ -126,6 +138,7 @@ class FakeGpu:
         self.loader = TritonLoader()
         self.addresses: dict[str, int] = {}
         self.chosen = 0
+        self.programs: list[Program] = []
         for name in COUNTERS:
             counter(name).value = 0
         target = replace(
@@ -134,13 +147,16 @@ class FakeGpu:
             load=self.load,
             prepare=builder_of,
             missing=nothing,
+            listed=self.listed,
             group=lambda program, facts: form_gpu_regions(deferred(program), facts, "cpu"),
             print_region=lambda *given: emit_gpu_region(*given[:4], stream="fake_stream"),
             allocator="anyshape.empty_cpu",
             expect=lambda function, arguments, options: None,
             schedules=lambda function, options: (),
         )
-        self.targets = Targets({"cpu": target, "native": replace(CPU, group=as_it_is)})
+        self.targets = Targets(
+            {"cpu": target, "native": replace(CPU, group=as_it_is, listed=one_by_one)}
+        )
         libraries = (driver(), *runtime_launch.torch_libraries())
         entry = ctypes.cast(driver()["fake_launch"], ctypes.c_void_p).value
         choose = Launcher._choose
@@ -171,6 +187,11 @@ class FakeGpu:
         built = builder.load(texts)
         self.addresses |= {name: built[f"run_{name}"].address or 0 for name in wanted}
         return self.loader.load(wanted, builder, tune=False)
+
+    def listed(self, program: Program) -> Program:
+        made = with_lists(program, "cpu", lambda: GridLists(variants=TRITON.variants))
+        self.programs.append(made)
+        return made
 
     def _driver(self, options: Options, name: str = "a graph") -> Driver:
         return Driver(options, name, targets=self.targets)

@@ -1,7 +1,7 @@
 """The minimum cut of a network with capacities on its nodes: Dinic's algorithm.
 
 In: nodes with capacities, edges, which nodes the source feeds and which the sink drains. Out: the
-nodes of the minimum cut that lie nearest to the source.
+nodes of the minimum cut that lie nearest to the source, or to the sink.
 E. A. Dinic, Algorithm for solution of a problem of maximum flow in networks, 1970.
 """
 
@@ -25,9 +25,12 @@ def minimum_cut(
     edges: Iterable[tuple[N, N]],
     fed: Iterable[N],
     drained: Iterable[N],
+    *,
+    latest: bool = False,
 ) -> set[N]:
     """The nodes without which nothing flows from ``fed`` to ``drained``, of the least capacity in
-    all. Raises ``NoCut``."""
+    all; of several such sets that which lies nearest to ``fed``, or to ``drained`` if ``latest``.
+    Raises ``NoCut``."""
     number = {node: i for i, node in enumerate(capacities)}
     count = len(number)
     source, sink = 2 * count, 2 * count + 1
@@ -42,6 +45,9 @@ def minimum_cut(
         network.edge(2 * number[node] + 1, sink, UNBOUNDED)
     if network.flow(source, sink) >= UNBOUNDED:
         raise NoCut
+    if latest:
+        ends = network.leading_to(sink)
+        return {n for n, i in number.items() if 2 * i + 1 in ends and 2 * i not in ends}
     near = network.levels(source)
     return {n for n, i in number.items() if near[2 * i] >= 0 and near[2 * i + 1] < 0}
 
@@ -75,6 +81,17 @@ class _Network:
                     level[end] = level[node] + 1
                     waiting.append(end)
         return level
+
+    def leading_to(self, sink: int) -> set[int]:
+        """The nodes from which edges with something left lead to the sink."""
+        found, waiting = {sink}, deque([sink])
+        while waiting:
+            for e in self.out[waiting.popleft()]:
+                start = self.ends[e]
+                if self.left[e ^ 1] > 0 and start not in found:
+                    found.add(start)
+                    waiting.append(start)
+        return found
 
     def flow(self, source: int, sink: int) -> int:
         """Fills the network; the flow, at most ``UNBOUNDED``."""

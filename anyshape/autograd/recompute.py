@@ -7,7 +7,8 @@
 
 In: a graph of core rows. Out: the same, with copies of elementwise work and views in front of their
 first reader in the backward part. A minimum cut chooses what is kept, by its
-bytes at the hints, as in ``partition.py``. Wherever the graph is cut, results are the same.
+bytes at the hints, as in ``partition.py``; where nothing is saved by computing again, nothing is.
+Wherever the graph is cut, results are the same.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def _again(
         sources = [v for v in maker.inputs() if isinstance(v.type, TensorType)]
         edges.extend((source, value) for source in sources)
         waiting.extend(sources)
-    kept = minimum_cut(capacities, edges, fed, needed)
+    kept = minimum_cut(capacities, edges, fed, needed, latest=True)
     return _not_kept(needed, kept, makers), sum(capacities[value] for value in kept)
 
 

@@ -17,6 +17,7 @@ import torch
 from anyshape.capture.guards import execution_modes
 from anyshape.capture.heap.allocation_age import collection_paused
 from anyshape.capture.segments.capturing import Captured, Capturer
+from anyshape.capture.segments.cleared_gradients import let_go
 from anyshape.capture.segments.program_points import Entry
 from anyshape.dispatch.parameter_guards import entry_of
 from anyshape.dispatch.specializations import (
@@ -92,10 +93,12 @@ class Specializer:
         needed = graph.nodes or graph.outputs
         compiled = self.compile_graph(graph, captured.constants) if needed else EMPTY
         run = replayable(compiled.run, graph, captured.restartable)
+        if captured.modes is not None:
+            run = without_autocast(run, captured.modes)
         specialization = Specialization(
             captured,
             test,
-            run if captured.modes is None else without_autocast(run, captured.modes),
+            let_go(captured.cleared, run),
             captured.rebuild if captured.proved else tested(entry.declared, captured.rebuild),
             fresh,
             compiled,

@@ -209,7 +209,8 @@ class Store:
 @frozen(eq=False)
 class Kernel:
     """See the module. ``ordered`` says that cells must run in order (scatters whose elements may
-    meet).
+    meet). ``parts``: so many kernels at once, whose pointers come one after the other; elements
+    name those of the first.
 
     Equal, and equally hashed, if the same up to names; ``text`` is the canonical print.
     """
@@ -220,6 +221,7 @@ class Kernel:
     elements: tuple[Element, ...]
     stores: tuple[Store, ...]
     ordered: bool = False
+    parts: int = 1
     text: str = field(default="", init=False)
     pointers: tuple[PointerParam, ...] = field(default=(), init=False)
 
@@ -240,6 +242,20 @@ class Kernel:
     def pointer(self, name: str) -> PointerParam:
         """The pointer parameter of that name."""
         return next(p for p in self.pointers if p.name == name)
+
+    def part_of(self, name: str) -> tuple[int, str]:
+        """To which of its parts a pointer belongs, and what elements call it there."""
+        own = len(self.pointers) // self.parts
+        number = next(n for n, p in enumerate(self.pointers) if p.name == name)
+        return number // own, self.pointers[number % own].name
+
+    def first_part(self) -> Kernel:
+        """One of the kernels that are done at once."""
+        if self.parts == 1:
+            return self
+        count = len(self.pointers)
+        params = (*self.pointers[: count // self.parts], *self.params[count:])
+        return Kernel(params, self.axes, (), self.elements, self.stores)
 
 
 def element_of(symbol: Symbol) -> int | None:
@@ -315,6 +331,7 @@ def print_kernel(kernel: Kernel) -> str:
     lines += [f"for {axis.name} < {axis.extent}" for axis in kernel.axes]
     lines += [f"row {axis.name} < {axis.extent}" for axis in kernel.reduction_axes]
     lines += ["ordered"] if kernel.ordered else []
+    lines += [f"parts {kernel.parts}"] if kernel.parts > 1 else []
     lines += [f"  v{n} = {_print_element(e)}" for n, e in enumerate(kernel.elements)]
     lines += [f"  {_print_store(store)}" for store in kernel.stores]
     return "\n".join(lines)

@@ -79,6 +79,17 @@ class Launch(Effects):
     def launched(self) -> tuple[Launch, ...]:
         return (self,)
 
+    def parts(self) -> Iterator[Launch]:
+        """The launches that are done at once."""
+        kernel, count = self.kernel, len(self.kernel.pointers)
+        if kernel.parts == 1:
+            yield self
+            return
+        own = count // kernel.parts
+        for start in range(0, count, own):
+            args = (*self.args[start : start + own], *self.args[count:])
+            yield replace(self, kernel=kernel.first_part(), args=args)
+
     def _pointers(self, access: Literal["read", "write"]) -> Iterator[str]:
         for parameter, arg in zip(self.kernel.params, self.args, strict=True):
             if isinstance(parameter, PointerParam) and isinstance(arg, BufferRef):

@@ -54,7 +54,8 @@ def verify_bounds(program: Program, facts: Facts) -> None:
 
 def _launches(step: Step) -> Iterator[Launch]:
     for inner in step.steps if isinstance(step, NativeRegion) else (step,):
-        yield from inner.launched()
+        for launch in inner.launched():
+            yield from launch.parts()
 
 
 def _says(facts: Facts, runs: Condition | bool, inside: Condition | bool) -> bool:

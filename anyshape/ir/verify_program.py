@@ -508,6 +508,9 @@ def reads_where_it_writes(step: Launch, source: str, result: str) -> bool:
         return False
     if all(source != pointer.name for pointer in kernel.pointers):
         return False  # a size
+    (part, source), (other, result) = map(kernel.part_of, (source, result))
+    if part != other:
+        return False
     if kernel.pointer(source).dtype.size_bytes != kernel.pointer(result).dtype.size_bytes:
         return False
     stores = [store for store in kernel.stores if store.pointer == result]

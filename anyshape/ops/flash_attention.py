@@ -27,16 +27,17 @@ def differentiated_attention(
     b: Any, q: Any, k: Any, v: Any, mask: Any, dropout_p: Any, causal: Any, **named: Any
 ) -> Any:
     """Eager's attention without dropout, by rows that have gradients."""
-    keys, values = k, v
-    if named["enable_gqa"]:
+    keys, values, grouped = k, v, named["enable_gqa"]
+    if grouped and q.type.device == HOST:
         keys, values = (products.repeated_heads(b, t, q) for t in (k, v))
-    if _takes_flash(b, q, keys, values, mask):
+    if _takes_flash(b, q, keys, values, mask, grouped):
         return b.call("flash_attention", q, keys, values, mask, causal, scale=named["scale"])[0]
     return b.call("attention_by_products", q, k, v, mask, dropout_p, causal, **named)
 
 
-def _takes_flash(b: Any, q: Any, k: Any, v: Any, mask: Any) -> bool:
-    """Whether eager may take such a kernel, as far as types tell; sizes decide at run time."""
+def _takes_flash(b: Any, q: Any, k: Any, v: Any, mask: Any, grouped: bool) -> bool:
+    """Whether eager may take such a kernel, as far as types tell; sizes decide at run time.
+    ``grouped``: heads of keys and values may be shared."""
     chosen = b.modes is None or not b.modes.sdpa_backends
     kinds = [t.type for t in (q, k, v)]
     same = b.cx.same
@@ -44,7 +45,8 @@ def _takes_flash(b: Any, q: Any, k: Any, v: Any, mask: Any) -> bool:
         chosen
         and all(t.device == q.type.device and t.rank == 4 and t.dtype is q.dtype for t in kinds)
         and q.dtype.is_floating
-        and all(all(map(same, t.shape[:2], q.shape[:2])) for t in kinds)
+        and all(same(t.shape[0], q.shape[0]) for t in kinds)
+        and all(same(t.shape[1], (k if grouped else q).shape[1]) for t in kinds[1:])
         and all(same(t.shape[3], q.shape[3]) and t.strides[3] == 1 for t in kinds)
         and (mask is None or (mask.type.rank in (2, 4) and mask.dtype in (bool_, q.dtype)))
     )
@@ -87,7 +89,8 @@ def _of_mask(
     b: Any, g: Any, y: Any, q: Any, k: Any, v: Any, mask: Any, causal: Any, *, scale: Any = None
 ) -> Any:
     of = products.ATTENTION["attn_mask"]
-    return of(b, g[0], y[0], q, k, v, mask, 0.0, causal, scale=scale, enable_gqa=False)
+    shared = not b.cx.same(q.shape[1], k.shape[1])
+    return of(b, g[0], y[0], q, k, v, mask, 0.0, causal, scale=scale, enable_gqa=shared)
 
 
 op(

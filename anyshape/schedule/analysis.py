@@ -55,6 +55,7 @@ class Analysis:
     checked: dict[int, int] = field(default_factory=dict)  # see `tested_at`
     looked: dict[Facts, tuple[Sizes, TypeContext]] = field(default_factory=dict)
     homes: Mapping[Value, Value] = field(default_factory=dict)
+    backward: int = 0  # the position of the first node of gradients: the end where there is none
 
     def stand_at(self, position: int) -> None:
         """From here on sizes are what is known at this node: no later check has been made yet."""
@@ -143,6 +144,8 @@ def analyse(graph: Graph, ops: Mapping[str, OpDef]) -> Analysis:
     found.checked = _last_checks(graph)
     found.binders = binders_of(graph.nodes)
     asserted = -1
+    late = (n for n, node in enumerate(graph.nodes) if node.modes and node.modes.backward)
+    found.backward = next(late, len(graph.nodes))
     for position, node in enumerate(graph.nodes):
         row = ops.get(node.op)
         asserted = position if row is not None and isinstance(row.lower, Asserts) else asserted

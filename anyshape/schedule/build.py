@@ -16,7 +16,7 @@ from anyshape.ir.loops import Store
 from anyshape.ops.table import Reduce, Scan
 from anyshape.schedule.analysis import Analysis
 from anyshape.schedule.draft import Cell, Draft
-from anyshape.schedule.fuse import Group, Stored
+from anyshape.schedule.groups import Group, Stored
 from anyshape.schedule.indices import Index, dot
 from anyshape.schedule.lower import Lowering, rule_of, view_index
 from anyshape.schedule.scatter import copied, write_of

@@ -11,17 +11,16 @@ an element is, ``build.py`` makes the kernel.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Literal
 
 from anyshape.costs import COSTS
-from anyshape.ir.graph import Node, Value, row_major
+from anyshape.ir.graph import Node, TensorType, Value, row_major
 from anyshape.ops.layout import numel
 from anyshape.ops.table import Pointwise, Reduce, Scan
 from anyshape.schedule.analysis import Analysis, Order
-from anyshape.schedule.draft import Cell, Draft, Symbols
+from anyshape.schedule.draft import Cell, Draft
+from anyshape.schedule.groups import Domain, ExtraRows, Group, Part, Refusal, Shared, Stored
 from anyshape.schedule.indices import (
     Index,
     Refine,
@@ -43,96 +42,9 @@ from anyshape.schedule.lower import (
 from anyshape.schedule.scatter import copied, update_shape, updated
 from anyshape.symbolic import Dim, Expr, Symbol, substitute
 
-Part = Literal["whole", "copy", "update"]
+MOST_ABOVE = 16
+"""Nodes that a sibling is made of."""
 CONDITIONAL = frozenset({"pad", "cat"})
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a producer was not computed inside a kernel that reads it."""
-
-    value: Value
-    reader: Value
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.value.name} is not fused with {self.reader.name}: {self.reason}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Shared:
-    """What a group stores of a value that others read too, the readers that it computes itself for
-    that, and between what in the program it has to do so."""
-
-    stored: tuple[Stored, ...]
-    joined: frozenset[int]
-    low: Order
-    high: Order
-
-
-class _ExtraRows(Exception):
-    """The kernel needs loop variables of its own for a reduction."""
-
-    def __init__(self, extents: tuple[Dim, ...]) -> None:
-        super().__init__()
-        self.extents = extents
-
-
-@dataclass(frozen=True, slots=True)
-class Domain:
-    """The loop variables of a kernel: for each dim of its shape, and for each further row dim, the
-    extents that the dim is split into, outermost first."""
-
-    dims: tuple[tuple[Dim, ...], ...]
-    reduction_axes: tuple[tuple[Dim, ...], ...] = ()
-
-    @property
-    def extents(self) -> tuple[Dim, ...]:
-        return tuple(e for part in (*self.dims, *self.reduction_axes) for e in part)
-
-    def refined(self, axis: int, extents: tuple[Dim, ...]) -> Domain:
-        """The domain with loop variable number ``axis`` split."""
-        parts: list[tuple[Dim, ...]] = []
-        seen = 0
-        for part in (*self.dims, *self.reduction_axes):
-            made: list[Dim] = []
-            for extent in part:
-                made.extend(extents if seen == axis else (extent,))
-                seen += 1
-            parts.append(tuple(made))
-        return Domain(tuple(parts[: len(self.dims)]), tuple(parts[len(self.dims) :]))
-
-    def index(self, symbols: Symbols) -> Index:
-        """One index expression for each dim, row dims after the others."""
-        result: list[Dim] = []
-        number = 0
-        for part in (*self.dims, *self.reduction_axes):
-            axes = [symbols.axis(number + n) for n in range(len(part))]
-            result.append(dot(axes, row_major(part)))
-            number += len(part)
-        return tuple(result)
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A value that a kernel writes, and the index at which it computes it."""
-
-    value: Value
-    index: Index
-    per: Literal["cell", "row"]
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The nodes of one kernel."""
-
-    seed: Value
-    extents: Mapping[Symbol, Dim]
-    reduction_axes: tuple[Expr, ...]
-    stored: tuple[Stored, ...]
-    inlined: frozenset[Value]
-    refusals: tuple[Refusal, ...]
-    part: Part = "whole"
 
 
 def grow(found: Analysis, position: int, part: Part = "whole") -> Group:
@@ -155,7 +67,7 @@ def grow(found: Analysis, position: int, part: Part = "whole") -> Group:
         except Refine as wish:
             number = list(attempt.extents).index(wish.axis)
             domain = domain.refined(number, wish.extents)
-        except _ExtraRows as wish:
+        except ExtraRows as wish:
             domain = Domain(domain.dims, tuple((extent,) for extent in wish.extents))
     raise RuntimeError(f"{found.nodes[position].output.name} finds no loop variables")
 
@@ -201,6 +113,7 @@ class _Attempt:
     stored: list[Stored] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     heap: list[int] = field(default_factory=list)
+    loaded: set[Value] = field(default_factory=set)
     reduction_axes: tuple[Expr, ...] = ()
     reading_whole: bool = False
     parts: int = 0
@@ -222,9 +135,81 @@ class _Attempt:
             found.ops, found.cx, found.sizes, draft, self.extents, self._record
         )
         self._seed(node)
+        self._grow()
+        while self._take_siblings(node):
+            self._grow()
+        return self._finish(node)
+
+    def _grow(self) -> None:
         while self.heap:
             self._consider(-heapq.heappop(self.heap))
-        return self._finish(node)
+
+    def _take_siblings(self, node: Node) -> bool:
+        """Takes in what is made, element by element, of what this kernel loads and of nothing else:
+        it is loaded once."""
+        found, shape = self.found, self.found.sizes.shape(node.output.shape)
+        if self.part != "whole" or self.reduction_axes or node.output in found.homes:
+            return False
+        taken = False
+        for position in sorted({r for v in self.loaded for r in found.readers.get(v, ())}):
+            if self._is_sibling(position, shape):
+                value = found.nodes[position].output
+                index = self.domain.index(found.symbols)
+                self.members.add(position)
+                self.inlined.add(value)
+                self.stored.append(Stored(value, index, "cell"))
+                self._expand(found.nodes[position], index)
+                taken = True
+        return taken
+
+    def _is_sibling(self, position: int, shape: tuple[Dim, ...]) -> bool:
+        """May it be stored here, and does something that is no kernel need it? Notes between what
+        in the program the kernel has to run then."""
+        found = self.found
+        if (
+            not self._is_free(position)
+            or found.sizes.shape(found.nodes[position].output.shape) != shape
+        ):
+            return False
+        readers = found.readers[found.nodes[position].output]
+        if all(0 <= r < found.end and found.kinds[r] != "step" for r in readers):
+            return False
+        loaded = {found.producer.get(value) for value in self.loaded}
+        low, waiting, above = self.low, [position], 0
+        while waiting:
+            current = waiting.pop()
+            above += 1
+            low = max(low, found.low_of(current))
+            if any(
+                v not in found.producer and v not in self.loaded
+                for v in found.nodes[current].inputs()
+            ):
+                return False
+            for source in found.sources[current] - loaded - self.members:
+                if not self._is_free(source) or above > MOST_ABOVE:
+                    return False
+                waiting.append(source)
+        high = min(self.high, *map(found.order_of, readers))
+        late = self.position >= found.backward
+        full = COSTS.why_kernel_is_full(len(self.inlined) + above, self.parts, 0)
+        if low >= high or full is not None or late is not (high > found.backward):
+            return False
+        self.low, self.high = low, high
+        return True
+
+    def _is_free(self, position: int) -> bool:
+        """Is it elementwise work that no kernel does so far?"""
+        found = self.found
+        if not 0 <= position < found.end or found.kinds[position] != "kernel":
+            return False
+        node = found.nodes[position]
+        own = found.scheduled[position] or position in self.members or position in found.copies
+        return (
+            not own
+            and isinstance(found.ops[node.op].lower, Pointwise)
+            and node.op not in CONDITIONAL
+            and node.output not in found.homes
+        )
 
     @property
     def _reader(self) -> int:
@@ -286,6 +271,9 @@ class _Attempt:
                 self._use(value, index, position, whole)
             else:
                 self.low = max(self.low, found.order[position])
+                self.loaded.add(value)
+        else:
+            self.loaded.add(value)
         return self.lowering.draft.load(value.name, dot(index, row_major(value.shape)), value.dtype)
 
     def _use(self, value: Value, index: Index, position: int, whole: bool) -> None:
@@ -370,12 +358,16 @@ class _Attempt:
         found = self.found
         early = max(self.low, low)
         light = found.weights[position] <= 3 and early < self.high
-        cheap = light and self._cheap(position, indices)
+        cheap = light and (self._cheap(position, indices) or self._reads_less(position, indices))
         if cheap and not found.weights[position]:
             return None  # it reads nothing
         stored = None if self.part != "whole" else self._identity(node, indices)
+        if stored is None and self.part == "whole" and self._opens_rows(position, indices):
+            stored = self._identity(node, indices)
         shared = None if stored is None else self._shared(stored, outside)
         fits = shared is not None and max(early, shared.low) < min(self.high, shared.high)
+        if shared is not None and self.position >= found.backward > shared.high:
+            fits = False  # all that this kernel makes would be kept from there on
         if shared is None or not fits or stored in shared.stored:
             if cheap:
                 return None
@@ -393,7 +385,7 @@ class _Attempt:
         self.members |= {position, *shared.joined}
         return None
 
-    def _shared(self, stored: Stored, outside: set[int]) -> _Shared:
+    def _shared(self, stored: Stored, outside: set[int]) -> Shared:
         """What is stored of a value for its readers outside: the value, and instead of it what a
         reader computes of it alone, element by element."""
         found = self.found
@@ -402,7 +394,7 @@ class _Attempt:
         made = [found.nodes[r].output for r in joined]
         parts = [self._shared(replace(stored, value=v), found.readers[v]) for v in made]
         tested = (max(found.tested_at(r), found.barriers[r]) for r in joined)
-        return _Shared(
+        return Shared(
             ((stored,) if left else ()) + tuple(s for part in parts for s in part.stored),
             frozenset(joined).union(*(part.joined for part in parts)),
             max((*tested, *(part.low for part in parts)), default=-1),
@@ -436,6 +428,23 @@ class _Attempt:
         )
         return generated and len(indices) <= 2
 
+    def _reads_less(self, position: int, indices: tuple[Index, ...]) -> bool:
+        """Is it made of one tensor, which is in memory anyway and narrower? To read that costs less
+        than to read what is stored of it, and it need not be stored."""
+        found = self.found
+        node = found.nodes[position]
+        inputs = tuple(node.inputs())
+        if len(inputs) != 1 or not isinstance(inputs[0].type, TensorType) or len(indices) > 2:
+            return False
+        (source,) = inputs
+        shapes = (found.sizes.shape(each.shape) for each in (source, node.output))
+        if next(shapes) != next(shapes) or source.dtype.size_bytes >= node.output.dtype.size_bytes:
+            return False
+        return all(
+            found.kinds[s] == "step" or self.position >= found.backward > s
+            for s in found.sources[position]
+        )
+
     def _identity(self, node: Node, indices: tuple[Index, ...]) -> Stored | None:
         """How to store the value here: once for each cell, or once for each row."""
         shape = self.found.sizes.shape(node.output.shape)
@@ -450,6 +459,32 @@ class _Attempt:
             if rows and set(axes) & wide == wide - rows:
                 return Stored(node.output, self._outside_rows(index), "row")
         return None
+
+    def _opens_rows(self, position: int, indices: tuple[Index, ...]) -> bool:
+        """Is it a number of each row, made of a reduction over what this kernel runs over besides?
+        Then these are the rows, before that reduction has joined."""
+        found = self.found
+        if self.reduction_axes or self.domain.reduction_axes or len(indices) != 1:
+            return False
+        below = position
+        while not self._reduces(found.nodes[below]):
+            under = [s for s in found.sources[below] if found.over_reductions[s]]
+            if len(under) != 1 or not found.over_reductions[below]:
+                return False
+            below = under[0]
+        if found.scheduled[below] or self.position >= found.backward > below:
+            return False
+        dims, _ = reduced_dims(self.lowering, found.nodes[below])
+        base = arguments(self.lowering, found.nodes[below])[0]
+        assert isinstance(base, Value)
+        shape = found.sizes.shape(base.shape)
+        named = {s for i in indices[0] if isinstance(i, Expr) for s in i.symbols}
+        left = [axis for axis in self.extents if axis not in named]
+        lengths = (tuple(shape[d] for d in dims), tuple(self.extents[axis] for axis in left))
+        if not left or not found.sizes.same(*(found.sizes.simplify(numel(n)) for n in lengths)):
+            return False
+        self.reduction_axes = tuple(axis.expr for axis in left)
+        return True
 
     def _outside_rows(self, index: Index) -> Index:
         """The index where no row is open: along what there is one of, which it may name."""
@@ -499,7 +534,7 @@ class _Attempt:
         left = [axis for axis in self.extents if axis not in named]
         wide = {axis for axis in left if self.extents[axis] != 1}
         if not wide and not self.reduction_axes and not self.domain.reduction_axes:
-            raise _ExtraRows(inner or (1,))
+            raise ExtraRows(inner or (1,))
         rows = {row.symbol for row in self.reduction_axes if row.symbol is not None}
         if rows and {row for row in rows if self.extents[row] != 1} != wide:
             return "its rows are not the rows of this kernel"

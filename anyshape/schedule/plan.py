@@ -64,7 +64,8 @@ from anyshape.ops.table import View as ViewLowering
 from anyshape.schedule.analysis import Analysis, Order, analyse, link_readers
 from anyshape.schedule.build import draft_group
 from anyshape.schedule.draft import Cell, Draft
-from anyshape.schedule.fuse import Group, Part, Refusal, grow
+from anyshape.schedule.fuse import grow
+from anyshape.schedule.groups import Group, Part, Refusal
 from anyshape.schedule.indices import Index, Refine, dot, terms_of
 from anyshape.schedule.inplace import ASSIGNMENTS, written_in_place
 from anyshape.schedule.lower import Lowering, is_supported, view_index

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import anyshape
+from anyshape import eager_attention
 from anyshape.eager_attention import KERNELS, Given
 from tests.autograd.beside_eager import assert_same
 
@@ -133,3 +134,75 @@ def test_kernels_of_gpus_are_called_as_their_schemas_say(kernel: tuple[str, int]
     made = KERNELS[kernel].backward(given, gradient, result, logsumexp)
     assert logsumexp.shape == q.shape[:-1]
     assert [t.shape for t in (result, *made)] == [q.shape] * 4
+
+
+def repeated(x: Tensor, groups: int) -> Tensor:
+    """Each head so often, as models say it."""
+    b, h, n, w = x.shape
+    return x[:, :, None].expand(b, h, groups, n, w).reshape(b, h * groups, n, w)
+
+
+def repeating(x: Tensor) -> Tensor:
+    q, k, v = shared(x)
+    return attend(q, repeated(k * 2, 2), repeated(v + 1, 2), is_causal=True)
+
+
+def of_grouped_heads(x: Tensor) -> Tensor:
+    return attend(*shared(x), is_causal=True, enable_gqa=True)
+
+
+def of_what_was_handed_in(x: Tensor) -> Tensor:
+    return attend(x.repeat(1, 2, 1, 1), repeated(x, 2), repeated(x, 2))
+
+
+def of_what_is_returned(x: Tensor) -> Any:
+    q, k, v = shared(x)
+    keys, values = k * 2, v + 1
+    return attend(q, repeated(keys, 2), repeated(values, 2), is_causal=True), keys
+
+
+@pytest.mark.parametrize(
+    ("program", "is_shared"),
+    [
+        (repeating, True),
+        (of_grouped_heads, True),
+        (of_what_was_handed_in, False),
+        (of_what_is_returned, False),
+    ],
+)
+def test_heads_that_a_model_repeats_are_shared_where_the_kernels_of_a_gpu_do_it(
+    program: Any, is_shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("autograd.shared_heads", "ops.flash_attention"):
+        monkeypatch.setattr(f"anyshape.{module}.HOST", "a host elsewhere")
+    asked = []
+    kernel = eager_attention._kernel
+
+    def asking(given: Given) -> Any:
+        asked.append(given.shared)
+        return kernel(given)
+
+    monkeypatch.setattr(eager_attention, "_kernel", asking)
+
+    def step(x: Tensor) -> Any:
+        leaf = x.detach().requires_grad_()
+        y = program(leaf)
+        y, *rest = y if isinstance(y, tuple) else (y,)
+        (y * y).sum().backward()
+        return [y.detach(), leaf.grad, *(t.detach() for t in rest)]
+
+    def outside(run: Any, x: Tensor) -> Any:
+        leaf = x.clone().requires_grad_()
+        y = run(leaf)
+        y, *rest = y if isinstance(y, tuple) else (y,)
+        (y * y).sum().backward()
+        return [y.detach(), leaf.grad, *(t.detach() for t in rest)]
+
+    whole, alone = anyshape.compile(step), anyshape.compile(program)
+    for batch, length in SHAPES:
+        x = torch.randn(batch, HEADS, length, WIDTH, dtype=torch.float64)
+        expected = step(x)
+        assert_same(whole(x), expected, 1e-6)
+        assert_same(outside(alone, x), expected, 1e-6)
+    assert whole.stats().eager_graphs == alone.stats().eager_graphs == ()
+    assert (2 in asked) is is_shared

@@ -38,6 +38,11 @@ def test_every_kernel_is_right_in_the_interpreter():
     run("interpret", "all")
 
 
+def test_kernels_that_share_a_launch_are_right_in_the_interpreter():
+    run("interpret", "1", "2", "5", "40")
+    run("chosen-90", "2", "75")
+
+
 def test_right_in_the_interpreter_where_sizes_are_in_memory():
     run("interpret-sizes-in-memory", *UNLIKE)
 

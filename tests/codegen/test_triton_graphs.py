@@ -112,8 +112,8 @@ def recording(monkeypatch):
     monkeypatch.setattr(Recordings, "_captured", captured)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
     monkeypatch.setattr(torch.cuda, "Event", Event)
-    stream = type("Stream", (), {"wait_event": lambda self, event: None})
-    monkeypatch.setattr(torch.cuda, "current_stream", stream)
+    stream = type("Stream", (), {"wait_event": lambda self, event: None})()
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
 
 
 def test_a_constant_is_written_once_a_call_and_counted_once(recording):
@@ -148,3 +148,68 @@ def test_what_cannot_be_recorded_is_run_and_nothing_counts_twice(recording, monk
         recordings(torch.ones(3))
         assert weight.tolist() == [n] * 3 and weight._version == n
     assert recordings.refused and not recordings.graphs
+
+
+class Step:
+    """Writes its weight, and gives a large gradient and a loss."""
+
+    def __init__(self) -> None:
+        self.weight, self.calls = torch.zeros(1000), 0
+
+    def run(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        self.calls += 1
+        self.weight.add_(x[:1].expand(1000))
+        return self.weight * 2, self.weight[:1].clone()
+
+    def recordings(self) -> Recordings:
+        constants = frozenset({graphs._storage(self.weight)})
+        return Recordings(self.run, constants, frozenset({0}), (self.weight,))
+
+
+def test_gradients_are_handed_out_where_the_graph_leaves_them(recording):
+    step = Step()
+    recordings, losses, places = step.recordings(), [], set()
+    for n in range(1, 7):
+        gradient, loss = recordings(torch.ones(1 + n % 2))
+        assert gradient.eq(2.0 * n).all() and step.weight.eq(n).all()
+        losses.append(loss)
+        if n > 4:
+            places.add(gradient.data_ptr())
+            assert gradient.untyped_storage().graph in [
+                made.graph for made in recordings.graphs.values()
+            ]
+        del gradient
+    assert not recordings.copies and len(recordings.graphs) == len(places) == 2
+    assert [loss.item() for loss in losses] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("what", ["itself", "a view", "its memory"])
+def test_no_graph_runs_into_what_somebody_has_kept(recording, what):
+    step = Step()
+    recordings, kept = step.recordings(), []
+    for n in range(1, 9):
+        gradient, _ = recordings(torch.ones(1))
+        assert gradient.eq(2.0 * n).all() and step.weight.eq(n).all()
+        if n > 3:  # the first three were not kept
+            kept.append(
+                gradient
+                if what == "itself"
+                else gradient[500:]
+                if what == "a view"
+                else torch.empty(0).set_(gradient.untyped_storage(), 0, (1000,), (1,))
+            )
+        del gradient
+    assert recordings.copies and recordings.graphs
+    assert all(made.eq(2.0 * n).all() for n, made in enumerate(kept, 4))
+
+
+def test_graphs_that_are_let_go_leave_what_they_have_handed_out(recording):
+    step = Step()
+    recordings = step.recordings()
+    for _ in range(3):
+        gradient = None
+        gradient, _ = recordings(torch.ones(1))
+    assert recordings.release()
+    for _ in range(3):
+        recordings(torch.ones(1))
+    assert gradient.eq(6).all()

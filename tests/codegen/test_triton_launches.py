@@ -285,3 +285,34 @@ def test_a_kernel_is_launched_with_its_device_as_the_current_one(gpu, monkeypatc
         )
         torch.testing.assert_close(y, x.exp())
     assert launched == [1, 0] and current == [0]
+
+
+def test_small_launches_of_one_kernel_share_a_launch(gpu):
+    """An optimizer's step: what is counted for each parameter, and small parameters."""
+    shapes = [(64,), (40, 300), (64,), (7,), (64,), (40, 300)]
+
+    def made():
+        torch.manual_seed(0)
+        ps = [torch.nn.Parameter(torch.randn(shape)) for shape in shapes]
+        optimizer = torch.optim.AdamW(ps, 1e-2, fused=True)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = sum((p * x).sin().sum() for p in ps)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return ps, step, optimizer
+
+    (ours, step, mine), (theirs, eager, other) = made(), made()
+    fast = anyshape.compile(step, fullgraph=True)
+    for n in range(1, 6):
+        x = torch.tensor(n / 3)
+        torch.testing.assert_close(fast(x), eager(x))
+        torch.testing.assert_close(ours, theirs)
+        torch.testing.assert_close(mine.state_dict(), other.state_dict())
+    steps = [step for step in gpu.programs[-1].flat_steps() if isinstance(step, Launch)]
+    parts = [step.kernel.parts for step in steps]
+    assert parts.count(6) >= 1 and parts.count(3) >= 1, parts
+    assert counter("wrong_streams").value == 0

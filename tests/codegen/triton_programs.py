@@ -1,7 +1,7 @@
 """Run as a process of its own: kernels of tests/schedule in Triton's interpreter, or compiled without a GPU.
 
 python triton_programs.py interpret|interpret-sizes-in-memory|chosen-90|every-80-90-100|scalars-90 NAME...
-The name of a dtype, interpreted: extremes of floats that are combined in memory.
+The name of a dtype, interpreted: extremes of floats that are combined in memory; a number: so many kernels at once.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from anyshape.ir.loops import (
     Load,
     Op,
     PointerParam,
+    ScalarParam,
     SizeParam,
     Store,
 )
@@ -49,6 +50,7 @@ from anyshape.targets.scalar import triton_scalar
 from anyshape.targets.table import Targets
 from anyshape.targets.triton.binaries import compile_kernel
 from anyshape.targets.triton.kernel import emit_triton, total_dtype, totals
+from anyshape.targets.triton.launch_lists import parted
 from anyshape.targets.triton.narrow import row_start
 from anyshape.targets.triton.prelude import HEADER
 from anyshape.targets.triton.schedules import (
@@ -354,11 +356,38 @@ def run_scalars(name, architectures):
             compile_for(kernel, default_schedule(kernel), directory, architecture)
 
 
+def run_parts(parts, architectures=()):
+    """So many kernels at once, which write what each of them would; or compiled alone."""
+    i = Space().symbol("i0")
+    params = (
+        PointerParam("p0", dtypes.float32, "read"),
+        PointerParam("p1", dtypes.float32, "write"),
+        ScalarParam("s0", dtypes.float64),
+    )
+    elements = (Load("p0", i, dtypes.float32), Op("add", (0, 0), dtypes.float32))
+    axes = (Axis("i0", 300),)
+    kernel = parted(Kernel(params, axes, (), elements, (Store("p1", i, 1, "cell"),)), parts)
+    given = [torch.randn(300) for _ in range(parts)]
+    made = [torch.full((300,), float("nan")) for _ in range(parts)]
+    choice = Chooser.of(kernel).schedule([16] * 2 * parts + [0.5])
+    with tempfile.TemporaryDirectory() as directory:
+        for architecture in architectures:
+            compile_for(kernel, choice.schedule, directory, architecture)
+        if architectures:
+            return
+        module = load(kernel, directory, 0, choice.schedule)
+        arguments = (tensor for pair in zip(given, made) for tensor in pair)
+        module.kernel[(choice.tiles,)](*arguments, 0.5, XBLOCK=choice.schedule.block)
+    assert all(torch.equal(x * 2, y) for x, y in zip(given, made))
+
+
 def main():
     mode, *rest = sys.argv[1].split("-")
     names = sys.argv[2:] if sys.argv[2:] != ["all"] else PROGRAMS
     for name in names:
         match mode:
+            case "interpret" | "chosen" if name.isdigit():
+                run_parts(int(name), [*map(int, rest)])
             case "interpret":
                 run_extremes(name) if name in dtypes.DTYPES else run_interpreted(name)
             case "scalars":

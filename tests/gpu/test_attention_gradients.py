@@ -32,6 +32,12 @@ def four_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2).unflatten(2, (4, -1)).transpose(1, 2)
 
 
+def repeated(x: Tensor) -> Tensor:
+    """Each of two heads twice, as models say it."""
+    b, h, n, w = x.shape
+    return x[:, :, None].expand(b, h, 2, n, w).reshape(b, h * 2, n, w)
+
+
 PROGRAMS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "plain": attend,
     "causal": lambda q, k, v: attend(q, k, v, is_causal=True),
@@ -41,6 +47,12 @@ PROGRAMS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "scaled": lambda q, k, v: attend(q, k, v, scale=0.3),
     "shared heads": lambda q, k, v: attend(
         four_heads(q), four_heads(k)[:, :2], four_heads(v)[:, :2], enable_gqa=True
+    ),
+    "repeated heads": lambda q, k, v: attend(
+        four_heads(q),
+        repeated(four_heads(k)[:, :2] * 2),
+        repeated(four_heads(v)[:, 2:] + 1),
+        is_causal=True,
     ),
 }
 

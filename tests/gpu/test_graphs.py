@@ -162,6 +162,45 @@ def test_a_training_step_is_replayed(optimizer: type, dtype: torch.dtype) -> Non
     assert fast.stats().host_syncs == 0
 
 
+def test_gradients_lie_where_the_graph_leaves_them_and_those_that_are_kept_stay() -> None:
+    def made() -> tuple[torch.nn.Module, Callable[[Tensor], Tensor]]:
+        torch.manual_seed(0)
+        model = net().train()
+        update = torch.optim.AdamW(model.parameters(), lr=1e-2, fused=True)
+
+        def step(ids: Tensor) -> Tensor:
+            update.zero_grad()
+            loss = model(ids)[1].square().sum()
+            loss.backward()
+            update.step()
+            return loss.detach()
+
+        return model, step
+
+    (ours, step), (theirs, eager) = made(), made()
+    fast = anyshape.compile(step, mode="reduce-overhead", fullgraph=True)
+    ids, places, kept = ids_of(3, 50), set(), []
+    for turn in range(12):
+        torch.testing.assert_close(fast(ids), eager(ids), rtol=1e-4, atol=1e-5)
+        gradient = ours.up.weight.grad
+        assert gradient is not None
+        torch.testing.assert_close(gradient, theirs.up.weight.grad, rtol=1e-3, atol=1e-4)
+        if 3 <= turn < 7:
+            places.add(gradient.data_ptr())
+        if turn >= 7:
+            kept.append((gradient, gradient.clone()))
+        del gradient
+    assert len(places) == 1
+    for gradient, copy in kept:
+        torch.testing.assert_close(gradient, copy, rtol=0, atol=0)
+    last = ours.up.weight.grad
+    del fast, step
+    torch.cuda.empty_cache()
+    filled = torch.full((1 << 22,), float("nan"), device="cuda")
+    torch.testing.assert_close(last, theirs.up.weight.grad, rtol=1e-3, atol=1e-4)
+    del filled
+
+
 @torch.no_grad()
 def test_inside_a_graph_of_the_users_own() -> None:
     fast = anyshape.compile(lambda x: torch.softmax(x, -1) + 1, mode="reduce-overhead")

@@ -6,5 +6,6 @@ callables.py c_calls.py   calls of what is neither a row nor interpreted
 segment_end.py       what a segment returns or leaves alive, rebuilt as Python objects;
                      makers.py: one function a kind of object. They call each other, as objects
                      hold objects
+cleared_gradients.py  gradients that are set to None before a segment computes
 declared_results.py  declared sizes of results, proved
 """

@@ -30,6 +30,7 @@ from anyshape.capture.interpreter.stressed import StressedMachine
 from anyshape.capture.python.language import PYTHON, python_machine
 from anyshape.capture.recording.forks import Refusal
 from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.segments.cleared_gradients import without_cleared
 from anyshape.capture.segments.declared_results import prove_returned
 from anyshape.capture.segments.module_names import module_name
 from anyshape.capture.segments.native_steps import concrete_machine
@@ -77,6 +78,7 @@ class Captured:
     end: tuple[Code, int] | None = None  # the instruction that is done natively; None: it returns
     widen: frozenset[str] = frozenset()  # the slots whose values are not relied on
     suspect: AnyshapeError | None = None  # what is to be reported where eager torch raises nothing
+    cleared: tuple[torch.Tensor, ...] = ()  # whose gradients are set to None before the graph runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +205,16 @@ class Capturer:
             if no_alias is not None and not no_alias.holds_for(entry.slots):
                 return _native(recorder, no_alias)
             guards = guard_set(recorder, no_alias)
+            graph = recorder.builder.finish(outputs)
+            effects = machine.heap.effects
+            graph, inputs, cleared = without_cleared(recorder, effects, domain.cleared, graph)
             counted = counters(guards.guards, machine.heap, recorder.sources) - domain.widen
             if counted and recorder.dynamic:
                 raise _Counts(counted)
         return Captured(
-            guards,
+            dataclasses.replace(guards, inputs=inputs),
             recorder.space.work,
-            recorder.builder.finish(outputs),
+            graph,
             recorder.constants,
             rebuild,
             returns=returns,
@@ -225,6 +230,7 @@ class Capturer:
             end=None if returns else (ending.code, ending.index),
             widen=domain.widen,
             suspect=suspect,
+            cleared=cleared,
         )
 
     def _run(

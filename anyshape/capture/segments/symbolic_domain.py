@@ -40,6 +40,7 @@ from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.forks import Forks
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.segments import c_calls, callables, data_branches
+from anyshape.capture.segments.cleared_gradients import clears_gradient
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
 from anyshape.capture.segments.reading_domain import ReadingDomain
 from anyshape.capture.sizes import formed_texts, join, numbers
@@ -104,6 +105,7 @@ class SymbolicDomain(ReadingDomain):
         self.jumps_left = turns
         self.forks = Forks(left=forks)
         self.interpreted: set[types.CodeType] = set()
+        self.cleared: dict[int, int] = {}  # see `cleared_gradients.py`
         self._plain: set[Any] = set()  # functions that are interpreted, whatever their arguments
         recorder.frame = lambda: self.machine.frame
 
@@ -571,6 +573,9 @@ class SymbolicDomain(ReadingDomain):
         if self.recorder.is_dropped:
             raise broken("fork", "a write to an outside object")
         self.recorder.changed.add(type(target))
+        if clears_gradient(fn, target, args):
+            builder = self.recorder.builder
+            self.cleared[id(target)] = len(builder.nodes) + len(builder.checks)
 
     def wrote_tensor(self, x: TensorValue) -> None:
         """A tensor was written in place."""

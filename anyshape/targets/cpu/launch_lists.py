@@ -14,7 +14,7 @@ In: the steps of a program, before native regions are formed. Out: the same, few
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -41,26 +41,33 @@ Form: TypeAlias = tuple[Kernel, tuple[StepArg, ...]]
 
 def with_launch_lists(program: Program) -> Program:
     """See the module; of the programs inside it, too."""
-    inner = program.with_bodies(lambda b: replace(b, program=with_launch_lists(b.program)))
+    return with_lists(program, "cpu", ThreadLists)
+
+
+def with_lists(program: Program, kind: str, lists: Callable[[], Lists]) -> Program:
+    """The program, and those inside it, where launches on devices of this kind are lists."""
+    inner = program.with_bodies(lambda b: replace(b, program=with_lists(b.program, kind, lists)))
     if sum(isinstance(step, Launch) for step in inner.steps) < 2:
         return inner
-    lists = _Lists(_bases(inner.steps))
+    own = lists()
+    own.bases = _bases(inner.steps)
     steps: list[Step] = []
     run: list[Step] = []
     for step in inner.steps:
-        if _moves(step, inner.buffers):
+        if _moves(step, inner.buffers, kind):
             run.append(step)
             continue
-        steps += (*lists.of(run), step)
+        steps += (*own.of(run), step)
         run = []
-    return replace(inner, steps=(*steps, *lists.of(run)))
+    return replace(inner, steps=(*steps, *own.of(run)))
 
 
-def _moves(step: Step, buffers: Mapping[str, Buffer]) -> bool:
+def _moves(step: Step, buffers: Mapping[str, Buffer], kind: str) -> bool:
     """May launches be moved across the step, if they touch nothing of its own?"""
     match step:
         case Launch():
-            return all(buffers[name].device == "cpu" for name in step.mentions())
+            devices = {buffers[name].device.partition(":")[0] for name in step.mentions()}
+            return devices == {kind}
         case Allocate(over=None) | Free() | View():
             return True
     return False
@@ -91,9 +98,18 @@ class _Place:
 
 
 @dataclass(slots=True, eq=False)
-class _Lists:
-    bases: Mapping[str, frozenset[str]]
-    divided: dict[Kernel, Kernel | None] = field(default_factory=dict)
+class Lists:
+    """What a target makes lists of, and what a list is. ``bases``: in whose memory buffers lie."""
+
+    bases: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def form(self, step: Launch) -> Form | None:
+        """What launches of a list have in common; None of what is done alone."""
+        raise NotImplementedError
+
+    def done(self, launches: Sequence[Launch]) -> Sequence[Step]:
+        """Several launches of one form."""
+        raise NotImplementedError
 
     def of(self, run: Sequence[Step]) -> Sequence[Step]:
         """The run with its lists."""
@@ -107,7 +123,7 @@ class _Lists:
             touched, written = self._memory(step.mentions()), self._memory(step.writes())
             if isinstance(step, View):
                 written.add(step.output)
-            form = self._form(step)
+            form = None if isinstance(step, View) or step.offsets else self.form(step)
             number = None if form is None else latest.get(form)
             if number is None or not all(p.lets(touched, written) for p in places[number:]):
                 number = len(places)
@@ -120,16 +136,24 @@ class _Lists:
             place.written |= written
         if all(len(place.steps) == 1 for place in places):
             return run
-        return _with_memory([self._done(place.steps) for place in places], run)
+        return _with_memory([step for place in places for step in self._steps(place.steps)], run)
+
+    def _steps(self, steps: Sequence[Launch | View]) -> Sequence[Step]:
+        launches = tuple(step for step in steps if isinstance(step, Launch))
+        return self.done(launches) if len(launches) > 1 else steps
 
     def _memory(self, names: Iterable[str]) -> set[str]:
         names = tuple(names)
         return {*names}.union(*(self.bases.get(name, frozenset()) for name in names))
 
-    def _form(self, step: Launch | View) -> Form | None:
-        """None of what is done alone."""
-        if isinstance(step, View) or step.offsets:
-            return None
+
+@dataclass(slots=True, eq=False)
+class ThreadLists(Lists):
+    """Lists that one team of threads does."""
+
+    divided: dict[Kernel, Kernel | None] = field(default_factory=dict)
+
+    def form(self, step: Launch) -> Form | None:
         if any(isinstance(arg, SizeInMemory) for arg in step.args):
             return None
         return self._divided(step.kernel) or step.kernel, tuple(same_numbers(step))
@@ -139,17 +163,13 @@ class _Lists:
             self.divided[kernel] = divided_kernel(kernel)
         return self.divided[kernel]
 
-    def _done(self, steps: Sequence[Launch | View]) -> Step:
-        """Several launches as a list."""
-        launches = tuple(step for step in steps if isinstance(step, Launch))
-        if len(launches) < 2:
-            return steps[0]
+    def done(self, launches: Sequence[Launch]) -> Sequence[Step]:
         kernel = self._divided(launches[0].kernel)
         if kernel is None:
-            return LaunchList(launches, divided=False)
+            return (LaunchList(tuple(launches), divided=False),)
         ways = variants(kernel)
         parts = (Launch(kernel, (*one.args, 0, cells(one)), variants=ways) for one in launches)
-        return LaunchList(tuple(parts), divided=True)
+        return (LaunchList(tuple(parts), divided=True),)
 
 
 def _with_memory(steps: Sequence[Step], run: Sequence[Step]) -> list[Step]:

@@ -6,6 +6,10 @@ graph reads its arguments where they were when it was recorded, so they are copi
 are copied out, and are the caller's. Constants, which lie where they are, it reads and writes there
 (a training step's parameters). All graphs of a program share memory, which is why no two run at a
 time. Where memory runs out, the graphs of all programs are let go, and the call is made again.
+
+What a step computes that writes constants (gradients, which the next step clears before it runs) is
+handed out where the graph has left it. Who has it keeps that memory. As long as anybody does, no
+graph that shares it runs: such a call is made without one, and from then on results are copied.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from anyshape.ir.buffers import references
 from anyshape.ir.program import (
@@ -41,6 +46,8 @@ from anyshape.version_counters import set_version
 Run: TypeAlias = Callable[..., tuple[Any, ...]]
 MOST_GRAPHS = 64
 """Of one program: the layouts that were used last."""
+COPIED_BYTES = 2048
+"""Results up to this size, such as a loss, are copied: callers keep many of them."""
 RECORDED: tuple[type[Step], ...] = (
     *(Allocate, Free, View, ViewCall, Launch, ExternCall, Assertion, BindNumber, CheckStep),
 )
@@ -98,7 +105,9 @@ class Recording:
 class Recordings:
     """The graphs of one program. ``constants``: their memory. ``used``: which of the arguments are
     read. ``written``: the constants that a call writes, as often as it does. ``seen``: layouts that
-    were run once, and are recorded next."""
+    were run once, and are recorded next. ``handed``: results that lie in the memory of the graphs;
+    ``copies``: none do from now on, as a caller has kept one. ``last``: the stream of the last
+    replay."""
 
     run: Run
     constants: frozenset[int]
@@ -110,9 +119,13 @@ class Recordings:
     side: torch.cuda.Stream | None = None
     ready: torch.cuda.Event | None = None
     refused: str = ""
+    handed: list[StorageWeakRef] = field(default_factory=list)
+    copies: bool = False
+    last: Any = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
+        self.copies = not self.written
         LIVE.add(self)
 
     def __call__(self, *arguments: Any) -> tuple[Any, ...]:
@@ -130,12 +143,17 @@ class Recordings:
             return False
         try:
             found = bool(self.graphs)
-            self.graphs.clear()
-            self.seen.clear()
-            self.pool = None
+            self._forget()
             return found
         finally:
             self.lock.release()
+
+    def _forget(self) -> None:
+        """What was handed out keeps its graph, which nothing replays any more."""
+        self.graphs.clear()
+        self.seen.clear()
+        self.handed.clear()
+        self.pool = None
 
     def _called(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         if self.refused or torch.cuda.is_current_stream_capturing():
@@ -144,6 +162,9 @@ class Recordings:
             return self.run(*arguments)
         key = tuple(map(_layout, arguments))
         with self.lock:
+            if self._is_kept():
+                self._forget()
+                self.copies = True
             found = self.graphs.get(key)
             if found is None and key not in self.seen:
                 self._remember(self.seen, key, None)
@@ -154,6 +175,12 @@ class Recordings:
         table[key] = made
         if len(table) > MOST_GRAPHS:
             table.popitem(last=False)
+
+    def _is_kept(self) -> bool:
+        """Has anybody still got what was handed out?"""
+        if self.handed:
+            self.handed = [ref for ref in self.handed if not ref.expired()]
+        return bool(self.handed)
 
     def _read(self, arguments: tuple[Any, ...]) -> list[torch.Tensor]:
         """The tensors that a graph reads."""
@@ -167,10 +194,12 @@ class Recordings:
         current = torch.cuda.current_stream()
         if self.ready is not None:
             current.wait_event(self.ready)
+        if self.last is not None and self.last != current:
+            current.wait_stream(self.last)  # what was handed out was read there
         made = found or self._record(arguments, current)
         if made is None:
             return self.run(*arguments)
-        results = tuple(map(_empty_like, made.outputs))
+        copied = [None if self._hands_out(o) else _empty_like(o) for o in made.outputs]
         if found is None:
             self._remember(self.graphs, key, made)
         else:
@@ -179,12 +208,27 @@ class Recordings:
                 torch._foreach_copy_(made.inputs, [*map(_once, self._read(arguments))])
         bump_versions(self.written)
         made.graph.replay()
-        if results:
-            torch._foreach_copy_([*map(_once, results)], [*map(_once, made.outputs)])
+        pairs = [(t, o) for t, o in zip(copied, made.outputs) if t is not None]
+        if pairs:
+            torch._foreach_copy_([_once(t) for t, _ in pairs], [_once(o) for _, o in pairs])
         if self.ready is None:
             self.ready = torch.cuda.Event()
         self.ready.record(current)
-        return results
+        self.last = current
+        return tuple(
+            self._handed_out(made, o) if t is None else t for t, o in zip(copied, made.outputs)
+        )
+
+    def _hands_out(self, output: torch.Tensor) -> bool:
+        return not self.copies and output.untyped_storage().nbytes() > COPIED_BYTES
+
+    def _handed_out(self, made: Recording, output: torch.Tensor) -> torch.Tensor:
+        """A result where the graph has left it: its storage keeps the graph, and so the memory."""
+        given = _unowned(output)
+        storage = given.untyped_storage()
+        storage.graph = made.graph  # type: ignore[attr-defined] # any object may have one
+        self.handed.append(StorageWeakRef(storage))
+        return given
 
     def _record(self, arguments: tuple[Any, ...], current: torch.cuda.Stream) -> Recording | None:
         """Records a call; the graph has not run then, and nothing counts as written."""
@@ -264,8 +308,8 @@ def _copied(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _unowned(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory, which the tensor does not keep from being given to the next graph: results
-    are copied out before that runs."""
+    """The same memory, which the tensor does not keep from being given to the next graph: what
+    callers have of results does not lie there when that runs."""
     reach = 1 + sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride()))
     storage = torch._C._construct_storage_from_data_pointer(
         *(tensor.data_ptr(), tensor.device, reach * tensor.element_size() if tensor.numel() else 0)

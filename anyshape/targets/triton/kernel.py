@@ -142,12 +142,13 @@ class _Emitter:
 
     def _body(self) -> None:
         kernel = self.kernel
+        program, programs = self._part()
         self._flat_extent("xtotal", kernel.axes)
         if kernel.reduction_axes:
             self._flat_extent("rtotal", kernel.reduction_axes)
         self._line("tiles = tl.cdiv(xtotal, XBLOCK)")
-        first = f"tl.program_id(0).to({self._index})"
-        self._open(f"for tile in range({first}, tiles, tl.num_programs(0)):")
+        first = f"{program}.to({self._index})"
+        self._open(f"for tile in range({first}, tiles, {programs}):")
         columns = "[:, None]" if kernel.reduction_axes else ""
         self._line(f"x = (tl.arange(0, XBLOCK).to({self._index}) + tile * XBLOCK){columns}")
         self._line("xmask = x < xtotal")
@@ -158,6 +159,18 @@ class _Emitter:
         else:
             self._one_phase(self.schedule.phase)
         self.depth -= 1
+
+    def _part(self) -> tuple[str, str]:
+        """Which program this is of how many; of several kernels, whose pointers are taken then."""
+        kernel, parts = self.kernel, self.kernel.parts
+        if parts == 1:
+            return "tl.program_id(0)", "tl.num_programs(0)"
+        self._line(f"part = tl.program_id(0) % {parts}")
+        own = len(kernel.pointers) // parts
+        for number, pointer in enumerate(kernel.pointers[own:], own):
+            first = kernel.pointers[number % own].name
+            self._line(f"{first} = tl.where(part == {number // own}, {pointer.name}, {first})")
+        return f"(tl.program_id(0) // {parts})", f"(tl.num_programs(0) // {parts})"
 
     def _all_phases(self) -> None:
         rows = bool(self.kernel.reduction_axes)

@@ -201,7 +201,7 @@ class Chooser:
             tile = replace(tile, totals=power_of_two(min(shares, MOST_TOTALS // tile.block)))
         wide = largest > LARGEST_INT32 - WIDEST_TILE
         tile = replace(tile, divisible=divisible, wide=wide)
-        return Choice(tile, -(-cells // tile.block), shares, each)
+        return Choice(tile, -(-cells // tile.block) * self.kernel.parts, shares, each)
 
     def _rule(self, cells: int, row: int) -> tuple[KernelSchedule, int]:
         """A tile, and the number of shares."""

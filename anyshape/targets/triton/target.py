@@ -21,6 +21,7 @@ from anyshape.targets.target import Target
 from anyshape.targets.triton.graphs import recorded, why_not_recorded
 from anyshape.targets.triton.kernel import emit_triton
 from anyshape.targets.triton.launch import TritonLoader
+from anyshape.targets.triton.launch_lists import with_gpu_lists
 from anyshape.targets.triton.regions import emit_gpu_region, form_gpu_regions
 from anyshape.targets.triton.schedules import default_schedule
 
@@ -80,6 +81,10 @@ def _schedules(function: DeviceFunction, options: Options) -> Iterable[str]:
     return _LOADER.schedules(function, tune=options.tune)
 
 
+def _listed(program: Program) -> Program:
+    return with_gpu_lists(program, _variants)
+
+
 TRITON = Target(
     "cuda",
     DeviceFunction,
@@ -87,6 +92,7 @@ TRITON = Target(
     _load,
     missing=_missing,
     variants=_variants,
+    listed=_listed,
     group=_group,
     print_region=_print_region,
     allocator="anyshape.empty_cuda",

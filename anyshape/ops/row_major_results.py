@@ -12,7 +12,12 @@ from dataclasses import replace
 from anyshape.ir.graph import Node, TensorType, Value, map_values, row_major
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, Undecided
-from anyshape.ops.layout import Shape, channels_last_strides, strides_in_order
+from anyshape.ops.layout import (
+    Shape,
+    channels_last_strides,
+    contiguous_strides,
+    strides_in_order,
+)
 from anyshape.ops.rules import PointwiseRule
 from anyshape.ops.table import OpDef
 
@@ -33,6 +38,23 @@ def follows_operands(row: OpDef, node: Node) -> bool:
     if len(shape) < 2 or any(isinstance(n, int) and n < 2 for n in shape):
         return False
     return any(isinstance(v.type, TensorType) and v.shape == shape for v in node.inputs())
+
+
+def is_of_rows(builder: Builder, row: OpDef, node: Node) -> bool:
+    """Is it seen without asking the rule that these very arguments give these row-major results?
+    Elementwise ones do, where all tensors are row-major, whatever is broadcast."""
+    if not isinstance(row.type, PointwiseRule):
+        return False
+    tensors = (v for v in (*node.inputs(), *node.outputs) if isinstance(v.type, TensorType))
+    return all(is_row_major(builder, v) for v in tensors)
+
+
+def is_row_major(builder: Builder, value: Value) -> bool:
+    """Has the tensor row-major strides by its type?"""
+    kind = value.type
+    return isinstance(kind, TensorType) and kind.strides == contiguous_strides(
+        builder.cx, kind.shape
+    )
 
 
 def asked_of_rule(builder: Builder, row: OpDef, node: Node, *, images: bool = True) -> bool:

@@ -14,7 +14,7 @@ from anyshape.ir.dtypes import bool_, float32, int64
 from anyshape.ir.graph import Node, TensorType, Value, row_major
 from anyshape.ops.build import Builder
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
-from anyshape.ops.row_major_results import asked_of_rule, follows_operands
+from anyshape.ops.row_major_results import asked_of_rule, follows_operands, is_of_rows
 from anyshape.ops.rules import PointwiseRule
 from anyshape.ops.table import OPS
 from anyshape.symbolic import Facts, Space
@@ -50,6 +50,11 @@ def calls(name: str, builder: Builder) -> Iterator[Node]:
     yield from builder.nodes
 
 
+def same_strides(builder: Builder, node: Node) -> bool:
+    made = builder.type_of(OPS[node.op], node.args, node.kwargs)
+    return made.strides == node.output.tensor.strides
+
+
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_elementwise_results_lie_as_their_operands(name: str) -> None:
     builder = fresh()
@@ -58,6 +63,8 @@ def test_elementwise_results_lie_as_their_operands(name: str) -> None:
         if follows_operands(row, node):
             assert not asked_of_rule(builder, row, node), node
             assert not asked_of_rule(builder, row, node, images=False), node
+        if is_of_rows(builder, row, node):
+            assert same_strides(builder, node), node
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -67,11 +74,15 @@ def test_the_rule_agrees_on_random_graphs(seed: int) -> None:
     for node in graph.nodes:
         if (row := OPS.get(node.op)) is not None and follows_operands(row, node):
             assert not asked_of_rule(builder, row, node), node
+        if row is not None and is_of_rows(builder, row, node):
+            assert same_strides(builder, node), node
 
 
 def test_most_elementwise_rows_are_seen_at_once() -> None:
     seen = 0
     for name in ELEMENTWISE:
         builder = fresh()
-        seen += any(follows_operands(OPS[n.op], n) for n in calls(name, builder))
+        nodes = [*calls(name, builder)]
+        follows = any(follows_operands(OPS[n.op], n) for n in nodes)
+        seen += follows and any(is_of_rows(builder, OPS[n.op], n) for n in nodes)
     assert seen > len(ELEMENTWISE) // 2

@@ -257,6 +257,8 @@ def index_elements(index: Dim) -> Iterator[int]:
 
 def operands(element: Element | Store) -> tuple[int, ...]:
     """The numbers of the elements that this one reads, loaded integers of its index included."""
+    if isinstance(element, Op):  # the most by far
+        return element.args
     if isinstance(element, (Position, Load, Store)):
         return (*index_elements(element.index), *beside_index(element))
     return beside_index(element)

@@ -126,7 +126,9 @@ def analyse(kernel: Kernel) -> Phases:
         axes_of.append(axes)
         level.append(above)
     phases = Phases(kernel, tuple(axes_of), tuple(level), rows)
-    stored = (n for store in kernel.stores if store.per == "row" for n in operands(store))
+    stored = [n for store in kernel.stores if store.per == "row" for n in operands(store)]
+    if not stored:
+        return phases
     return replace(phases, after_reductions=frozenset(phases.closure(stored, set())))
 
 

@@ -326,6 +326,8 @@ class stage_of:
         """Nothing is done before."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
         if isinstance(error, AnyshapeError):
             if error.code in MISTAKES and error.location is None:
                 raise error.at(self.location()) from error

@@ -89,11 +89,13 @@ class PointerParam:
 @frozen()
 class SizeParam:
     """An int64 made of sizes, an extent, a stride or an offset: the host computes it, or the kernel
-    is handed where it is ``in_memory``. One that is not ``signed`` is at least 0."""
+    is handed where it is ``in_memory``. One that is not ``signed`` is at least 0, and one that is
+    ``at_least`` another parameter never below that one: where the second of some parts begins."""
 
     name: str
     in_memory: bool = False
     signed: bool = False
+    at_least: str = ""
 
 
 @frozen()
@@ -271,6 +273,8 @@ def index_elements(index: Dim) -> Iterator[int]:
 
 def operands(element: Element | Store) -> tuple[int, ...]:
     """The numbers of the elements that this one reads, loaded integers of its index included."""
+    if isinstance(element, Op):  # the most by far
+        return element.args
     if isinstance(element, (Position, Load, Store)):
         return (*index_elements(element.index), *beside_index(element))
     return beside_index(element)
@@ -343,7 +347,8 @@ def _print_param(param: Param) -> str:
             return f"{param.name}: *{param.dtype} {param.access}"
         case SizeParam():
             kind = "signed size" if param.signed else "size"
-            return f"{param.name}: {kind}{' in memory' if param.in_memory else ''}"
+            least = f" >= {param.at_least}" if param.at_least else ""
+            return f"{param.name}: {kind}{' in memory' if param.in_memory else ''}{least}"
         case ScalarParam():
             return f"{param.name}: {param.dtype}"
 

@@ -35,9 +35,17 @@ def with_nested(node: Node) -> Iterator[Node]:
         yield from nodes_in(region)
 
 
+def is_flat(graph: Graph) -> bool:
+    """Does no node hold a graph?"""
+    for node in graph.nodes:
+        if node.regions:
+            return False
+    return True
+
+
 def map_regions(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
     """The graph with every region in it changed, those inside regions first."""
-    if not any(node.regions for node in graph.nodes):
+    if is_flat(graph):
         return graph
     nodes = (
         replace(node, regions=tuple(change(map_regions(r, change)) for r in node.regions))

@@ -14,13 +14,12 @@ from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.gradients import activations
 from anyshape.ops.rules import (
+    PointwiseRule,
     contiguous_like,
     dim_of,
     laid_like_first,
-    pointwise_type,
     promoted,
     tensor,
-    tensors_of,
 )
 from anyshape.ops.table import OpDef, Pointwise, op
 from anyshape.symbolic import Expr, eq, floordiv, ge, le, mod
@@ -30,8 +29,7 @@ FACTORS = frozenset({1, 2})
 """The positions of slopes and thresholds, for ``wide_numbers``."""
 
 
-def _rule(cx: TypeContext, x: Arg, *args: Arg, **kwargs: Arg) -> TensorType:
-    return pointwise_type(cx, tensors_of((x,)), promoted(cx, (x,)))
+_rule = PointwiseRule(promoted, operands=1)
 
 
 def activation(

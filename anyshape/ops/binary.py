@@ -17,11 +17,11 @@ from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.gradients import elementwise
 from anyshape.ops.layout import contiguous_strides, numel
 from anyshape.ops.rules import (
+    PointwiseRule,
     booled,
     floated,
     is_tensor,
     operands_type,
-    pointwise_rule,
     promoted,
     tensor,
     tensors_of,
@@ -88,7 +88,7 @@ def binary(
         signature,
         torch=f"torch.{name}",
         spellings=spellings,
-        type=type or pointwise_rule(dtype, 2),
+        type=type or PointwiseRule(dtype, 2),
         lower=Pointwise(body, compute),
         normalize=_tensor_first if commutes else None,
         overload=overload,
@@ -503,7 +503,7 @@ for _name, _scalar, _operator in (
         operators=(_operator,),
         commutes=not _shifts,
         aliases=() if _shifts else (_reflected,),
-        type=pointwise_rule(_shifted if _shifts else _of_bits, 2),
+        type=PointwiseRule(_shifted if _shifts else _of_bits, 2),
     )
 
 binary(
@@ -557,7 +557,7 @@ op(
     "xlog1py",
     "input, other",
     torch="torch.special.xlog1py",
-    type=pointwise_rule(floated, 2),
+    type=PointwiseRule(floated, 2),
     lower=Pointwise(_times_log("log1p")),
     vjp=elementwise.XLOG1PY,
 )

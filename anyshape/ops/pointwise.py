@@ -19,13 +19,13 @@ from anyshape.ops.converted import does_not_fit
 from anyshape.ops.gradients import elementwise
 from anyshape.ops.layout import formatted_strides, preserved_strides
 from anyshape.ops.rules import (
+    PointwiseRule,
     booled,
     floated,
     is_tensor,
     laid_like_first,
     new,
     operands_type,
-    pointwise_rule,
     pointwise_type,
     promoted,
     realed,
@@ -52,7 +52,7 @@ def unary(
     holds: ContentRule | None = None,
 ) -> OpDef:
     """A row ``name(input)`` with the spellings torch.name and torch.Tensor.name."""
-    rule = pointwise_rule(dtype)
+    rule = PointwiseRule(dtype)
     function = torch or f"torch.{name}"
     spellings = (f"torch.Tensor.{name}",) if method else ()
     return op(
@@ -97,7 +97,7 @@ op(
     "input",
     torch="torch.nn.functional.sigmoid",
     vjp="expansion",
-    type=pointwise_rule(floated),
+    type=PointwiseRule(floated),
     expand=lambda b, x: b.sigmoid(x),
 )
 op(
@@ -105,7 +105,7 @@ op(
     "input",
     torch="torch.nn.functional.tanh",
     vjp="expansion",
-    type=pointwise_rule(floated),
+    type=PointwiseRule(floated),
     expand=lambda b, x: b.tanh(x),
 )
 
@@ -127,7 +127,7 @@ for _name, _of, _type in (
         "input",
         torch=f"torch.{_name}",
         spellings=(f"torch.Tensor.{_name}",),
-        type=pointwise_rule(_type),
+        type=PointwiseRule(_type),
         expand=lambda b, x, of=_of: b.call(of, x),
         vjp="expansion",
     )
@@ -247,7 +247,7 @@ op(
     torch="anyshape.eager.round_",
     vjp=elementwise.ROUND,
     spellings=("torch.round", "torch.Tensor.round"),
-    type=pointwise_rule(_ordered),
+    type=PointwiseRule(_ordered),
     lower=Pointwise(_round),
 )
 
@@ -281,7 +281,7 @@ op(
     "input, nan=None, posinf=None, neginf=None",
     torch="torch.nan_to_num",
     spellings=("torch.Tensor.nan_to_num",),
-    type=laid_like_first(pointwise_rule(promoted, 1)),
+    type=laid_like_first(PointwiseRule(promoted, 1)),
     expand=_nan_to_num_expand,
     vjp="expansion",
 )
@@ -289,7 +289,7 @@ op(
     "nan_to_num_core",
     "input, nan, posinf, neginf",
     torch="anyshape.eager.nan_to_num_core",
-    type=pointwise_rule(promoted, 1),
+    type=PointwiseRule(promoted, 1),
     lower=Pointwise(_nan_to_num),
     vjp=elementwise.NAN_TO_NUM,
 )
@@ -307,7 +307,7 @@ op(
     "input, eps=None",
     torch="torch.logit",
     spellings=("torch.Tensor.logit", "torch.special.logit"),
-    type=pointwise_rule(floated, 1),
+    type=PointwiseRule(floated, 1),
     lower=Pointwise(_logit),
     vjp=elementwise.LOGIT,
 )
@@ -415,7 +415,7 @@ op(
     torch="torch.lerp",
     vjp=elementwise.LERP,
     spellings=("torch.Tensor.lerp",),
-    type=pointwise_rule(lambda cx, xs: tensors_of(xs)[0].dtype),
+    type=PointwiseRule(lambda cx, xs: tensors_of(xs)[0].dtype),
     lower=Pointwise(_lerp),
     wide_numbers=frozenset({1, 2}),
 )
@@ -429,7 +429,7 @@ for _name, _combine, _vjp in (
         torch=f"torch.{_name}",
         vjp=_vjp,
         spellings=(f"torch.Tensor.{_name}",),
-        type=pointwise_rule(),
+        type=PointwiseRule(),
         lower=Pointwise(
             lambda b, x, p, q, *, value=1, scalar=_combine: b.add(
                 x, getattr(b, scalar)(scaled(b, p, value), q)

@@ -7,7 +7,7 @@ a function of ``(cx, *args, **kwargs)``; the makers here return such functions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from anyshape.ir.dtypes import (
@@ -135,16 +135,17 @@ def _as_iterated(cx: TypeContext, t: TensorType, common: DType) -> TensorType:
 _MISMATCH = "The sizes of the tensors must match (or be 1) to broadcast"
 
 
-def pointwise_rule(
-    dtype: Callable[[TypeContext, Sequence[Arg]], DType] = promoted, operands: int | None = None
-) -> Rule:
-    """A rule for an elementwise row whose first ``operands`` arguments (all, if None) take part."""
+@dataclass(frozen=True, slots=True)
+class PointwiseRule:
+    """The rule of an elementwise row whose first ``operands`` arguments (all, if None) take
+    part."""
 
-    def rule(cx: TypeContext, *args: Arg, **kwargs: Arg) -> TensorType:
-        taken = args if operands is None else args[:operands]
-        return operands_type(cx, taken, dtype(cx, taken))
+    dtype: Callable[[TypeContext, Sequence[Arg]], DType] = promoted
+    operands: int | None = None
 
-    return rule
+    def __call__(self, cx: TypeContext, *args: Arg, **kwargs: Arg) -> TensorType:
+        taken = args if self.operands is None else args[: self.operands]
+        return operands_type(cx, taken, self.dtype(cx, taken))
 
 
 def laid_like_first(rule: Rule) -> Rule:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anyshape.ops.gradients import elementwise
-from anyshape.ops.rules import floated, pointwise_rule, promoted
+from anyshape.ops.rules import PointwiseRule, floated, promoted
 from anyshape.ops.table import Extern, Pointwise, Vjp, op
 
 Body = Callable[..., Any]
@@ -18,7 +18,7 @@ def _special(name: str, body: Body, *spellings: str, vjp: Vjp | None = None) -> 
         "input",
         torch=f"torch.special.{name}",
         spellings=spellings,
-        type=pointwise_rule(floated),
+        type=PointwiseRule(floated),
         lower=Pointwise(body),
         vjp=vjp,
     )
@@ -46,7 +46,7 @@ for _name in (
         _name,
         "input",
         torch=f"torch.special.{_name}",
-        type=pointwise_rule(floated),
+        type=PointwiseRule(floated),
         lower=Extern(f"torch.special.{_name}"),
     )
 op(
@@ -54,7 +54,7 @@ op(
     "input",
     torch="torch.i0",
     spellings=("torch.Tensor.i0", "torch.special.i0"),
-    type=pointwise_rule(floated),
+    type=PointwiseRule(floated),
     lower=Extern("torch.i0"),
 )
 for _name, _rule in (
@@ -68,14 +68,14 @@ for _name, _rule in (
         "input, other",
         torch=f"torch.{_name}",
         spellings=(f"torch.Tensor.{_name}",),
-        type=pointwise_rule(_rule, 2),
+        type=PointwiseRule(_rule, 2),
         lower=Extern(f"torch.{_name}"),
     )
 op(
     "zeta",
     "input, other",
     torch="torch.special.zeta",
-    type=pointwise_rule(floated, 2),
+    type=PointwiseRule(floated, 2),
     lower=Extern("torch.special.zeta"),
 )
 
@@ -85,7 +85,7 @@ op(
     "input, other",
     torch="torch.ldexp",
     spellings=("torch.Tensor.ldexp",),
-    type=pointwise_rule(floated, 2),
+    type=PointwiseRule(floated, 2),
     lower=Extern("torch.ldexp"),
     vjp=elementwise.LDEXP,
 )

@@ -19,12 +19,11 @@ from anyshape.ir.graph import (
     Node,
     TensorType,
     Value,
-    row_major,
 )
 from anyshape.ir.shortcuts import only_where
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext, Undecided
-from anyshape.ops.row_major_results import makes_rows
+from anyshape.ops.row_major_results import is_of_rows, is_row_major, makes_rows
 from anyshape.ops.table import OpDef
 
 LIKE_WHERE_EMPTY = frozenset({"roll"})
@@ -121,7 +120,7 @@ def _decided_by_rows(
         if row is None or wanted.isdisjoint(node.outputs):
             continue
         if _is_of_one_layout(builder, row, node):
-            found.update(v for v in node.outputs if not _is_tensor(v) or _row_major(v))
+            found.update(v for v in node.outputs if not _is_tensor(v) or is_row_major(builder, v))
         if not found.issuperset(node.outputs):
             open_nodes.append(node)
             wanted.update(node.inputs())
@@ -146,9 +145,9 @@ def _certain(builder: Builder, nodes: Sequence[Node], known: set[Value]) -> set[
             if all(v in found for v in read[:1]):
                 found.update(node.outputs)
             continue
-        plain = all(v in found and _row_major(v) for v in read)
+        plain = all(v in found and is_row_major(builder, v) for v in read)
         for value in node.outputs:
-            if not _is_tensor(value) or (plain and _row_major(value)):
+            if not _is_tensor(value) or (plain and is_row_major(builder, value)):
                 found.add(value)
     return found
 
@@ -157,13 +156,10 @@ def _is_tensor(value: Value) -> bool:
     return isinstance(value.type, TensorType)
 
 
-def _row_major(value: Value) -> bool:
-    kind = value.type
-    return isinstance(kind, TensorType) and kind.strides == row_major(kind.shape)
-
-
 def _as_its_row_says(builder: Builder, row: OpDef, node: Node) -> bool:
     """Are the types those of the row? Capture gives what it spells out the strides of the whole."""
+    if is_of_rows(builder, row, node):
+        return True
     try:
         types = builder.type_of(row, node.args, node.kwargs)
     except (OpError, Undecided, LookupError):

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from anyshape.errors import stage_of
 from anyshape.ir.graph import Graph
-from anyshape.ir.nesting import map_regions
+from anyshape.ir.nesting import is_flat, map_regions
 from anyshape.ops.table import OpDef
 from anyshape.passes.bounds_checks import check_bounds
 from anyshape.passes.decompose import decompose, expand_for_gradients
@@ -90,10 +90,13 @@ class Pipeline:
 
     def stages(self, graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[tuple[str, Graph]]:
         """Each pass's name with its graph, in order."""
-        captured, line = graph, graph.first_line
+        captured, line, flat = graph, graph.first_line, is_flat(graph)
         for step in self.passes:
             with stage_of(f"the pass {step.name}", line):
-                graph = step.run(map_regions(graph, partial(step.nested, ops)), ops, captured)
+                given = graph if flat else map_regions(graph, partial(step.nested, ops))
+                made = step.run(given, ops, captured)
+            if made is not graph:
+                graph, flat = made, is_flat(made)
             yield step.name, graph
 
 

@@ -61,8 +61,10 @@ def layouts_as_eager(
     """``run``, which is that of the graph, with results that lie as eager's. ``usual``: of the
     results that lie otherwise at some sizes; ``odd``: of those that do so where an argument has a
     stride of its own in a dimension of one element, or of none."""
+    if usual is None and odd is None:
+        return run
     given = [entry.value for entry in graph.inputs if entry.kind == "argument"]
-    kinds = [value.type for value in given]
+    in_rows = [] if odd is None else [_is_row_major(value.type) for value in given]
     positions = () if odd is None else _of_other_sizes(graph.outputs, odd.positions)
     read = _of_other_sizes(given, range(len(given)))
     returned = _of_other_sizes(graph.outputs, range(len(graph.outputs)))
@@ -71,7 +73,7 @@ def layouts_as_eager(
         made = run(*arguments)
         for position in positions:  # in every call: as little as can be
             shape = made[position].shape
-            if (1 in shape or 0 in shape) and _any_is_odd(kinds, arguments):
+            if (1 in shape or 0 in shape) and _any_is_odd(in_rows, arguments):
                 assert odd is not None
                 return odd.laid_out(arguments, made)
         if usual is not None and (
@@ -80,7 +82,7 @@ def layouts_as_eager(
             return usual.laid_out(arguments, made)
         return made
 
-    return run if usual is None and odd is None else laid_out
+    return laid_out
 
 
 def _of_other_sizes(values: Sequence[Any], positions: Iterable[int]) -> tuple[int, ...]:
@@ -95,13 +97,21 @@ def _of_other_sizes(values: Sequence[Any], positions: Iterable[int]) -> tuple[in
     return tuple(found.values())
 
 
-def _any_is_odd(kinds: Sequence[TensorType | ScalarType], arguments: Sequence[Any]) -> bool:
-    return any(
-        isinstance(kind, TensorType)
-        and min(t.shape, default=2) < 2
-        and (kind.strides != row_major(kind.shape) or t.stride() != row_major(t.shape))
-        for kind, t in zip(kinds, arguments, strict=True)
-    )
+def _is_row_major(kind: TensorType | ScalarType) -> bool | None:
+    """Of a tensor's type; None where it is none."""
+    return kind.strides == row_major(kind.shape) if isinstance(kind, TensorType) else None
+
+
+def _any_is_odd(in_rows: Sequence[bool | None], arguments: Sequence[Any]) -> bool:
+    """Has an argument with a size below 2 strides that are not row-major, by its type (``in_rows``)
+    or in this call?"""
+    for is_row_major, tensor in zip(in_rows, arguments, strict=True):
+        if is_row_major is not None:
+            shape = tensor.shape
+            if 1 in shape or 0 in shape:
+                if not is_row_major or tensor.stride() != row_major(shape):
+                    return True
+    return False
 
 
 @dataclass(slots=True, eq=False)

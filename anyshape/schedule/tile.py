@@ -8,6 +8,7 @@ position with the same loops.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -242,6 +243,8 @@ class _Renaming:
     size_args: list[Dim] = field(default_factory=list)
     size_params: list[SizeParam] = field(default_factory=list)
     size_names: dict[Dim, Expr] = field(default_factory=dict)
+    size_numbers: dict[Symbol | None, int] = field(default_factory=dict)
+    compared: list[int] = field(default_factory=list)  # the size parameters that are values
     pointers: dict[str, str] = field(default_factory=dict)
     access: dict[str, Access] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
@@ -273,9 +276,18 @@ class _Renaming:
                 PointerParam(name, buffers[value].dtype, self.access[value])
                 for value, name in self.pointers.items()
             ),
-            *self.size_params,
+            *self._ordered_params(),
             *(ScalarParam(name, scalar_dtype(operand)) for name, operand in self.scalars.values()),
         )
+
+    def _ordered_params(self) -> list[SizeParam]:
+        """The size parameters. Of those that positions are compared with it is kept which is never
+        below which, so that a loop can be cut at them."""
+        params = list(self.size_params)
+        for below, number in itertools.pairwise(self.compared):
+            if not_negative(self.size_args[number] - self.size_args[below]):
+                params[number] = replace(params[number], at_least=params[below].name)
+        return params
 
     def _axis(self, axis: Symbol, name: str) -> Axis:
         extent = self._size(self.extents[axis])
@@ -297,6 +309,7 @@ class _Renaming:
         if made is None:
             param = SizeParam(f"n{len(self.size_args)}", signed=not not_negative(value))
             made = self.size_names[value] = self.space.symbol(param.name, signed=param.signed)
+            self.size_numbers[made.symbol] = len(self.size_args)
             self.size_params.append(param)
             self.size_args.append(value)
         return made
@@ -321,6 +334,16 @@ class _Renaming:
             if not any(atom in self.gone for atom in inner):
                 result = result + self._product(inner) * self._size(parts[inner])
         return result
+
+    def _position(self, dim: Dim) -> Dim:
+        """As a value: a position, or a size that one is compared with."""
+        made = self._index(dim)
+        if isinstance(made, Expr) and len(made.symbols) == 1:
+            (symbol,) = made.symbols
+            number = self.size_numbers.get(symbol)
+            if number is not None and number not in self.compared:
+                self.compared.append(number)
+        return made
 
     def _moving(self, dim: Expr) -> tuple[dict[Monomial, int], Dim]:
         """The terms with loop variables or loaded integers in them: few of a long sum; the rest."""
@@ -373,7 +396,7 @@ class _Renaming:
                 index -= self.begins.get(pointer, 0)
                 return Load(self._pointer(pointer, "read"), self._index(index), dtype, own)
             case Position(index=index, dtype=dtype):
-                return Position(self._index(index), dtype)
+                return Position(self._position(index), dtype)
             case Op(op=op, args=args, dtype=dtype):
                 return Op(op, tuple(numbers[a] for a in args), dtype)
             case Reduce(combine=combine, arg=arg, dtype=dtype):

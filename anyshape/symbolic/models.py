@@ -26,6 +26,9 @@ from anyshape.symbolic.render import COMPARE, evaluator, unknowns
 FAR = 1000  # how far from the other end a missing bound is put
 FACTS = 64  # with more, proof search comes first
 MOVES = 24  # repairs in one search
+PATIENCE = (
+    6  # repairs with no fewer broken claims after which there will be none: of 1,250 one had 9
+)
 STEPS = 4096  # symbols of claims that are looked at in one search
 TRIES = 8  # moves that may mend one broken claim
 
@@ -133,11 +136,14 @@ class _Search:
         env = dict(env)
         wanted = [*self.claims] if goal is None else [goal, *self.claims]
         moved: Atom | None = None
+        fewest, patience = len(wanted) + 1, PATIENCE
         for number in range(MOVES):
             broken = self._goals(wanted, env)
             if not broken:
                 return env
-            if self.left < 0:
+            patience = patience - 1 if len(broken) >= fewest else PATIENCE
+            fewest = min(fewest, len(broken))
+            if self.left < 0 or patience < 0:
                 return None
             moved = self._move(env, broken[number % len(broken)], goal, moved)
             if moved is None:

@@ -21,6 +21,7 @@ from anyshape.ir.loops import (
     Position,
     Reduce,
     Scan,
+    SizeParam,
     Store,
     index_names,
     operands,
@@ -125,7 +126,9 @@ def analyse(kernel: Kernel) -> Phases:
         axes_of.append(axes)
         level.append(above)
     phases = Phases(kernel, tuple(axes_of), tuple(level), rows)
-    stored = (n for store in kernel.stores if store.per == "row" for n in operands(store))
+    stored = [n for store in kernel.stores if store.per == "row" for n in operands(store)]
+    if not stored:
+        return phases
     return replace(phases, after_reductions=frozenset(phases.closure(stored, set())))
 
 
@@ -232,11 +235,13 @@ def thresholds(phases: Phases, axis: str) -> dict[Dim, dict[int, bool]]:
             threshold = _threshold(elements, element, axis)
             if threshold is not None:
                 found.setdefault(threshold[0], {})[number] = threshold[1]
+    params = phases.kernel.params
+    least = {p.name: p.at_least for p in params if isinstance(p, SizeParam) and p.at_least}
     ordered: list[Dim] = []
     for position in found:
-        at = sum(_nonnegative(position - other) for other in ordered)
+        at = sum(_is_ordered(other, position, least) for other in ordered)
         ordered.insert(at, position)
-    known = all(_nonnegative(b - a) for a, b in zip(ordered, ordered[1:], strict=False))
+    known = all(_is_ordered(a, b, least) for a, b in zip(ordered, ordered[1:], strict=False))
     if not known or len(ordered) > MOST_SPLITS:
         return {}
     return {position: found[position] for position in ordered}
@@ -260,6 +265,19 @@ def _threshold(elements: Sequence[Element], op: Op, axis: str) -> tuple[Dim, boo
     if step == 1:
         return (-rest if strict else 1 - rest), holds
     return (rest + 1 if strict else rest), not holds
+
+
+def _is_ordered(below: Dim, above: Dim, least: Mapping[str, str]) -> bool:
+    """Is ``below <= above``? By their forms, and by which parameter is never below which."""
+    difference = above - below
+    while isinstance(difference, Expr) and not _nonnegative(difference):
+        added = [m[0] for m, scale in difference.terms.items() if len(m) == 1 and scale > 0]
+        larger = next((a for a in added if isinstance(a, Symbol) and a.name in least), None)
+        smaller = None if larger is None else difference.space.named(least[larger.name])
+        if larger is None or smaller is None:
+            return False
+        difference = difference + difference.terms[(larger,)] * (smaller - larger.expr)
+    return _nonnegative(difference)
 
 
 def _nonnegative(dim: Dim) -> bool:

@@ -9,11 +9,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from models import llama
 from programs import Sketch
 
+from anyshape.ir.dtypes import int64
 from anyshape.ir.loops import Kernel, SizeParam
 from anyshape.ir.program import Launch
 from anyshape.ops import OPS
 from anyshape.passes.pipeline import INFERENCE
 from anyshape.schedule import refusals, schedule
+from anyshape.targets.reduction_phases import analyse, lane, thresholds
 
 
 def core(graph):
@@ -72,6 +74,29 @@ def test_extents_made_of_other_sizes_are_one_kernel():
     first = kernels_of(gelu, "a b")
     for other in ("8 a", "a 3 16", "a b 5 c"):
         assert kernels_of(gelu, other) == first
+
+
+def test_a_join_is_cut_where_its_parts_end():
+    """What parts begin at are parameters of a kernel, which says that none is below the one before:
+    no element of a loop asks which part it is of."""
+    for sizes in ("b", "c", "d"), ("b", "b", "b"), ("3", "c", "b"):
+        (kernel,) = kernels_of(
+            lambda b, *parts: b.relu(b.cat(parts, 1)), *(f"a {size}" for size in sizes)
+        )
+        phases = analyse(kernel)
+        assert len(thresholds(phases, lane(kernel, phases))) == 2, str(kernel)
+
+
+def test_positions_of_unknown_order_are_not_cut_at():
+    (kernel,) = kernels_of(
+        lambda b, x, y, z: b.logical_and(
+            b.lt(b.arange(0, x.shape[0], 1, dtype=int64, device="cpu"), y.shape[0]),
+            b.lt(b.arange(0, x.shape[0], 1, dtype=int64, device="cpu"), z.shape[0]),
+        ),
+        *("a", "b", "c"),
+    )
+    phases = analyse(kernel)
+    assert thresholds(phases, lane(kernel, phases)) == {}
 
 
 def test_a_size_that_may_be_negative_is_another_kernel():

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -29,7 +30,7 @@ from anyshape.ops import OPS
 from anyshape.ops.context import OpError, Undecided
 from anyshape.ops.gradients.backward import GRADIENTS
 from anyshape.ops.table import Extern, OpDef
-from anyshape.symbolic import Dim, Expr, Symbol
+from anyshape.symbolic import Dim, Expr
 from anyshape.torch_names import resolve
 
 MOST_ELEMENTS = 1 << 20
@@ -57,30 +58,18 @@ def _refused(recorder: Recorder, outputs: Sequence[Arg]) -> set[Location]:
     nodes = recorder.builder.nodes
     read = _read(nodes, outputs)
     made = {value for node in nodes for value in node.outputs}
-    answers: dict[object, bool] = {}
+    asking = _Asking(recorder, snapshot())
     found: set[Location] = set()
     for call in recorder.calls:
         if call.location is None or call.name == GRADIENTS:  # which wants what led to its tensors
             continue
         if _is_unread(frozenset(values_in(call.made)), made, read):
-            refused = _is_refused(recorder, _row_of(call), call, MOST_ELEMENTS)
+            refused = asking.is_refused(_row_of(call), call, MOST_ELEMENTS)
         else:
-            refused = call.happens and _is_refused_as_read(recorder, call, answers)
+            refused = call.happens and asking.is_refused_as_read(call)
         if refused:
             found.add(call.location)
     return found
-
-
-def _is_refused_as_read(recorder: Recorder, call: Called, answers: dict[object, bool]) -> bool:
-    """The answer, remembered by the form of the arguments: most calls of a model are alike."""
-    key = call.name, _form(call.args), _form(tuple(call.kwargs.items()))
-    refused = answers.get(key)
-    if refused is None:
-        row = _row_of(call)
-        refused = _is_code_of_ours(row, call)
-        refused = refused and _is_refused(recorder, row, call, MOST_ELEMENTS_READ)
-        answers[key] = refused
-    return refused
 
 
 def _is_code_of_ours(row: OpDef, call: Called) -> bool:
@@ -129,41 +118,76 @@ def _read(nodes: Sequence[Node], outputs: Sequence[Arg]) -> set[Value]:
     return read
 
 
-def _is_refused(recorder: Recorder, row: OpDef, call: Called, most: int) -> bool:
-    """Does torch's function refuse the arguments, as the program gives them and as nodes have
-    them?"""
-    if row.mutates or row.random:
-        return False
-    positional, keywords = row.signature.split(call.args, call.kwargs)
-    function = resolve(OPS[call.name].torch)
-    if not _raises(recorder, function, positional, keywords, most):
-        return False
-    if row.normalize is None:
-        return True
-    try:
-        normal = row.normalize(recorder.cx, *positional, **keywords)
-    except (OpError, Undecided):  # it has been once, and wants to guard on something now
-        return False
-    return _raises(recorder, function, *normal, most)
+@dataclass(slots=True, eq=False)
+class _Asking:
+    """The questions of one capture, under the modes that hold throughout. Calls of a model are
+    alike: answers are remembered by the form of the arguments, and what sizes are."""
 
+    recorder: Recorder
+    modes: tuple[Any, ...]
+    answers: dict[object, bool] = field(default_factory=dict)
+    sizes: dict[Expr, int] = field(default_factory=dict)
 
-def _raises(
-    recorder: Recorder,
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    most: int,
-) -> bool:
-    try:
-        given, named = _examples(recorder, args, kwargs, most)
-    except OpError:
+    def is_refused_as_read(self, call: Called) -> bool:
+        """Does torch refuse what becomes code of ours?"""
+        key = call.name, _form(call.args), _form(tuple(call.kwargs.items()))
+        refused = self.answers.get(key)
+        if refused is None:
+            row = _row_of(call)
+            refused = _is_code_of_ours(row, call)
+            refused = refused and self.is_refused(row, call, MOST_ELEMENTS_READ)
+            self.answers[key] = refused
+        return refused
+
+    def is_refused(self, row: OpDef, call: Called, most: int) -> bool:
+        """Does torch's function refuse the arguments, as the program gives them and as nodes have
+        them?"""
+        if row.mutates or row.random:
+            return False
+        positional, keywords = row.signature.split(call.args, call.kwargs)
+        function = resolve(OPS[call.name].torch)
+        if not self._raises(function, positional, keywords, most):
+            return False
+        if row.normalize is None:
+            return True
+        try:
+            normal = row.normalize(self.recorder.cx, *positional, **keywords)
+        except (OpError, Undecided):  # it has been once, and wants to guard on something now
+            return False
+        return self._raises(function, *normal, most)
+
+    def _raises(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        most: int,
+    ) -> bool:
+        unread = most == MOST_ELEMENTS
+        try:
+            given, named = _examples(partial(self._number, unread=unread), args, kwargs, most)
+        except OpError:
+            return False
+        try:
+            _take(function, given, named, unread, self.modes)
+        except _Refused:
+            return True
         return False
-    unread, modes = most == MOST_ELEMENTS, snapshot()
-    try:
-        _take(function, given, named, unread, modes)
-    except _Refused:
-        return True
-    return False
+
+    def _number(self, dim: Dim, *, unread: bool) -> int:
+        """What a size is in this call, or what the program has tested it to be where it goes on."""
+        if not isinstance(dim, Expr):
+            return dim
+        known = self.sizes.get(dim)
+        if known is not None:
+            return known
+        cx = self.recorder.cx
+        if dim.symbols <= cx.hints.keys():
+            found = self.sizes[dim] = number_at(cx.facts.simplify(dim), cx.hints)
+            return found
+        if not unread:
+            raise OpError("data decides a size")
+        return number_at(cx.facts.simplify(dim), defaultdict(lambda: UNKNOWN_SIZE, cx.hints))
 
 
 class _Refused(Exception):
@@ -250,7 +274,7 @@ Example: TypeAlias = _Like | _Of
 
 
 def _examples(
-    recorder: Recorder, args: Sequence[Any], kwargs: Mapping[str, Any], most: int
+    number: Callable[[Dim], int], args: Sequence[Any], kwargs: Mapping[str, Any], most: int
 ) -> tuple[tuple[Example, ...], tuple[tuple[str, Example], ...]]:
     """The arguments without what is given None at the end or by name: defaults, which torch may
     not take. Raises ``OpError`` for those that have no value yet, or are too large: of calls that
@@ -261,24 +285,11 @@ def _examples(
             raise OpError("too large to ask")
         return _Like(tuple(shape), tuple(strides), dtype)
 
-    number = partial(_number, recorder, unread=most == MOST_ELEMENTS)
     found = [value_at(arg, number, like) for arg in args]
     while found and found[-1] is None:
         found.pop()
     named = [(k, value_at(v, number, like)) for k, v in kwargs.items() if v is not None]
     return tuple(map(_example, found)), tuple([(k, _example(v)) for k, v in named])
-
-
-def _number(recorder: Recorder, dim: Dim, *, unread: bool) -> int:
-    """What a size is in this call, or what the program has tested it to be where it goes on."""
-    if not isinstance(dim, Expr):
-        return dim
-    hints: Mapping[Symbol, int] = recorder.cx.hints
-    if not dim.symbols <= hints.keys():
-        if not unread:
-            raise OpError("data decides a size")
-        hints = defaultdict(lambda: UNKNOWN_SIZE, hints)
-    return number_at(recorder.cx.facts.simplify(dim), hints)
 
 
 def _example(arg: Any) -> Example:

@@ -41,6 +41,9 @@ class KernelSchedule:
 
 def variants(kernel: Kernel) -> tuple[Variant[KernelSchedule], ...]:
     """The schedules of the kernel, in order; the last is right for every size."""
+    if not kernel.reduction_axes and (kernel.ordered or len(kernel.axes) < 2):
+        walk: Walk = "in order" if kernel.ordered or not kernel.axes else "cells"
+        return (Variant(True, KernelSchedule(walk)),)  # there is no other axis to turn
     phases = analyse(kernel)
     walk = _walk(kernel, phases)
     last = Variant(True, KernelSchedule(walk))

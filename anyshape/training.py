@@ -184,7 +184,7 @@ def whole_step(graph: Graph, budget: float) -> Step:
         outlined = without_marks(graph)
         plain = inline_gradients(_last(DIFFERENTIABLE, outlined), OPS)
         core = _last(JOINT, plain)
-        if sum(node.op == GRADIENTS for node in graph.nodes) == 1:
+        if sum(node.op == GRADIENTS and not node.args[4] for node in graph.nodes) == 1:
             core = recompute_cheap(core, OPS, budget)
         own = separate_outputs(outlined, core, OPS)
     return Step(own, (("differentiated", core),), spent)

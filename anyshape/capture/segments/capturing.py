@@ -261,8 +261,8 @@ class Capturer:
                 raise _LooksIntoTexts from None
             if recorder.modes.checkpoint:
                 raise _NotOnce from None
-            if why := why_native(domain.functions):
-                raise FunctionsAreSeen(why) from None
+            if unknown := why_native(domain.functions):
+                raise FunctionsAreSeen(unknown) from None
             places = frozenset(machine.heap.sorting.places.values())
             if not places <= domain.sorts_natively and not self.options.fullgraph:
                 raise _BreaksInSort(places) from None

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import anyshape
 from tests.capture.by_reference import compiled, same
 
 
@@ -71,7 +72,9 @@ def test_two_tensors_that_are_only_read_may_be_one() -> None:
     assert fast.stats().specializations == 1
 
 
-def test_a_decorated_function_that_each_call_makes_anew_is_no_specialization_behind_a_break() -> None:
+def test_a_decorated_function_that_each_call_makes_anew_is_no_specialization_behind_a_break() -> (
+    None
+):
     """`functools.wraps` notes on it what it wraps; so does `torch.no_grad()` as a decorator."""
 
     @torch.compiler.disable

@@ -254,6 +254,24 @@ class Wide(Function):
         return g.sum(0, keepdim=True).expand(2, *g.shape)
 
 
+class Twice(Function):
+    """Autograd knows the one tensor as the second result."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x * 2
+        return y, y
+
+    @staticmethod
+    def backward(ctx: Any, first: Tensor, second: Tensor) -> Tensor:
+        return first * 10 + second
+
+
+def twice(net: Net, h: Tensor) -> Tensor:
+    one, other = Twice.apply(h)
+    return one + other * 0.5
+
+
 def written_afterwards(net: Net, h: Tensor) -> Tensor:
     made = Swish.apply(h, 1.0)
     made += net.extra
@@ -263,6 +281,7 @@ def written_afterwards(net: Net, h: Tensor) -> Tensor:
 LEFT: dict[str, tuple[Callable[[Net, Tensor], Tensor], str]] = {
     "mark_dirty": (lambda net, h: Doubled.apply(h + 1), "mark_dirty"),
     "written": (written_afterwards, "written in place"),
+    "twice": (twice, "twice"),
     "of another size": (lambda net, h: Wide.apply(h), "another size"),
 }
 

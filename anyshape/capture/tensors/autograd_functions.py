@@ -57,8 +57,8 @@ class Recorded(torch_polyfills.Context):
         return getattr(self, "to_save", ())
 
 
-def apply_recorded(cls: Any, *args: Any) -> Any:
-    """Interpreted like a program's own code."""
+def apply_recorded(start: Any, cls: Any, *args: Any) -> Any:
+    """Interpreted like a program's own code. ``start``: how many nodes there are."""
     ctx = Recorded(needed(args))
     with torch.no_grad():
         if cls.setup_context is torch.autograd.Function.setup_context:
@@ -72,7 +72,8 @@ def apply_recorded(cls: Any, *args: Any) -> Any:
     if hasattr(ctx, "saved_for_forward"):
         refuse("with save_for_forward")
     saved = getattr(ctx, "to_save", ())
-    return applied(cls, ctx, args, made, left_alone, saved, getattr(ctx, "materialize_grads", True))
+    materializes = getattr(ctx, "materialize_grads", True)
+    return applied(cls, ctx, args, made, left_alone, saved, materializes, start)
 
 
 def needed(args: Any) -> Any:
@@ -86,7 +87,14 @@ def refuse(why: str) -> Any:
 
 
 def applied(
-    cls: Any, ctx: Any, args: Any, made: Any, left_alone: Any, saved: Any, materializes: Any
+    cls: Any,
+    ctx: Any,
+    args: Any,
+    made: Any,
+    left_alone: Any,
+    saved: Any,
+    materializes: Any,
+    start: Any,
 ) -> Any:
     """What `apply` gives. See ``HANDLERS``."""
     raise AssertionError("capture handles this function")
@@ -105,7 +113,7 @@ def _apply(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any
         return NotImplemented
     if not all(type(x) is TensorValue or not _may_require(x) for x in args):
         return NotImplemented
-    return Call(apply_recorded, args)
+    return Call(apply_recorded, (len(recorder.builder.nodes), *args))
 
 
 def _may_require(value: Any) -> bool:
@@ -126,7 +134,7 @@ def _refuse(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def _applied(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    cls, ctx, given, made, left_alone, saved, materializes = args
+    cls, ctx, given, made, left_alone, saved, materializes, start = args
     recorder = domain.recorder
     given = tuple(domain.seen(given))
     several = type(made) is tuple
@@ -135,6 +143,7 @@ def _applied(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, A
     to_save = [x for x in domain.seen(saved) if x is not None]
     if not all(type(x) is TensorValue for x in to_save):
         raise left_native(domain, "that saves what is no tensor")
+    _refuse_known(domain, outputs, given, start)
     results: dict[int, Value] = {}
     number = len(domain.functions.calls)
     for position, x in enumerate(outputs):
@@ -152,6 +161,17 @@ def _applied(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, A
     call = Applied(cls, ctx, given, tuple(outputs), results, kept_alone, end, bool(materializes))
     domain.functions.calls.append(call)
     return tuple(outputs) if several else outputs[0]
+
+
+def _refuse_known(
+    domain: RecordingDomain, outputs: Sequence[Any], given: Sequence[Any], start: int
+) -> None:
+    """Autograd says of a tensor that it is the function's, wherever it was before, and once."""
+    fresh = {v for node in domain.recorder.builder.nodes[start:] for v in node.outputs}
+    fresh |= {x.value for x in given if type(x) is TensorValue}
+    made = [x.value for x in outputs if type(x) is TensorValue]
+    if not fresh.issuperset(made) or len(set(made)) < len(made):
+        raise left_native(domain, "that gives a tensor twice, or one that was there before")
 
 
 def left_native(domain: RecordingDomain, why: str) -> Break:

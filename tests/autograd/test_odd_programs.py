@@ -6,6 +6,7 @@ what eager does, error or not; how much of it is compiled is not asked here.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -380,3 +381,31 @@ def test_many_cotangents_of_a_compiled_model(name: str) -> None:
         x, _ = batch(seed, count)
         assert_same(ask(fast, net, x), ask(net, net, x))
     assert fast.stats().gradients == 1
+
+
+def test_the_closure_of_lbfgs_is_told_by_its_code() -> None:
+    """Each call makes it anew, and torch decorates it: `functools.wraps` notes on that what it
+    wraps, which made a specialization a call."""
+
+    def made(net: nn.Module) -> Callable[[Tensor], Tensor]:
+        optimizer = torch.optim.LBFGS(net.parameters(), lr=0.5, max_iter=3)
+
+        def step(x: Tensor) -> Tensor:
+            def closure() -> Tensor:
+                optimizer.zero_grad()
+                loss = net(x).square().mean()
+                loss.backward()
+                return loss
+
+            return optimizer.step(closure)
+
+        return step
+
+    theirs = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2))
+    ours = copy.deepcopy(theirs)
+    expected, fast = made(theirs), anyshape.compile(made(ours))
+    for count in (6, 9, 5, 7):
+        x = torch.randn(count, 4, generator=torch.Generator().manual_seed(count))
+        torch.testing.assert_close(fast(x), expected(x), rtol=1e-3, atol=1e-5)
+    told = "\n".join(map(str, fast.recompiles()))
+    assert not re.search(r"closure is .*closure; now", told), told

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor
 
-import anyshape
 from tests.capture.by_reference import compiled, same
 
 
@@ -70,29 +69,3 @@ def test_two_tensors_that_are_only_read_may_be_one() -> None:
     for y in (torch.ones(2), x):
         same(fast(x, y), x * y)
     assert fast.stats().specializations == 1
-
-
-def test_a_decorated_function_that_each_call_makes_anew_is_no_specialization_behind_a_break() -> (
-    None
-):
-    """`functools.wraps` notes on it what it wraps; so does `torch.no_grad()` as a decorator."""
-
-    @torch.compiler.disable
-    def natively(x: torch.Tensor) -> torch.Tensor:
-        return x + 1
-
-    def twice(function: Any, x: torch.Tensor) -> torch.Tensor:
-        return function(natively(function(x)))
-
-    def program(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-        @torch.enable_grad()
-        def scaled(y: torch.Tensor) -> torch.Tensor:
-            return (y * scale).tanh().exp().sin().cos().square()
-
-        return twice(scaled, x)
-
-    fast = anyshape.compile(program)
-    for size in (3, 4, 5, 6):
-        x, scale = torch.randn(size), torch.full((), float(size))
-        torch.testing.assert_close(fast(x, scale), program(x, scale))
-    assert fast.stats().specializations == fast.stats().segments

@@ -34,12 +34,22 @@ def number(function: str, operands: Any) -> int | float:
     return made
 
 
-def gradients(of: Any, cotangents: Any, wanted: Any, retain: bool) -> tuple[Tensor, ...]:
-    """What ``backward()`` adds to the ``.grad`` of each of ``wanted``, in memory of its own."""
-    made = torch.autograd.grad(of, wanted, cotangents, retain_graph=retain, allow_unused=True)
+def gradients(
+    of: Any, cotangents: Any, wanted: Any, retain: bool, more: bool
+) -> tuple[Tensor, ...]:
+    """What ``backward()`` adds to the ``.grad`` of each of ``wanted``, in memory of its own.
+    ``more``: others of the same ``backward()`` follow."""
+    kept = retain or more
+    made = torch.autograd.grad(of, wanted, cotangents, retain_graph=kept, allow_unused=True)
     if any(gradient is None for gradient in made):
         raise CheckFailed("a tensor that requires gradients gets none")
     return tuple([_laid_as(g, x) for g, x in zip(made, wanted)])
+
+
+def function_result(x: Tensor, number: int) -> Tensor:
+    """What an ``autograd.Function`` has given, as a leaf: what lies behind it is differentiated by
+    nodes of their own. ``number`` says which call it was."""
+    return x.detach().requires_grad_()
 
 
 def _laid_as(gradient: Tensor, x: Tensor) -> Tensor:

@@ -186,7 +186,7 @@ def whole_step(graph: Graph, budget: float) -> Step:
         pure = without_repeated_heads(_last(DIFFERENTIABLE, outlined), OPS)
         plain = inline_gradients(pure, OPS)
         core = _last(JOINT, plain)
-        if sum(node.op == GRADIENTS for node in graph.nodes) == 1:
+        if sum(node.op == GRADIENTS and not node.args[4] for node in graph.nodes) == 1:
             core = recompute_cheap(core, OPS, budget)
         own = separate_outputs(outlined, core, OPS)
     return Step(own, (("differentiated", core),), spent)

@@ -42,10 +42,11 @@ BENCHMARKS: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "training": (
             "Training steps",
-            "Forward, backward and AdamW of models in training mode, CPU milliseconds of the "
-            "process, the median of the rounds, taking turns. `model`: the module compiled, the "
-            "optimizer eager, as the peers are; `step`: the whole step compiled. Ratios are of the "
-            "better of the two. `first s`: the first steps of all shapes together, in seconds.",
+            "Forward, backward and AdamW of models in training mode, the median of the rounds, "
+            "taking turns. `model`: the module compiled, the optimizer eager, as the peer is; "
+            "`step`: the whole step compiled; `peer`: torch.compile, static or dynamic, in a "
+            "process of its own beside ours. Ratios are of the better of our two. `first s`: the "
+            "first steps in seconds, ours of all shapes, the peer's of those up to this one.",
         ),
         "kernels": (
             "Single fused kernels",

@@ -135,6 +135,33 @@ def test_work_is_linear_in_the_program(make: Callable[[int], Program]) -> None:
     assert work(make, many) < SLACK * many / few * work(make, few)
 
 
+def step_work(count: int) -> int:
+    """The same of the first two steps of a training, which are two specializations."""
+    made = (nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.GELU()) for _ in range(count))
+    net = nn.Sequential(*made)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+
+    def step(x: Tensor) -> None:
+        optimizer.zero_grad()
+        net(x).square().mean().backward()
+        optimizer.step()
+
+    fast = anyshape.compile(step, fullgraph=True)
+    profile = cProfile.Profile()
+    profile.enable()
+    for rows in (5, 3):
+        fast(torch.ones(rows, 8))
+    profile.disable()
+    return int(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined]
+
+
+def test_work_of_a_training_step_is_linear_in_its_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANYSHAPE_VERIFY_PROGRAMS", "0")
+    few, many = 6, 24
+    step_work(2)  # what is loaded once
+    assert step_work(many) < SLACK * many / few * step_work(few)
+
+
 def counted(make: Callable[[int], Program], count: int) -> tuple[int, int]:
     """The questions about sizes of a first call, and the steps that they took."""
     function, inputs = make(count)

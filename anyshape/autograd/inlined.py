@@ -21,7 +21,7 @@ from anyshape.autograd.memory import roots
 from anyshape.autograd.outline import NotDifferentiable, is_recorded, owns, requires
 from anyshape.ir.graph import Arg, Graph, Node, Value, map_values, values_in
 from anyshape.ops.build import Builder
-from anyshape.ops.gradients.backward import GRADIENTS
+from anyshape.ops.gradients.backward import FUNCTION_RESULT, GRADIENTS
 from anyshape.ops.table import OpDef
 
 
@@ -36,7 +36,7 @@ def refuse_uncovered(graph: Graph, ops: Mapping[str, OpDef]) -> tuple[int, ...]:
     _refuse_writes(graph, ops)
     spent: set[Value] = set()
     for node in reversed(graph.nodes):
-        if node.op == GRADIENTS and not node.args[-1]:
+        if node.op == GRADIENTS and not node.args[3]:
             spent.update(filter(requires, values_in(node.args[0])))
         elif is_recorded(node) and not spent.isdisjoint(node.outputs):
             spent.update(filter(requires, node.inputs()))
@@ -80,7 +80,7 @@ def inline_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
 def _gradients(
     builder: Builder, graph: Graph, ops: Mapping[str, OpDef], call: Node
 ) -> Sequence[Value]:
-    of, cotangents, wanted, _ = call.args
+    of, cotangents, wanted, *_ = call.args
     assert isinstance(of, tuple) and isinstance(cotangents, tuple) and isinstance(wanted, tuple)
     leaves = list(values_in(wanted))
     nodes = _makers(builder.nodes, values_in(of))
@@ -136,18 +136,30 @@ def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
     makers = {value: node for node in graph.nodes for value in node.outputs}
     owner = roots(graph, ops)
     inputs = {entry.value for entry in graph.inputs}
-    marked = filter(requires, (*inputs, *makers))
-    differentiated = {owner.get(value, value) for value in marked}
-    for node in graph.nodes:
+    differentiated = _since(graph, owner)
+    for position, node in enumerate(graph.nodes):
         row = ops.get(node.op)
         if row is None or not row.mutates:
             continue
         target = next(node.inputs())
         root = owner.get(target, target)
         recorded = is_recorded(node) and any(map(requires, node.read))
-        if root not in differentiated and not recorded:
+        if position < differentiated.get(root, len(graph.nodes)) and not recorded:
             continue
         if is_recorded(node) and owns(node.args[0], makers, ops):
             continue
         if recorded or root not in inputs:
             raise NotDifferentiable(f"{node.op} writes in place what requires gradients", node)
+
+
+def _since(graph: Graph, owner: Mapping[Value, Value]) -> dict[Value, int]:
+    """The memory that holds what requires gradients, and the number of the node since which it
+    does: the first one, but where a function of the program's own has made it, unrecorded, and
+    given it (``function_result``). Capture has seen that nobody writes it after that."""
+    inputs = [entry.value for entry in graph.inputs]
+    found = {owner.get(value, value): 0 for value in filter(requires, inputs)}
+    for position, node in enumerate(graph.nodes):
+        for value in filter(requires, node.outputs):
+            start = position if node.op == FUNCTION_RESULT else 0
+            found.setdefault(owner.get(value, value), start)
+    return found

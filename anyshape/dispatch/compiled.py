@@ -65,6 +65,7 @@ ATTEMPTS = 3  # at a specialization: another thread may change what it relies on
 HOLDERS = (tuple, list, dict, set)  # of the state that a program keeps between calls
 MAX_SPENT = 2  # specializations of a point that could run once only
 MAX_VALUES = 3  # specializations of a point that differ in a value alone
+MAX_SIZES_OF_STEPS = 8  # of one that calls backward(): cut, it would be many segments
 MAX_VALUES_BETWEEN = 1  # of one behind a graph break: another break costs little more
 
 
@@ -396,7 +397,8 @@ class Compiled:
         tensor or a container that was known by its identity and has been replaced becomes an
         argument; so does, after some specializations, a parameter whose data is. After some on
         different values alone, what they are is relied on no more, and a text that native code
-        makes is not looked into; sizes are, as long as none has been another one."""
+        makes is not looked into; sizes are, as long as none has been another one. How many parts a
+        whole training step has may be more values: cut, it would be as many segments."""
         names = {*point.widen, *entry.symbolic()}
         most = MAX_VALUES if entry.point is None else MAX_VALUES_BETWEEN
         by_value: list[Failure] = []
@@ -416,6 +418,9 @@ class Compiled:
             )
             if failure is not None and failure.by_value:
                 by_value.append(failure)
+        if entry.point is None and all(failure.by_value == "size" for failure in by_value):
+            if any(specialization.differentiates() for specialization in point.specializations):
+                most = MAX_SIZES_OF_STEPS
         often = len({(failure.guard, failure.memory) for failure in by_value}) >= most
         general = often and not self.options.fullgraph
         made = {text for text, slot in zip(entry.slot_texts(), entry.slots) if type(slot) is range}

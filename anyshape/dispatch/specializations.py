@@ -24,6 +24,7 @@ from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import CHECK, Graph, Location
 from anyshape.ir.nesting import nodes_in
 from anyshape.ops import OPS
+from anyshape.ops.gradients.backward import GRADIENTS
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +66,10 @@ class Specialization:
     def node_count(self) -> int:
         """How many operators its graph has."""
         return 0 if self.graph is None else sum(n.op != CHECK for n in nodes_in(self.graph))
+
+    def differentiates(self) -> bool:
+        """Whether the program calls ``backward()`` in it."""
+        return self.graph is not None and any(n.op == GRADIENTS for n in self.graph.nodes)
 
     def line(self) -> Location | None:
         """Where the segment begins in the user's source."""

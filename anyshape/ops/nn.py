@@ -185,7 +185,10 @@ def _sdpa_type(
     _equal(cx, query.shape[-1], key.shape[-1])
     _equal(cx, key.shape[-2], value.shape[-2])
     batch = query.shape[:-2]
-    if not enable_gqa:
+    if enable_gqa:
+        for t in (key, value):
+            _shares_heads(cx, query, t)
+    else:
         batch = cx.broadcast_shapes((query.shape[:-2], key.shape[:-2], value.shape[:-2]))
     shape = (*batch, query.shape[-2], value.shape[-1])
     strides = contiguous_strides(cx, shape)
@@ -212,6 +215,16 @@ def _as_query(cx: TypeContext, query: TensorType) -> Shape:
 def _equal(cx: TypeContext, a: Dim, b: Dim) -> None:
     if a is not b and a != b:
         cx.require(eq(a, b), "query, key and value have sizes that do not go together")
+
+
+def _shares_heads(cx: TypeContext, query: TensorType, shared: TensorType) -> None:
+    """Each of its heads is that of as many queries' heads: none is left."""
+    if min(query.rank, shared.rank) < 3:
+        raise OpError("grouped heads need three dimensions")
+    heads, groups = query.shape[-3], shared.shape[-3]
+    if heads is not groups and heads != groups and not cx.decide(eq(groups, 0)):
+        whole = cx.facts.simplify(groups * floordiv(heads, groups))
+        cx.require(eq(whole, heads), "the heads of keys and values must divide those of queries")
 
 
 def _may_be_flash(q: TensorType, k: TensorType, v: TensorType, mask: Any, dropout_p: Any) -> bool:

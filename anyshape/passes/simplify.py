@@ -21,7 +21,8 @@ from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol, SymbolsSeen
 def merge_equal_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """Common subexpression elimination: one node for the same operator on the same arguments.
 
-    Two tensors that the caller gets stay two: in eager they share no memory.
+    Two tensors that the caller gets stay two: in eager they share no memory. Several results of one
+    node are several tensors: the gradients of attention are made by three nodes, and by one.
     """
     seen: dict[Hashable, tuple[Value, ...]] = {}
     returned = escaping(graph, ops)
@@ -33,9 +34,10 @@ def merge_equal_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
         kwargs = _key(tuple(sorted(node.kwargs.items())))
         key = (node.op, _key(node.args), kwargs, _computed_again(node))
         if not returned.isdisjoint(node.outputs):
-            if key in handed_out:
+            given = [(key, i) for i, value in enumerate(node.outputs) if value in returned]
+            if not handed_out.isdisjoint(given):
                 return out.emit(node)
-            handed_out.add(key)
+            handed_out.update(given)
         earlier = seen.get(key)
         if earlier is None or _sizes_made(earlier) != _sizes_made(node.outputs):
             seen[key] = node.outputs

@@ -13,6 +13,7 @@ In: the steps of a program, before anything is freed. Out: the same, fewer.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -117,11 +118,12 @@ def _updates(
     shown = _memory(steps)
     while True:
         launches = {id(update.launch): update.launch for update in found}
+        near = _readers_of_memory(launches.values(), shown)
         kept = [
             update
             for update in found
             if _moves(update, launches, readers)
-            and all(_lets(one, update, shown) for one in launches.values())
+            and all(_lets(one, update, shown) for one in near.get(update.target, ()))
         ]
         if len(kept) == len(found):
             return kept
@@ -145,9 +147,9 @@ def _moves(
 def _assigned(steps: Sequence[Step]) -> Iterator[tuple[str, str, Assign]]:
     """What is copied to an argument, to which, and by which step; each argument but once."""
     assigns = [step for step in steps if isinstance(step, Assign)]
-    targets = [step.target for step in assigns]
+    targets = Counter(step.target for step in assigns)
     for step in assigns:
-        if targets.count(step.target) == 1:
+        if targets[step.target] == 1:
             (source,) = references(step.args)
             yield source, step.target, step
 
@@ -166,6 +168,18 @@ def _memory(steps: Iterable[Step]) -> Mapping[str, frozenset[str]]:
         if bases:
             memory = frozenset(bases).union(*(found.get(base, frozenset()) for base in bases))
             found.update(dict.fromkeys(step.defines(), memory))
+    return found
+
+
+def _readers_of_memory(
+    launches: Iterable[Launch], shown: Mapping[str, frozenset[str]]
+) -> dict[str, list[Launch]]:
+    """For each buffer the launches that read it, or what may lie in its memory."""
+    found: dict[str, list[Launch]] = {}
+    for launch in launches:
+        names = set(launch.reads())
+        for name in names.union(*(shown.get(name, ()) for name in names)):
+            found.setdefault(name, []).append(launch)
     return found
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 from torch.utils.checkpoint import checkpoint
 
 import anyshape
@@ -61,17 +62,77 @@ MATRIX = (
     *("{}.tril()", "{}.roll(1, 1)", "{}.unsqueeze(0).expand(2, -1, -1).sum(0)"),
     *("{} * {}.amax(1, keepdim=True)", "torch.stack([{}, {}]).prod(0)", "{}.index_select(0, rows)"),
 )
+FUNCTIONS = (
+    *(
+        "Warped.apply({}, 1.5)",
+        "Mixed.apply({}, {})[0]",
+        "Mixed.apply({}, {})[1]",
+        "Turned.apply({})",
+    ),
+    *("sum(Mixed.apply({}, {})[:2])", "Warped.apply(Turned.apply({}), -0.5)"),
+)
+"""Of the program's own: their gradients are not those of what they compute."""
 IN_PLACE = ("{}.mul_(0.5)", "{}.add_({})", "{}[:1].mul_(2.0)", "{}.tanh_()")
 
 
-def program_text(seed: int) -> str:
+class Warped(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: float) -> Tensor:
+        made = torch.tanh(x * scale)
+        ctx.save_for_backward(made)
+        ctx.scale = scale
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        (made,) = ctx.saved_tensors
+        return g * (1.5 - made * made) * ctx.scale, None
+
+
+class Mixed(Function):
+    """Two results with gradients, and one without."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, y)
+        signs = x.sign()
+        ctx.mark_non_differentiable(signs)
+        return x * 0.5 + y, x * y, signs
+
+    @staticmethod
+    def backward(ctx: Any, *given: Any) -> tuple[Any, ...]:
+        x, y = ctx.saved_tensors
+        first, second = given[:2]
+        dx = dy = None
+        if first is not None:
+            dx, dy = first * 0.25, first
+        if second is not None:
+            more = second * y, second * x * 2
+            dx, dy = more if dx is None else (dx + more[0], dy + more[1])
+        needed = ctx.needs_input_grad
+        return dx if needed[0] else None, dy if needed[1] else None
+
+
+class Turned(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return -0.5 * g
+
+
+def program_text(seed: int, functions: bool = False) -> str:
     """One program."""
+    forms = (UNARY, BINARY, MATRIX, FUNCTIONS) if functions else (UNARY, BINARY, MATRIX)
     choose = random.Random(seed)
     lines = ["rows = torch.arange(x.shape[0] - 1, -1, -1)"]
     matrices, made = ["x", "y"], []
     for number in range(choose.randint(3, 9)):
         name = f"t{number}"
-        form = choose.choice(choose.choice((UNARY, BINARY, MATRIX)))
+        form = choose.choice(choose.choice(forms))
         operands = [choose.choice(matrices) for _ in range(form.count("{}"))]
         if form in BINARY and choose.random() < 0.25:
             operands[-1] = "w"
@@ -94,6 +155,7 @@ def program_text(seed: int) -> str:
 
 def made(text: str) -> Callable[..., Tensor]:
     scope: dict[str, Any] = {"torch": torch, "F": torch.nn.functional}
+    scope |= {function.__name__: function for function in (Warped, Mixed, Turned)}
     exec(text, scope)
     function: Callable[..., Tensor] = scope["program"]
     return function
@@ -123,9 +185,9 @@ def again(program: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lambda *given: checkpoint(program, *given, use_reentrant=False)
 
 
-def check(seed: int) -> anyshape.api.CompiledFunction:
+def check(seed: int, functions: bool = False) -> anyshape.api.CompiledFunction:
     """Raises ``AssertionError`` with the program where a gradient is not eager's."""
-    text = program_text(seed)
+    text = program_text(seed, functions)
     program = again(made(text)) if seed % 3 == 2 else made(text)
     compiled, whole = anyshape.compile(program), anyshape.compile(inside(program))
     for rows, columns in SIZES:
@@ -160,12 +222,13 @@ def _gradients(run: Callable[..., Tensor], rows: int, columns: int) -> list[Tens
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs=2, default=(0, 100))
+    parser.add_argument("--functions", action="store_true", help="with autograd.Function in them")
     wrong = []
     eager = 0
     arguments = parser.parse_args()
     for seed in range(*arguments.seeds):
         try:
-            eager += bool(check(seed).stats().eager_graphs)
+            eager += bool(check(seed, arguments.functions).stats().eager_graphs)
         except AssertionError as error:
             wrong.append(seed)
             print(error, flush=True)

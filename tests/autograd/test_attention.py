@@ -206,3 +206,42 @@ def test_heads_that_a_model_repeats_are_shared_where_the_kernels_of_a_gpu_do_it(
         assert_same(outside(alone, x), expected, 1e-6)
     assert whole.stats().eager_graphs == alone.stats().eager_graphs == ()
     assert (2 in asked) is is_shared
+
+
+def test_numbers_of_shared_heads_are_one_specialization_with_gradients() -> None:
+    """How many heads share one is a quotient of sizes, whose product is the number of heads."""
+
+    def program(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return attend(q, k, v, is_causal=True, enable_gqa=True)
+
+    fast = anyshape.compile(program)
+    for heads, groups in ((8, 4), (6, 2), (12, 3), (5, 5), (4, 1)):
+        for batch, length in ((2, 9), (1, 4)):
+            shapes = ((batch, h, length, WIDTH) for h in (heads, groups, groups))
+            ours = [torch.randn(shape, requires_grad=True) for shape in shapes]
+            theirs = [t.detach().clone().requires_grad_() for t in ours]
+            made, expected = fast(*ours), program(*theirs)
+            assert_same(made.detach(), expected.detach())
+            made.square().sum().backward()
+            expected.square().sum().backward()
+            assert_same([t.grad for t in ours], [t.grad for t in theirs])
+    stats = fast.stats()
+    assert (stats.specializations, stats.graph_breaks, stats.eager_graphs) == (1, 0, ())
+
+
+def test_heads_that_do_not_divide_those_of_queries_are_eagers_error() -> None:
+    fast = anyshape.compile(lambda q, k: attend(q, k, k, enable_gqa=True))
+    q = torch.randn(2, 6, 5, WIDTH)
+    assert fast(q, torch.randn(2, 3, 5, WIDTH)).shape == q.shape
+    with pytest.raises(RuntimeError, match="must divide"):
+        fast(q, torch.randn(2, 4, 5, WIDTH))
+
+
+def test_gradients_that_are_handed_out_are_those_of_one_call() -> None:
+    """Each of the three is made by a node of its own, and by the same one."""
+    fast = anyshape.compile(lambda q, k, v: attend(q, k, v, is_causal=True))
+    parts = [torch.randn(2, 3, 5, WIDTH, requires_grad=True) for _ in range(3)]
+    for _ in range(2):
+        fast(*parts).sum().backward()
+    (backward,) = [g for g in fast.graphs() if "def backward(" in g][-1:]
+    assert backward.count("anyshape.eager_attention.flash_attention_gradients(") == 1

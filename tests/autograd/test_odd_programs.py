@@ -6,6 +6,7 @@ what eager does, error or not; how much of it is compiled is not asked here.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -380,3 +381,32 @@ def test_many_cotangents_of_a_compiled_model(name: str) -> None:
         x, _ = batch(seed, count)
         assert_same(ask(fast, net, x), ask(net, net, x))
     assert fast.stats().gradients == 1
+
+
+def test_the_closure_of_lbfgs_is_told_by_its_code() -> None:
+    """Each call makes it anew, and torch decorates it: `functools.wraps` notes on that what it
+    wraps, which made a specialization a call."""
+
+    def made(net: nn.Module) -> Callable[..., Tensor]:
+        optimizer = torch.optim.LBFGS(net.parameters(), lr=0.5, max_iter=6)
+
+        def step(x: Tensor, y: Tensor) -> Tensor:
+            def closure() -> Tensor:
+                optimizer.zero_grad()
+                loss = F.cross_entropy(net(x), y)
+                loss.backward()
+                return loss
+
+            return optimizer.step(closure)
+
+        return step
+
+    torch.manual_seed(0)
+    theirs = nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 4))
+    ours = copy.deepcopy(theirs)
+    expected, fast = made(theirs), anyshape.compile(made(ours))
+    for count in (30, 50, 10, 70):
+        given = torch.randn(count, 8), torch.randint(0, 4, (count,))
+        torch.testing.assert_close(fast(*given), expected(*given), rtol=1e-2, atol=1e-3)
+    told = "\n".join(map(str, fast.recompiles()))
+    assert not re.search(r"closure is .*closure; now", told), told

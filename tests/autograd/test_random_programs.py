@@ -11,3 +11,8 @@ from tests.autograd.random_programs import check
 @pytest.mark.parametrize("seed", range(24))
 def test_a_random_program_has_eagers_gradients(seed: int) -> None:
     check(seed)
+
+
+@pytest.mark.parametrize("seed", range(100, 112))
+def test_a_random_program_with_functions_of_its_own_has_eagers_gradients(seed: int) -> None:
+    check(seed, functions=True)

@@ -153,6 +153,68 @@ def test_a_step_is_one_segment_for_every_shape(name: str) -> None:
     assert stats.specializations == 2
 
 
+class Ragged(nn.Module):
+    """Parts of a row of tokens, each pooled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.mix = nn.Embedding(50, 16), nn.Linear(16, 16)
+        self.norm, self.head = nn.LayerNorm(16), nn.Linear(16, 5)
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        h = self.embedding(tokens)
+        h = self.norm(h + torch.tanh(self.mix(h)))
+        pooled, start = [], 0
+        for length in lengths.tolist():
+            part = h[start : start + length]
+            pooled.append(part.mean(0) + part.amax(0))
+            start += length
+        made: Tensor = self.head(torch.stack(pooled))
+        return made
+
+
+def over_ragged_parts(net: Ragged) -> Step:
+    """With two optimizers, a schedule and an average of the weights."""
+    average = copy.deepcopy(net)
+    first = torch.optim.AdamW(net.embedding.parameters(), lr=1e-2)
+    others = [*net.mix.parameters(), *net.norm.parameters(), *net.head.parameters()]
+    second = torch.optim.SGD(others, lr=1e-2, momentum=0.9)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(first, 10)
+
+    def step(tokens: Tensor, lengths: Tensor, labels: Tensor) -> Tensor:
+        first.zero_grad()
+        second.zero_grad()
+        loss = F.cross_entropy(net(tokens, lengths), labels)
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        first.step()
+        second.step()
+        schedule.step()
+        with torch.no_grad():
+            for own, other in zip(average.parameters(), net.parameters()):
+                own.lerp_(other, 0.1)
+        return loss.detach()
+
+    return step
+
+
+def test_a_step_over_ragged_parts_is_one_segment_for_each_number_of_parts() -> None:
+    """Five numbers: what is cut after three of them is more segments than that."""
+    torch.manual_seed(0)
+    theirs = Ragged()
+    ours = copy.deepcopy(theirs)
+    expected, fast = over_ragged_parts(theirs), anyshape.compile(over_ragged_parts(ours))
+    for lengths in ((3, 4), (5, 1, 6), (2, 2), (7, 3, 1, 4), (1, 1, 1, 1, 1), (9,), (4, 4)):
+        tokens, labels = torch.arange(sum(lengths)) * 7 % 50, torch.arange(len(lengths)) % 5
+        given = tokens, torch.tensor(lengths), labels
+        torch.testing.assert_close(fast(*given), expected(*given), rtol=1e-4, atol=1e-5)
+    for a, b in zip(ours.parameters(), theirs.parameters()):
+        torch.testing.assert_close(a.detach(), b.detach(), rtol=1e-4, atol=1e-5)
+    stats = fast.stats()
+    assert (stats.segments, stats.graph_breaks, stats.eager_graphs) == (1, 0, ())
+    assert stats.specializations == 6  # five numbers of parts, and the first step
+
+
 TURNED: dict[str, Callable[..., Tensor]] = {
     "mm": lambda x, w: x @ w[0].t(),
     "addmm": lambda x, w: torch.addmm(x[:, :8], x, w[0].t()),

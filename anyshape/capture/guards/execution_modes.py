@@ -42,6 +42,7 @@ class TorchModes:
     matmul_precision: str
     sdpa: tuple[bool, ...]
     checkpoint: int = 0  # which call of `torch.utils.checkpoint` is being captured
+    backward: bool = False  # is the backward of an `autograd.Function` being captured?
 
     def of_nodes(self) -> Modes:
         """The record that nodes carry."""
@@ -62,6 +63,7 @@ class TorchModes:
             self.matmul_precision,
             tuple(f"no {name}" for name in backends),
             self.checkpoint,
+            self.backward,
         )
 
 

@@ -16,6 +16,7 @@ from anyshape.capture.heap.values import TensorValue
 from anyshape.capture.interpreter.domain import Domain
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.forks import Forks
+from anyshape.capture.recording.functions import Functions
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.symbolic import Condition
 
@@ -29,6 +30,7 @@ class RecordingDomain(Domain):
     widen: frozenset[str]
     forms_texts: bool
     has_formed: bool
+    functions: Functions
     took_id: bool = False  # the program knows the id of an object that it has made
     ids: set[int]  # of objects that may be others in another call
 

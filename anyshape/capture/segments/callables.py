@@ -30,6 +30,7 @@ from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.segments import warned
 from anyshape.capture.tensors import (
+    autograd_functions,
     backward,
     checkpoints,
     foreach,
@@ -56,13 +57,11 @@ OPAQUE_MODULES = frozenset({"torch.autograd"})
 """The same of modules, but not of what lies in them."""
 
 
-_APPLY: Any = torch.autograd.Function.__dict__["apply"].__func__
-
 WHOLE = frozenset(
     {
         torch.Tensor.__deepcopy__,
         torch.nn.Parameter.__deepcopy__,
-        _APPLY,
+        autograd_functions.APPLY,
         torch_polyfills.MOVED_NATIVELY,
         torch_polyfills.SCANNED_NATIVELY,
         *torch_polyfills.CONVERTED_NATIVELY.values(),
@@ -483,22 +482,6 @@ def _deepcopy(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, 
     return tensor_ops.call_row(domain, "clone", x)
 
 
-def _apply(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`autograd.Function.apply` where no gradient is wanted: its `forward`."""
-    if kwargs or (domain.recorder.modes.grad and any(map(_may_want_gradient, args))):
-        return NotImplemented
-    return Call(torch_polyfills.apply_forward, args)
-
-
-def _may_want_gradient(value: Any) -> bool:
-    """Whether it is a tensor that requires a gradient, or one that nothing is known of."""
-    if type(value) is TensorValue:
-        return value.value.tensor.requires_grad
-    if type(value) is OpaqueValue:
-        return issubclass(value.kind, torch.Tensor)
-    return issubclass(type(value), torch.Tensor) and value.requires_grad
-
-
 # What the program is answer_of of its compilation, in capture and between segments alike.
 ANSWERS: dict[Any, bool] = {
     torch.compiler.is_compiling: True,
@@ -561,7 +544,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     type(torch.nn.Parameter).__instancecheck__: _instance_check,
     type(torch.nn.Buffer).__instancecheck__: _instance_check,
     torch.Tensor.__deepcopy__: _deepcopy,
-    _APPLY: _apply,
+    **autograd_functions.HANDLERS,
     **checkpoints.HANDLERS,
     scans.is_linear: lambda domain, args, kwargs: scans.linear(domain, *args),
     linear_recurrence: lambda domain, args, kwargs: tensor_ops.call_row(

@@ -38,6 +38,12 @@ from anyshape.capture.segments.program_points import Entry, Numbers, inflate, nu
 from anyshape.capture.segments.segment_end import finish
 from anyshape.capture.segments.symbolic_domain import SymbolicDomain
 from anyshape.capture.tensors import aliases
+from anyshape.capture.tensors.autograd_functions import (
+    NOT_HERE,
+    FunctionsAreSeen,
+    refuse_unspent,
+    why_native,
+)
 from anyshape.capture.tensors.refused_by_eager import RefusedByEager, ask_eager
 from anyshape.errors import AnyshapeError, mistake, said, stage_of
 from anyshape.ir.graph import Graph, Location
@@ -84,13 +90,15 @@ class Captured:
 @dataclass(frozen=True, slots=True)
 class _Assumed:
     """What a capture takes for granted until the program shows otherwise: see ``texts.py``,
-    ``aliases.py``, ``counters.py``, ``unread.py``, ``checkpoints.py`` and ``sorted_lists.py``."""
+    ``aliases.py``, ``counters.py``, ``unread.py``, ``checkpoints.py``, ``autograd_functions.py``
+    and ``sorted_lists.py``."""
 
     forms_texts: bool = True
     picks_are_views: bool = False
     counters: frozenset[str] = frozenset()
     refused: frozenset[Location] = frozenset()
     checkpoints: bool = True
+    functions: str = ""
     takes_gradients: bool = True
     sorts_natively: frozenset[Place] = frozenset()
 
@@ -106,6 +114,7 @@ class Capturer:
     captured: set[CodeType] = field(default_factory=set)
     breaks: list[GraphBreak] = field(default_factory=list)
     works: list[Work] = field(default_factory=list)
+    functions: int = 0  # captures that were begun again, see ``autograd_functions.py``
 
     def capture(
         self, entry: Entry, widen: frozenset[str], *, general: bool, checkpoints: bool = True
@@ -117,6 +126,8 @@ class Capturer:
         Raises `AnyshapeError`, of a mistake of ours too.
         """
         assumed, breaks = _Assumed(checkpoints=checkpoints), len(self.breaks)
+        if self.functions >= 2:  # this program differentiates elsewhere
+            assumed = dataclasses.replace(assumed, functions=NOT_HERE)
         while True:
             del self.breaks[breaks:]
             try:
@@ -132,6 +143,9 @@ class Capturer:
                 assumed = dataclasses.replace(assumed, sorts_natively=sorts)
             except _NotOnce:
                 assumed = dataclasses.replace(assumed, checkpoints=False)
+            except FunctionsAreSeen as found:
+                self.functions += 1
+                assumed = dataclasses.replace(assumed, functions=found.why)
             except RefusedByEager as found:
                 assumed = dataclasses.replace(assumed, refused=assumed.refused | found.calls)
             except _Counts as found:
@@ -160,6 +174,7 @@ class Capturer:
             forms_texts=assumed.forms_texts,
         )
         domain.sorts_natively = assumed.sorts_natively
+        domain.functions.refused = assumed.functions
         machine = self._machine(domain)
         if entry.declared is not None:
             recorder.declare(entry.declared)
@@ -192,6 +207,7 @@ class Capturer:
                 with _failing_checks(recorder):
                     outputs = aliases.settled(recorder, outputs)
                 aliases.refuse_seen_gradients(recorder, outputs)
+                refuse_unspent(domain, outputs)
                 ask_eager(recorder, outputs)
         except Break as signal:
             self._break(signal, machine)
@@ -251,6 +267,8 @@ class Capturer:
                 raise _LooksIntoTexts from None
             if recorder.modes.checkpoint:
                 raise _NotOnce from None
+            if unknown := why_native(domain.functions):
+                raise FunctionsAreSeen(unknown) from None
             places = frozenset(machine.heap.sorting.places.values())
             if not places <= domain.sorts_natively and not self.options.fullgraph:
                 raise _BreaksInSort(places) from None

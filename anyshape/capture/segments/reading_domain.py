@@ -39,8 +39,9 @@ from anyshape.capture.tensors import tensor_ops
 
 
 def is_global(function: types.FunctionType) -> bool:
-    """Whether a guard compares its identity: no call makes it anew, or the program named it."""
-    if function.__dict__:
+    """Whether a guard compares its identity: no call makes it anew, or the program named it. What
+    `functools.wraps` notes of a function is read where it lies, as its closure is."""
+    if function.__dict__.keys() - {"__wrapped__"}:
         return True
     if "<locals>" in function.__qualname__ or function.__name__ == "<lambda>":
         return False

@@ -38,6 +38,7 @@ from anyshape.capture.interpreter.attributes import C_FUNCTIONS
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.forks import Forks
+from anyshape.capture.recording.functions import Functions
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.segments import c_calls, callables, data_branches
 from anyshape.capture.segments.cleared_gradients import clears_gradient
@@ -99,6 +100,7 @@ class SymbolicDomain(ReadingDomain):
     ) -> None:
         super().__init__(recorder, widen)
         self.forms_texts = forms_texts  # of sizes known at entry, in each call
+        self.functions = Functions()
         self.has_formed = False
         self.ids = set()
         self.turns_left = turns

@@ -5,6 +5,8 @@ tensor_ops.py        operators, attributes, methods; tensor_methods.py: calls wh
 indexing.py          `x[...]` taken apart; aliases.py: copy or view
 refused_by_eager.py  what eager refuses
 outs.py legacy.py    `out=`; constructors that take a size or data
+backward.py          `backward()`, `.grad`; reached.py: what it goes through; checkpoints.py;
+                     autograd_functions.py: functions with a backward of their own
 meta.py fake_impl.py functional.py   operators without a row
 modules.py torch_polyfills.py scans.py snapshots.py
 """

@@ -86,10 +86,13 @@ def is_row_major(kind: TensorType) -> Condition | bool:
     return all_of(*parts)
 
 
-def memory_classes(recorder: Recorder) -> Classes:
-    """Which values may share memory: views, and what is written in place."""
+def memory_classes(recorder: Recorder, *, but: str = "") -> Classes:
+    """Which values may share memory: views, and what is written in place. ``but``: an operator
+    whose results count as new memory."""
     classes = Classes()
     for node in recorder.builder.nodes:
+        if node.op == but:
+            continue
         row = OPS.get(node.op)
         first = next(node.inputs(), None)
         if row is not None and first is not None and (row.alias != "none" or row.mutates):

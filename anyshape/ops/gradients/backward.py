@@ -1,7 +1,8 @@
 """``backward()`` inside a graph: the gradients of some tensors, with respect to others.
 
 A pass (``autograd/inlined.py``) replaces the node by what computes the gradients; where that is not
-covered, eager torch runs the graph, this node included.
+covered, eager torch runs the graph, this node included. Where gradients go through functions of the
+program's own, there is a node for each part of the way (``capture/tensors/autograd_functions.py``).
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from __future__ import annotations
 from typing import Any
 
 from anyshape.ir.graph import TensorType, Value, row_major
+from anyshape.ops import parts, write_back
 from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import dense_order
+from anyshape.ops.rules import same_as
 from anyshape.ops.table import op
 
 GRADIENTS = "gradients"
+FUNCTION_RESULT = "function_result"
+"""What an `autograd.Function` gives, as a leaf: its own backward goes on behind it."""
 
 
 def gradient_type(kind: TensorType) -> TensorType:
@@ -24,15 +29,32 @@ def gradient_type(kind: TensorType) -> TensorType:
 
 
 def _type(
-    cx: TypeContext, of: Any, cotangents: Any, wanted: tuple[Value, ...], retain: bool
+    cx: TypeContext,
+    of: Any,
+    cotangents: Any,
+    wanted: tuple[Value, ...],
+    retain: bool,
+    more: bool,
 ) -> tuple[TensorType, ...]:
     return tuple(gradient_type(value.tensor) for value in wanted)
 
 
 op(
     GRADIENTS,
-    "of, cotangents, wanted, retain",
+    "of, cotangents, wanted, retain, more",
     torch="anyshape.eager.gradients",
     type=_type,
+    differentiable=False,
+)
+op(
+    FUNCTION_RESULT,
+    "input, number",
+    torch="anyshape.eager.function_result",
+    type=same_as(0),
+    expand=lambda b, x, number: x,
+    alias="view",
+    write_back=write_back.same,
+    part=parts.same,
+    keeps_elements=True,
     differentiable=False,
 )

@@ -106,7 +106,11 @@ def repeated_heads(b: Any, x: Any, q: Any) -> Any:
     have, want = x.shape[-3], q.shape[-3]
     if b.cx.same(have, want):
         return x
-    return b.repeat_interleave(x, floordiv(want, have), -3)
+    *batch, _, length, width = x.shape
+    group = floordiv(want, have)
+    shown = b.expand(b.unsqueeze(x, len(batch) + 1), (*batch, have, group, length, width))
+    made = b.reshape(shown, (*batch, have * group, length, width))
+    return b.expand(made, (*batch, want, length, width))  # as many, by the facts
 
 
 def _gathered(b: Any, g: Any, x: Any) -> Any:

@@ -1,0 +1,149 @@
+"""What `backward()` reaches, and the node that differentiates.
+
+In: the tensors that it begins at. Out: the leaves, and the results of functions of the program's
+own (``autograd_functions.py``), behind which it goes on elsewhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.values import TensorValue
+from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.tensors import aliases
+from anyshape.ir.graph import Node, TensorType, Value, values_in
+from anyshape.ops.gradients.backward import FUNCTION_RESULT, GRADIENTS
+from anyshape.ops.table import OPS
+
+HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+
+
+def not_captured(why: str) -> Any:
+    return broken("disabled", f"Tensor.backward {why}")
+
+
+def rely_on_leaf(domain: RecordingDomain, x: TensorValue) -> None:
+    """Relies on a tensor that was handed in being no result."""
+    recorder = domain.recorder
+    source, real = recorder.source_of(x.value), recorder.real_tensor(x)
+    if source is None or real is None or real.grad_fn is not None:
+        raise not_captured("through what was made before")
+    recorder.guard(recorder.sources.child(source, "attr", "grad_fn"), "equals", None)
+
+
+def rely_on_no_hooks(domain: RecordingDomain, x: TensorValue) -> None:
+    recorder = domain.recorder
+    source, real = recorder.source_of(x.value), recorder.real_tensor(x)
+    assert source is not None
+    for name in HOOKS:
+        if getattr(real, name) is not None:
+            raise not_captured("through a tensor with hooks")
+        recorder.guard(recorder.sources.child(source, "attr", name), "equals", None)
+
+
+def taken_leaves(domain: RecordingDomain, found: Reached) -> list[TensorValue]:
+    """The leaves, of which all are relied on that autograd would ask."""
+    leaves = [leaf for leaf in map(domain.recorder.proxy_of, found.leaves) if leaf is not None]
+    if len(leaves) != len(found.leaves):
+        raise not_captured("of what the program made a leaf")
+    for leaf in leaves:
+        rely_on_leaf(domain, leaf)
+        rely_on_no_hooks(domain, leaf)
+    return leaves
+
+
+def differentiated(
+    domain: RecordingDomain,
+    of: Sequence[Value],
+    cotangents: Sequence[Value | None],
+    wanted: Sequence[Value],
+    retain: bool,
+    more: bool = False,
+) -> tuple[Value, ...]:
+    """The node. ``more``: others of the same `backward()` go through what this one has."""
+    args = tuple(of), tuple(cotangents), tuple(wanted), retain, more
+    made: tuple[Value, ...] = domain.recorder.call(GRADIENTS, *args)
+    return made
+
+
+@dataclasses.dataclass(slots=True)
+class Reached:
+    """What autograd would walk through from some tensors on: values, leaves in the order of the
+    graph's inputs, and results of functions, where it goes on from the function's arguments."""
+
+    values: set[Value]
+    leaves: list[Value]
+    results: list[Value]
+
+    @classmethod
+    def of(cls, domain: RecordingDomain, roots: Sequence[Value]) -> Reached:
+        recorder = domain.recorder
+        nodes = recorder.builder.nodes
+        memory = aliases.memory_classes(recorder, but=FUNCTION_RESULT)
+        values = set(roots)
+        written = {memory.of(value) for value in roots}
+        for position in reversed(range(len(nodes))):
+            node = nodes[position]
+            outputs = _results(node)
+            reaches = any(v in values for v in outputs)
+            reaches |= any(memory.of(value) in written for value in _targets(node))
+            if reaches and not _is_cut(node):
+                _refuse_options(node)
+                for value in filter(requires, node.inputs()):
+                    values.add(value)
+                    written.add(memory.of(value))
+        inputs = [entry.value for entry in recorder.builder.inputs]
+        leaves = [value for value in inputs if value in values]
+        _refuse_written(nodes, leaves, values, memory)
+        made = [v for node in nodes if node.op == FUNCTION_RESULT for v in node.outputs]
+        return cls(values.difference(leaves), leaves, [v for v in made if v in values])
+
+    def refuse_spent(self, spent: set[Value]) -> None:
+        """A graph is walked through once, unless it is retained."""
+        if not spent.isdisjoint(self.values):
+            raise not_captured("a second time")
+
+
+def _results(node: Node) -> Iterator[Value]:
+    return filter(requires, node.outputs)
+
+
+def requires(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and value.type.requires_grad
+
+
+def _targets(node: Node) -> Iterator[Value]:
+    """What the node writes."""
+    row = OPS.get(node.op)
+    return values_in(node.args[:1] if row is not None and row.mutates else ())
+
+
+def _is_cut(node: Node) -> bool:
+    return node.modes is None or not node.modes.grad
+
+
+def _refuse_options(node: Node) -> None:
+    """What a node makes a leaf of, and gradients that are sparse tensors."""
+    row = OPS[node.op]
+    given = {**dict(zip(row.signature.names, node.args, strict=False)), **node.kwargs}
+    if given.get("requires_grad") is True:
+        raise not_captured("of what the program made a leaf")
+    if given.get("sparse") is True:
+        raise not_captured("with sparse gradients")
+
+
+def _refuse_written(
+    nodes: list[Node], leaves: list[Value], values: set[Value], memory: Any
+) -> None:
+    """A leaf that was written after it was read has gradients where it is not saved alone."""
+    owners = {memory.of(leaf) for leaf in leaves}
+    read: set[Any] = set()
+    for node in nodes:
+        touched = {memory.of(v) for v in node.inputs() if isinstance(v.type, TensorType)} & owners
+        if any(memory.of(value) in read for value in _targets(node)):
+            raise not_captured("of what was written since")
+        if any(v in values for v in node.outputs):
+            read |= touched

@@ -6,6 +6,7 @@ Calls of functions are counted, not seconds: they are the same on every machine.
 from __future__ import annotations
 
 import cProfile
+import functools
 import pstats
 from collections.abc import Callable, Mapping
 from itertools import pairwise
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 import anyshape
 from anyshape.symbolic import Facts, Space, eq, ge, le, minimum, total
+from anyshape.tools.models import MODELS, Recipe
 from benchmarks import growth
 
 Program = tuple[Callable[..., Any], tuple[Tensor, ...]]
@@ -133,6 +135,25 @@ def test_work_is_linear_in_the_program(make: Callable[[int], Program]) -> None:
     few, many = PROGRAMS[make]
     work(make, 2)  # what is loaded once
     assert work(make, many) < SLACK * many / few * work(make, few)
+
+
+def demo_model(name: str) -> Callable[[int], Program]:
+    """A model of the demo with so many layers."""
+
+    def make(count: int) -> Program:
+        model, recipe = MODELS[name], Recipe(layers=count)
+        built = model.build(recipe)
+        return functools.partial(built, **model.inputs(2, 7, model.masks[0], recipe)), ()
+
+    return make
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n, m in MODELS.items() if m.library == "transformers"])
+def test_a_model_of_96_layers_is_at_most_three_and_a_bit_of_32(name: str) -> None:
+    make = demo_model(name)
+    work(make, 2)
+    assert work(make, 96) < 3.2 * work(make, 32)
 
 
 def counted(make: Callable[[int], Program], count: int) -> tuple[int, int]:

@@ -6,6 +6,7 @@ Calls of functions are counted, not seconds: they are the same on every machine.
 from __future__ import annotations
 
 import cProfile
+import functools
 import pstats
 from collections.abc import Callable, Mapping
 from itertools import pairwise
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 import anyshape
 from anyshape.symbolic import Facts, Space, eq, ge, le, minimum, total
+from anyshape.tools.models import MODELS, Recipe
 from benchmarks import growth
 
 Program = tuple[Callable[..., Any], tuple[Tensor, ...]]
@@ -160,6 +162,30 @@ def test_work_of_a_training_step_is_linear_in_its_layers(monkeypatch: pytest.Mon
     few, many = 6, 24
     step_work(2)  # what is loaded once
     assert step_work(many) < SLACK * many / few * step_work(few)
+
+
+def demo_model(name: str) -> Callable[[int], Program]:
+    """A model of the demo with so many layers."""
+
+    def make(count: int) -> Program:
+        model, recipe = MODELS[name], Recipe(layers=count)
+        built = model.build(recipe)
+        return functools.partial(built, **model.inputs(2, 7, model.masks[0], recipe)), ()
+
+    return make
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", [n for n, m in MODELS.items() if m.library == "transformers"])
+def test_a_model_of_96_layers_is_at_most_three_and_a_bit_of_32(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the verifier, which is no part of a compile."""
+    monkeypatch.setenv("ANYSHAPE_VERIFY_PROGRAMS", "0")
+    make = demo_model(name)
+    work(make, 2)
+    assert work(make, 96) < 3.2 * work(make, 32)
 
 
 def counted(make: Callable[[int], Program], count: int) -> tuple[int, int]:

@@ -97,3 +97,19 @@ def test_every_float16_is_loaded_as_it_is_and_every_tie_rounded_as_eager() -> No
         torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
         held = ~expected.isnan()
         assert torch.equal(found[held].signbit(), expected[held].signbit())
+
+
+@torch.no_grad()
+def test_what_lies_apart_is_loaded_by_sixteen() -> None:
+    """GCC writes a load for each lane: more of them are no faster, and take long to compile."""
+    x = torch.randn(5, 700, 3)
+    programs: tuple[tuple[Callable[[Tensor], Tensor], bool], ...] = (
+        (lambda x: x[:, :, 1].amax(-1), True),
+        (lambda x: (x > 0)[:, :, 1].sum(-1), True),
+        (lambda x: x.amax(-1), False),
+    )
+    for program, apart in programs:
+        fast = anyshape.compile(program, fullgraph=True)
+        torch.testing.assert_close(fast(x), program(x))
+        assert ("l < 64" not in fast.code()) is apart
+        assert "l < 16" in fast.code()

@@ -295,9 +295,9 @@ def test_adapters_of_a_flux_come_change_and_go_without_a_break() -> None:
 def test_offloading_by_accelerate_does_not_specialize_for_each_layer() -> None:
     accelerate = pytest.importorskip("accelerate")
     counts = []
-    for layers in (2, 4):
+    for layers in (4, 7):
         model = accelerate.cpu_offload(_llama(layers), execution_device="cpu")
         fast = anyshape.compile(model)
         _right(fast, model)
         counts.append(fast.stats().specializations)
-    assert counts[0] < 50 and counts[1] - counts[0] < 2 * 4, counts
+    assert counts[0] < 40 and counts[1] - counts[0] <= 2, counts

@@ -427,6 +427,8 @@ def dict_read(guard: Guard) -> dict[Any, Any] | None:
     base = source.base
     if not (guard.kind == "is" or constant) or base is None or not base.is_constant:
         return None
+    if source.is_varying:  # another number decides, too
+        return None
     if source.kind == "attr":
         table = own_names(base.pinned)
         return table if table is not None and source.key in table else None
@@ -514,14 +516,11 @@ def compile_entry(
 
 
 def from_slot(source: Source) -> bool:
-    if source.kind == "slot":
+    """Whether it is read of what was handed in, or found by such a key."""
+    if source.kind == "slot" or (source.is_varying and from_slot(source.key)):
         return True
-    step = source.base if not source.is_constant else None
-    while step is not None and not step.is_constant:
-        if step.kind == "slot":
-            return True
-        step = step.base
-    return False
+    base = source.base if not source.is_constant else None
+    return base is not None and not base.is_constant and from_slot(base)
 
 
 def _emit(text: _Text, guard: Guard) -> None:

@@ -165,7 +165,7 @@ def explain_guard(guard: Guard, values: list[Any]) -> Failure | None:
         return None
     numbers = guard.kind == "equals" and _widens(guard.expected, found)
     widens = numbers and from_slot(guard.source)
-    stale = guard.kind == "is" and not from_slot(guard.source)
+    stale = guard.kind == "is" and not (from_slot(guard.source) or guard.source.is_varying)
     where, value = guard.source.text, _value_kind(guard, found)
     memory = guard.expected if guard.kind == "buffer" else ()
     return Failure(str(guard), short(found), guard.location, where, widens, value, stale, memory)

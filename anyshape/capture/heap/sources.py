@@ -4,7 +4,8 @@ object.
 In: reads of outside objects. Out: hash-consed `Source`s, used alike for guards, for graph
 inputs and for replaying writes. A source is *pinned* when an identity guard proves which object
 lies there; then generated code names the object itself and walks no path, unless it is *borrowed*:
-handed in by the caller, who alone keeps it alive.
+handed in by the caller, who alone keeps it alive. The key of a step may be a source itself, which
+is read anew with it: `layers[self.index]`.
 """
 
 from __future__ import annotations
@@ -53,6 +54,11 @@ class Source:
     @property
     def is_pinned(self) -> bool:
         return self.pinned is not ABSENT
+
+    @property
+    def is_varying(self) -> bool:
+        """Whether another key decides in each call which element it is."""
+        return isinstance(self.key, Source)
 
     @property
     def is_constant(self) -> bool:
@@ -171,7 +177,7 @@ def describe_step(base: Source | None, kind: str, key: Any) -> str:
         return f"len({base.text})"
     if kind == "call":
         return f"{base.text}({', '.join(map(short, key))})"
-    return f"{base.text}[{short(key)}]"
+    return f"{base.text}[{key.text if isinstance(key, Source) else short(key)}]"
 
 
 STEPS = {
@@ -220,6 +226,8 @@ def _in_names_of(base: Source, key: Any, constant: Callable[[Any, str], str]) ->
 
 def _key(key: Any, constant: Callable[[Any, str], str]) -> str:
     """A key as text; an object of a subclass of `int` or `str` may have any `repr`."""
+    if isinstance(key, Source):
+        return expression(key, constant)
     return repr(key) if type(key) in (str, int) else constant(key, "key")
 
 
@@ -241,8 +249,7 @@ def read_source(source: Source, slots: list[Any]) -> Any:
         return source.pinned
     if source.kind == "slot":
         return slots[source.key]
-    assert source.base is not None
-    return step(read_source(source.base, slots), source.kind, source.key)
+    return read_path(source, slots)
 
 
 def read_path(source: Source, slots: list[Any]) -> Any:
@@ -252,7 +259,8 @@ def read_path(source: Source, slots: list[Any]) -> Any:
     if source.kind == "slot":
         return slots[source.key]
     assert source.base is not None
-    return step(read_source(source.base, slots), source.kind, source.key)
+    key = read_source(source.key, slots) if source.is_varying else source.key
+    return step(read_source(source.base, slots), source.kind, key)
 
 
 def step(obj: Any, kind: str, key: Any) -> Any:

@@ -421,9 +421,9 @@ def plain_key(machine: Interpreter, key: Any) -> Any:
 
 def _recorded_item(machine: Interpreter, obj: Any, key: Any) -> Any:
     obj = machine.heap.behind(obj)
-    if (type(key) in PROXIES and not issubclass(type(obj), dict)) or (
-        type(key) is slice and holds_proxy(key)
-    ):
+    by_number = type(key) in PROXIES and not issubclass(type(obj), dict)
+    by_number |= type(key) is SizeValue and type(obj) is dict
+    if by_number or (type(key) is slice and holds_proxy(key)):
         return machine.domain.getitem(obj, key)
     if issubclass(type(obj), dict):
         return machine.heap.item(obj, plain_key(machine, key))

@@ -13,11 +13,12 @@ from typing import Any
 import torch
 
 from anyshape.capture.guards.constant_kinds import CONSTANTS
+from anyshape.capture.guards.guard_code import NumberBinding
 from anyshape.capture.guards.guard_failures import contents_of
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.heap.sources import Source
-from anyshape.capture.heap.values import PROXIES
+from anyshape.capture.heap.values import NULL, PROXIES, SizeValue
 from anyshape.capture.recording.domain import RecordingDomain
 
 
@@ -57,6 +58,33 @@ def _read_item(domain: RecordingDomain, source: Source, key: Any, value: Any) ->
     key_source = sources.of(key) if isinstance(key, torch.Tensor) else None
     text = None if key_source is None else f"{source.text}[{key_source.text}]"
     return domain.see(sources.child(source, "item", key, text), value)
+
+
+def number_read(domain: RecordingDomain, key: Any) -> Source | None:
+    """Where each call reads the number that a key is; None where it is computed."""
+    symbol = key.expr.symbol if type(key) is SizeValue else None
+    if symbol is None:
+        return None
+    found = (b for b in domain.recorder.bindings if isinstance(b, NumberBinding))
+    return next((binding.source for binding in found if binding.unknown is symbol), None)
+
+
+def read_at_number(domain: RecordingDomain, obj: Any, key: Any) -> Any:
+    """`obj[key]` of an outside container that lies as it lay before the segment, where the key is
+    a number that each call reads: what lies there is read anew with it. NULL for any other."""
+    heap, source = domain.machine.heap, number_read(domain, key)
+    if source is None or type(obj) not in INDEXED or heap.is_created(obj) or heap.is_shadowed(obj):
+        return NULL
+    if domain.recorder.sources.of(obj) is None:
+        return NULL
+    try:
+        value = obj[domain.recorder.hints[key.expr.symbol]]
+    except LookupError:
+        return NULL
+    return domain.read(obj, "item", source, value)
+
+
+INDEXED = frozenset({list, tuple, dict})
 
 
 def _read_entry(domain: RecordingDomain, source: Source, key: Any, value: Any) -> Any:

@@ -49,11 +49,14 @@ def is_global(function: types.FunctionType) -> bool:
 
 
 def is_handed_in(source: Source) -> bool:
-    """Whether the caller handed it in: by itself, or in a container that may be another one."""
+    """Whether the caller handed it in: by itself, or in a container that may be another one, or
+    where a number of the caller's says."""
     step = source.base
     while step is not None and not step.is_pinned:
+        if source.is_varying:
+            return True
         source, step = step, step.base
-    return step is None and source.kind == "slot"
+    return source.is_varying or (step is None and source.kind == "slot")
 
 
 def is_hyperparameter(source: Source) -> bool:
@@ -332,13 +335,13 @@ class ReadingDomain(RecordingDomain):
     def _is_fixed(self, source: Source) -> bool:
         """Whether what holds the value is itself always the same object, so that identity is
         the guard: until it has been replaced."""
-        pinned = source.base is not None and source.base.is_pinned
+        pinned = source.base is not None and source.base.is_pinned and not source.is_varying
         return pinned and source.text not in self.widen
 
     def _is_replaced(self, source: Source) -> bool:
         """Whether it, or what it is a part of, is another object in each call."""
         step: Source | None = source if self.widen else None
-        while step is not None and step.text not in self.widen:
+        while step is not None and step.text not in self.widen and not step.is_varying:
             step = step.base
         return step is not None
 

@@ -23,6 +23,7 @@ from anyshape.capture.heap.descriptions import class_name, name_of
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.mirrors import buffer_of
 from anyshape.capture.heap.values import (
+    NULL,
     PROXIES,
     SYMBOLIC_NUMBERS,
     Call,
@@ -43,6 +44,7 @@ from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.segments import c_calls, callables, data_branches
 from anyshape.capture.segments.cleared_gradients import clears_gradient
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
+from anyshape.capture.segments.outside_reads import read_at_number
 from anyshape.capture.segments.reading_domain import ReadingDomain
 from anyshape.capture.sizes import formed_texts, join, numbers
 from anyshape.capture.tensors import (
@@ -478,7 +480,11 @@ class SymbolicDomain(ReadingDomain):
         return self._indexed(value, key)
 
     def _indexed(self, value: Any, key: Any) -> Any:
-        """A real sequence indexed by a size: the size becomes a constant."""
+        """A real container indexed by a number: it is read with the number, or the number becomes
+        a constant."""
+        found = read_at_number(self, value, key)
+        if found is not NULL:
+            return found
         if type(key) is slice:
             key = slice(
                 *(self.concrete(part, "a slice") for part in (key.start, key.stop, key.step))
@@ -486,7 +492,7 @@ class SymbolicDomain(ReadingDomain):
         else:
             if type(key) is TensorValue:
                 key = tensor_ops.read_number(self, key, "index")
-            key = self.concrete(key, "an index")
+            key = self.concrete(key, "a key" if issubclass(type(value), dict) else "an index")
         result = self.machine.heap.item(value, key)
         return (
             self.created(result)

@@ -169,6 +169,8 @@ class LanePrinter(CellPrinter):
         addition is what takes time. Beside bytes, fewer than BYTES are no vector for GCC.
         """
         body = self.phases.closure(self._roots(work), work.known)
+        if any(self._is_gathered(self.elements[n]) for n in body):
+            return [(NARROW, NARROW)]
         least = min((self.elements[n].dtype.size_bytes for n in body), default=4)
         if least == 1:
             return [(lanes, lanes) for lanes in (WIDE, BYTES)]
@@ -176,6 +178,12 @@ class LanePrinter(CellPrinter):
         cheap = sum(costs) <= 12 and max(costs, default=0) < 8
         width = WIDE if cheap and not self.splits else max(NARROW, WIDE // least)
         return [*([(width, 2 * width)] if width > NARROW else []), (NARROW, NARROW)]
+
+    def _is_gathered(self, element: Element) -> bool:
+        """Do neighbouring lanes load what lies apart? GCC writes a load for each lane."""
+        if not isinstance(element, Load) or self.lane is None:
+            return False
+        return step_of(self.phases, element, self.lane) not in (0, 1)
 
     def _accumulators(self, work: Work, lanes: int) -> None:
         for n in work.reduces:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from types import CodeType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any
 
 from anyshape.capture.interpreter.frame import Code, Frame
@@ -24,7 +24,7 @@ def call(
     frame: Frame | None, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """`fn(*args, **kwargs)`, called by a frame like this one."""
-    deep = type(fn) not in IN_C or type(getattr(fn, "__self__", None)) is re.Pattern
+    deep = type(fn) not in IN_C or calls_python(fn)
     while frame is not None:
         if not frame.code.hidden:
             line = frame.code.lines[max(frame.index - 1, 0)] or frame.code.code.co_firstlineno
@@ -34,6 +34,14 @@ def call(
                 break
         frame = frame.back
     return fn(*args, **kwargs)
+
+
+def calls_python(fn: Callable[..., Any]) -> bool:
+    """Whether a function of C calls library code that looks further up than at its caller: `re`
+    warns of the program, and the hooks of `typing`'s protocols ask who wants to know."""
+    if type(fn) is not BuiltinFunctionType:
+        return False
+    return type(fn.__self__) is re.Pattern or fn.__module__ == "_abc"
 
 
 def _template(fn: Any, args: Any, kwargs: Any) -> Any: return fn(*args, **kwargs)  # fmt: skip  # noqa: E704

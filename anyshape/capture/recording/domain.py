@@ -31,6 +31,7 @@ class RecordingDomain(Domain):
     has_formed: bool
     took_id: bool = False  # the program knows the id of an object that it has made
     ids: set[int]  # of objects that may be others in another call
+    kept_in_c: list[Any]  # what a cache of C was handed, and may give back in another call
 
     # ---- outside objects -------------------------------------------------------------------------
     @abstractmethod

@@ -76,10 +76,10 @@ class Rebuilder:
         self._reads: dict[str, str] = {}
         self._young: frozenset[int] | None = None
         self._held: set[int] = set()  # generators that the program goes on with
-        self._classes = MadeClasses(self.heap)
+        self._classes = MadeClasses(self.heap, domain.kept_in_c)
         self.making: set[int] = set()
         self.replaying = False  # whether writes to what lies outside are still to be replayed
-        self.once = False  # whether something is handed on that belongs to one run
+        self.once = bool(domain.kept_in_c)  # whether something is left that belongs to one run
 
     # ---- names -----------------------------------------------------------------------------------
     def constant(self, obj: Any, hint: str = "") -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import collections
 import os
 import sys
+import time
 import traceback
+import typing
 import warnings
 from typing import Any
 
@@ -70,3 +72,27 @@ def test_it_finds_the_program(program: Any) -> None:
     fast = anyshape.compile(around)
     for _ in range(2):
         assert fast(torch.ones(2))[1] == wanted
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_hooks_of_protocols_see_who_asks() -> None:
+    def program(x: torch.Tensor) -> Any:
+        y = x + 1
+
+        @typing.runtime_checkable
+        class HasText(typing.Protocol):
+            text: str
+
+        class Holder: ...
+
+        holder = Holder()
+        before = isinstance(holder, HasText)
+        holder.text = "a"  # type: ignore[attr-defined]
+        found = before, isinstance(holder, HasText)
+        time.perf_counter()
+        return y * 2, found, isinstance(holder, HasText)
+
+    fast = anyshape.compile(program)
+    for _ in range(2):
+        assert fast(torch.ones(2))[1:] == ((False, True), True)
+    assert not fast._lazy.machinery.mistakes

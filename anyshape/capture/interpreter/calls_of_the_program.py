@@ -2,7 +2,7 @@
 module's name and `warnings` for a file and a line, finds the program.
 
 In: the virtual frame that calls, and the call. Out: its result. The real frame that calls has the
-globals, the file and the line of the virtual one.
+globals, the names, the file and the line of the virtual one.
 """
 
 from __future__ import annotations
@@ -16,8 +16,13 @@ from anyshape.capture.interpreter.frame import Code, Frame
 
 IN_C = frozenset({type(len), type(list.append), type(list.__len__)})
 """Callables that ask for the innermost frame at most; `re` warns of the program that called it."""
-NAME = "<called for the program>"
-"""Of such a frame's code: tracebacks leave it out."""
+MARK = "<called for the program>"
+"""A name in such a frame's code: tracebacks leave it out."""
+
+
+def is_call(code: CodeType) -> bool:
+    """Whether it is the code of a frame that calls for the program."""
+    return MARK in code.co_names
 
 
 def call(
@@ -50,7 +55,11 @@ def _template(fn: Any, args: Any, kwargs: Any) -> Any: return fn(*args, **kwargs
 def _caller(code: Code, line: int) -> CodeType:
     """The code that calls from this line; one line, as the template has."""
     made = _template.__code__.replace(
-        co_filename=code.code.co_filename, co_firstlineno=line, co_name=NAME, co_qualname=NAME
+        co_filename=code.code.co_filename,
+        co_firstlineno=line,
+        co_name=code.code.co_name,
+        co_qualname=code.code.co_qualname,
+        co_names=(MARK,),
     )
     code.callers[line] = made
     return made

@@ -128,7 +128,7 @@ def _program_part(traceback: TracebackType | None) -> TracebackType | None:
 
 def _is_ours(frame: FrameType) -> bool:
     name = frame.f_globals.get("__name__", "")
-    return name.startswith(_OURS) or frame.f_code.co_name == calls_of_the_program.NAME
+    return name.startswith(_OURS) or calls_of_the_program.is_call(frame.f_code)
 
 
 def _add_traceback(error: BaseException, frame: Frame) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import os
+import re
 import sys
 import time
 import traceback
@@ -60,7 +61,17 @@ def lines_of_a_traceback(x: Any) -> Any:
     return None
 
 
-PROGRAMS = [a_named_tuple, a_warning, the_callers_name, lines_of_a_traceback]
+def names_of_callers(x: Any) -> Any:
+    def found(match: Any) -> str:
+        caller = sys._getframe(1)
+        return f"{caller.f_code.co_name} {caller.f_code.co_qualname} {caller.f_lineno}"
+
+    os.getpid()
+    return PATTERN.sub(found, "a")
+
+
+PATTERN = re.compile("a")
+PROGRAMS = [a_named_tuple, a_warning, the_callers_name, lines_of_a_traceback, names_of_callers]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

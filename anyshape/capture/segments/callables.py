@@ -12,6 +12,7 @@ import inspect
 import logging
 import operator
 import sys
+import time
 import types
 import warnings
 from collections import OrderedDict, defaultdict, deque
@@ -21,7 +22,7 @@ from typing import Any
 import torch
 
 from anyshape.capture.guards.tensor_specs import contiguous_strides
-from anyshape.capture.heap import purity
+from anyshape.capture.heap import purity, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.numpy_scalars import is_function_of_numbers
 from anyshape.capture.heap.values import PROXIES, Call, OpaqueValue, TensorValue
@@ -122,6 +123,10 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
         return False
     if is_function_of_numbers(fn, args) or type(fn) is REMEMBERING:
         return True
+    if times.is_pure(fn, args):
+        return True
+    if fn is time.gmtime and args and args[0] is not None:  # or it asks the clock
+        return True
     if getattr(fn, "_dynamo_marked_constant", False):  # torch.compiler.assume_constant_result
         return True
     owner = getattr(fn, "__objclass__", None)
@@ -133,7 +138,7 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
             or owner is object
         )
     if issubclass(type(fn), type):
-        return fn.__module__ not in purity.IMPURE_MODULES
+        return fn.__module__ not in purity.IMPURE_MODULES or fn is time.struct_time
     bound = getattr(fn, "__self__", None)
     if bound is not None and not issubclass(type(bound), types.ModuleType):
         return type(bound) in purity.PURE_TYPES or type(bound) in CONTAINERS or bound in CONTAINERS

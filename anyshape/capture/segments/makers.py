@@ -14,6 +14,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from anyshape.capture.heap import times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.iterators import Position, advanced, position_of
 from anyshape.capture.heap.mirrors import MAXLEN, keys_in_order
@@ -278,6 +279,17 @@ def _getter(rebuilder: Rebuilder, value: Any) -> str:
     return rebuilder.named(value, f"{rebuilder.text(make)}({parts})")
 
 
+def _time(rebuilder: Rebuilder, value: Any) -> str:
+    """One of a `tzinfo` is made of what that is in this run."""
+    zone_of = times.ZONES.get(type(value))
+    if not times.is_plain(value) and zone_of is None:
+        return instance(rebuilder, value)
+    if zone_of is None or times.is_plain(value):
+        return rebuilder.constant(value)
+    bare = rebuilder.constant(value.replace(tzinfo=None))
+    return rebuilder.named(value, f"{bare}.replace(tzinfo={rebuilder.text(zone_of(value))})")
+
+
 def _bytearray(rebuilder: Rebuilder, value: bytearray) -> str:
     name = rebuilder.fresh(value)
     made, kind = rebuilder.constant(bytearray), rebuilder.constant(type(value))
@@ -344,6 +356,7 @@ MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
     (types.FunctionType, _function),
     (BaseException, _exception),
     (types.TracebackType, _traceback),
+    (times.CLASSES, _time),
     (bytearray, _bytearray),
     ((operator.itemgetter, operator.attrgetter, operator.methodcaller), _getter),
 )

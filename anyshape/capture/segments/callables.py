@@ -29,7 +29,7 @@ from anyshape.capture.heap.values import PROXIES, Call, OpaqueValue, TensorValue
 from anyshape.capture.interpreter import class_polyfills
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.segments import warned
+from anyshape.capture.segments import processes, warned
 from anyshape.capture.tensors import (
     backward,
     checkpoints,
@@ -387,6 +387,7 @@ NATIVE: Mapping[Any, Callable[..., Any]] = {
     _C._nn._parse_to: lambda domain, args, kwargs: _C._nn._parse_to(*args, **kwargs),
     __import__: _import,
     **foreach.HANDLERS,
+    **processes.HANDLERS,
 }
 
 
@@ -578,6 +579,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     inspect.unwrap: lambda domain, args, kwargs: inspect.unwrap(*args, **kwargs),
     **{fn: _answer_of(fn) for fn in ANSWERS},
     **backward.HANDLERS,
+    **processes.FUNCTIONS,
     **{fn: _instead(polyfill) for fn, polyfill in torch_polyfills.STAND_INS.items()},
     torch._utils_internal.justknobs_check: _answer(True),
     torch.overrides.is_tensor_like: _is_tensor_like,

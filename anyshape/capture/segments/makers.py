@@ -29,6 +29,7 @@ from anyshape.capture.heap.raised_state import (
 )
 from anyshape.capture.heap.values import IMMUTABLE
 from anyshape.capture.interpreter.attributes import HEAP_TYPE, instance_dict
+from anyshape.capture.segments.processes import LOCKS
 
 if TYPE_CHECKING:
     from anyshape.capture.segments.segment_end import Rebuilder
@@ -290,6 +291,13 @@ def _time(rebuilder: Rebuilder, value: Any) -> str:
     return rebuilder.named(value, f"{bare}.replace(tzinfo={rebuilder.text(zone_of(value))})")
 
 
+def _lock(rebuilder: Rebuilder, value: Any) -> str:
+    """One that nobody holds is as good as a new one."""
+    if not repr(value).startswith("<unlocked "):
+        raise broken("escape", "a lock that is held")
+    return rebuilder.named(value, f"{rebuilder.constant(LOCKS[type(value)])}()")
+
+
 def _bytearray(rebuilder: Rebuilder, value: bytearray) -> str:
     name = rebuilder.fresh(value)
     made, kind = rebuilder.constant(bytearray), rebuilder.constant(type(value))
@@ -357,6 +365,7 @@ MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
     (BaseException, _exception),
     (types.TracebackType, _traceback),
     (times.CLASSES, _time),
+    (tuple(LOCKS), _lock),
     (bytearray, _bytearray),
     ((operator.itemgetter, operator.attrgetter, operator.methodcaller), _getter),
 )

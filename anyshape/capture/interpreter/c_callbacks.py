@@ -124,6 +124,8 @@ def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> b
         return True
     if type(fn) is BuiltinFunctionType and issubclass(type(owner), type):
         return _makes_by_code(machine, fn, owner)
+    if fn in _LOOKING_UP and len(args) > 1 and type(args[1]) is str and _has_texts(args[0]):
+        return False
     if any(_is_asked(machine, arg, names) for arg, names in _asked(fn, args)):
         return True
     if fn in _INDEXERS:
@@ -141,6 +143,16 @@ def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> b
     else:
         methods = ANY
     return any(defines(machine, arg, methods) for arg in args)
+
+
+_LOOKING_UP = tuple(vars(MappingProxyType)[n] for n in ("get", "__getitem__", "__contains__"))
+
+
+def _has_texts(proxy: Any) -> bool:
+    """Whether it shows a plain dict whose keys are texts, as that of a class is: comparing them
+    calls nothing."""
+    mapping = mapping_behind(proxy) if type(proxy) is MappingProxyType else None
+    return type(mapping) is dict and all(type(key) is str for key in mapping)
 
 
 def _makes_by_code(machine: Interpreter, fn: Any, cls: Any) -> bool:

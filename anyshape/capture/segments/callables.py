@@ -184,6 +184,7 @@ STORES = frozenset(
         dict.__setitem__,
         dict.setdefault,
         dict.get,
+        types.MappingProxyType.get,
         dict.update,
         dict.pop,
         list.pop,

@@ -122,8 +122,8 @@ def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> b
         return bool(args) and issubclass(type(args[0]), (FunctionType, MethodType))
     if fn is getattr(operator, "call", None):
         return True
-    if type(fn) is BuiltinFunctionType and issubclass(type(owner), type):
-        return _makes_by_code(machine, fn, owner)
+    if type(fn) is BuiltinFunctionType and _makes_by_code(machine, fn, owner):
+        return True
     if fn in _LOOKING_UP and len(args) > 1 and type(args[1]) is str and _has_texts(args[0]):
         return False
     if any(_is_asked(machine, arg, names) for arg, names in _asked(fn, args)):
@@ -158,7 +158,9 @@ def _has_texts(proxy: Any) -> bool:
 def _makes_by_code(machine: Interpreter, fn: Any, cls: Any) -> bool:
     """Whether a class method of C, such as `fromkeys`, makes an object of a class that says in
     Python how."""
-    if fn.__name__.startswith("__") or not cls.__flags__ & _HEAP_TYPE:
+    if not issubclass(type(cls), type) or not cls.__flags__ & _HEAP_TYPE:
+        return False
+    if fn.__name__.startswith("__"):
         return False
     return any(_is_of_the_program(machine, cls, name) for name in (*_MADE_ANEW, *WRITES))
 

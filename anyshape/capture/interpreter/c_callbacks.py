@@ -126,6 +126,8 @@ def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> b
         return True
     if fn in _LOOKING_UP and len(args) > 1 and type(args[1]) is str and _has_texts(args[0]):
         return False
+    if fn in _ORDERING and all(_has_no_order(machine, arg) for arg in args):
+        return False
     if any(_is_asked(machine, arg, names) for arg, names in _asked(fn, args)):
         return True
     if fn in _INDEXERS:
@@ -143,6 +145,15 @@ def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> b
     else:
         methods = ANY
     return any(defines(machine, arg, methods) for arg in args)
+
+
+_ORDERING = (operator.lt, operator.le, operator.gt, operator.ge)
+_NO_ORDER = {name: vars(object)[name] for name in ("__lt__", "__le__", "__gt__", "__ge__")}
+
+
+def _has_no_order(machine: Interpreter, value: Any) -> bool:
+    """Whether C code that puts it in order asks `object` alone, which refuses."""
+    return all(machine.lookup(type(value), name) is found for name, found in _NO_ORDER.items())
 
 
 _LOOKING_UP = tuple(vars(MappingProxyType)[n] for n in ("get", "__getitem__", "__contains__"))

@@ -124,9 +124,7 @@ def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> b
         return True
     if type(fn) is BuiltinFunctionType and _makes_by_code(machine, fn, owner):
         return True
-    if fn in _LOOKING_UP and len(args) > 1 and type(args[1]) is str and _has_texts(args[0]):
-        return False
-    if fn in _ORDERING and all(_has_no_order(machine, arg) for arg in args):
+    if type(fn) in purity.CALLABLE_TYPES and _asks_nobody(machine, fn, args):
         return False
     if any(_is_asked(machine, arg, names) for arg, names in _asked(fn, args)):
         return True
@@ -145,6 +143,13 @@ def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> b
     else:
         methods = ANY
     return any(defines(machine, arg, methods) for arg in args)
+
+
+def _asks_nobody(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> bool:
+    """Whether no class is asked, whatever its objects could do."""
+    if fn in _ORDERING:
+        return all(_has_no_order(machine, arg) for arg in args)
+    return fn in _LOOKING_UP and len(args) > 1 and type(args[1]) is str and _has_texts(args[0])
 
 
 _ORDERING = (operator.lt, operator.le, operator.gt, operator.ge)

@@ -17,7 +17,7 @@ from anyshape.capture.interpreter import (
     search_polyfills,
     sort_polyfills,
 )
-from anyshape.capture.interpreter.domain import Domain
+from anyshape.capture.interpreter.domain import Domain, Interpreter
 from anyshape.capture.interpreter.frame import Code
 from anyshape.capture.interpreter.machine import Language, Machine
 from anyshape.capture.python import instances, itertools_polyfills
@@ -38,7 +38,7 @@ PYTHON = Language(
 )
 
 
-def decode_polyfills(machine: Machine) -> None:
+def decode_polyfills(machine: Interpreter) -> None:
     """So that the program, which counts what there is in the process, does not meet their decoded
     forms later."""
     for module in POLYFILLS:
@@ -47,7 +47,7 @@ def decode_polyfills(machine: Machine) -> None:
                 _decode(machine, value.__code__)
 
 
-def _decode(machine: Machine, code: CodeType) -> None:
+def _decode(machine: Interpreter, code: CodeType) -> None:
     machine.decoded(code)
     for inner in code.co_consts:
         if type(inner) is CodeType:

@@ -19,6 +19,8 @@ from types import CodeType, FrameType, MethodType, TracebackType
 from typing import Any
 
 RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
+TRACEBACK: Any = vars(BaseException)["__traceback__"]
+"""Read as C does: a class of the program may have a property of that name."""
 SIGNALS = tuple(map(int, signal.valid_signals()))
 
 
@@ -31,12 +33,12 @@ def is_interrupt(error: BaseException) -> bool:
     if isinstance(error, KeyboardInterrupt) and instruction_of(last) not in RAISES:
         return True
     handlers = frozenset(_handlers())
-    return any(call.tb_frame.f_code in handlers for call in _calls(error.__traceback__))
+    return any(call.tb_frame.f_code in handlers for call in _calls(TRACEBACK.__get__(error)))
 
 
 def innermost(error: BaseException) -> TracebackType | None:
     """The entry of the traceback for the line that raised."""
-    return next(reversed(list(_calls(error.__traceback__))), None)
+    return next(reversed(list(_calls(TRACEBACK.__get__(error)))), None)
 
 
 def instruction_of(call: TracebackType) -> str:

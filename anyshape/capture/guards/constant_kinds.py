@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import enum
 import re
 import types
@@ -21,6 +22,7 @@ GENERICS = (
 LEFT_OUT = tuple(map(type, (re.sub.__kwdefaults__ or {}).values()))
 """What stands for an argument of `re.sub` that is not given; since 3.13 not an `int`."""
 IDENTITY = (
+    datetime.timezone,
     type,
     types.FunctionType,
     types.ModuleType,

@@ -33,6 +33,7 @@ from anyshape.capture.heap.mirrors import (
 )
 from anyshape.capture.heap.nested_containers import containers_in, item_of, length_of, values_of
 from anyshape.capture.heap.observer import Observer
+from anyshape.capture.heap.raised_state import put_back, state_of
 from anyshape.capture.heap.sorted_lists import SortedLists
 from anyshape.capture.heap.unread_writes import Unread, is_key
 from anyshape.capture.heap.values import BOUND_IN_C, IMMUTABLE, NULL, PROXIES, Break, contents
@@ -128,9 +129,7 @@ class Heap:
 
     def will_raise(self, error: BaseException) -> None:
         if self.journal is not None:
-            before = (error.__traceback__, error.__context__, error.__cause__)
-            suppress = error.__suppress_context__
-            self.journal.append(partial(undo.undo_raise, error, *before, suppress))
+            self.journal.append(partial(put_back, error, state_of(error)))
 
     def advance(self, iterator: Any, *, shared: bool) -> Any:
         """`next(iterator, NULL)` of a native iterator, such that a rollback can undo it.

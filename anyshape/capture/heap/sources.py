@@ -143,7 +143,8 @@ class Sources:
     def _intern(self, base: Source | None, kind: Kind, key: Any, text: str | None) -> Source:
         index: tuple[Any, ...]
         try:
-            index = (id(base), kind, (type(key), key))
+            kinds = (*map(type, key),) if kind == "call" else type(key)  # 1, 1.0, True are equal
+            index = (id(base), kind, (kinds, key))
             found = self._interned.get(index)
         except TypeError:
             index = (id(base), kind, id(key))

@@ -13,6 +13,7 @@ from typing import Any
 
 from anyshape.capture.heap.nested_containers import elements_of
 from anyshape.capture.heap.quiet_reads import class_entry
+from anyshape.capture.heap.raised_state import UNRAISED, put_back
 from anyshape.capture.heap.values import NULL, Break
 
 HEAP_TYPE = 1 << 9
@@ -75,13 +76,6 @@ def _undo_cell(cell: CellType) -> Callable[[], None]:
     return lambda: write_cell(cell, value)
 
 
-def undo_raise(
-    error: BaseException, traceback: Any, context: Any, cause: Any, suppress: bool
-) -> None:
-    error.__traceback__, error.__context__, error.__cause__ = traceback, context, cause
-    error.__suppress_context__ = suppress
-
-
 def undo_slot(obj: Any, descriptor: Any) -> Callable[[], None]:
     try:
         value = descriptor.__get__(obj, type(obj))
@@ -135,6 +129,20 @@ def made_since(created: Mapping[int, Any], known: int) -> frozenset[int]:
     return frozenset(map(id, (*made, *filter(None.__ne__, map(_namespace, made)))))
 
 
+def raises_older(journal: Sequence[Callable[[], object]], fresh: Collection[int]) -> bool:
+    """Whether an exception was raised, or its traceback written, that had been raised before; one
+    that had not is of no other use than to be raised."""
+    raised = set(fresh)
+    for undo in journal:
+        if type(undo) is partial and undo.func is put_back:
+            error, state = undo.args
+            if state == UNRAISED:
+                raised.add(id(error))
+            elif id(error) not in raised:
+                return True
+    return False
+
+
 def _namespace(obj: Any) -> Any:
     try:
         return object.__getattribute__(obj, "__dict__")
@@ -144,7 +152,9 @@ def _namespace(obj: Any) -> Any:
 
 def has_older_writes(journal: Sequence[Callable[[], object]], fresh: Collection[int]) -> bool:
     """Whether these entries of a journal undo a write to what is not among the `fresh` objects, by
-    id. Classes that were looked up, and exceptions that were raised, are no writes."""
+    id. Classes that were looked up are no writes."""
+    if raises_older(journal, fresh):
+        return True
     for undo in journal:
         if type(undo) is partial:
             continue

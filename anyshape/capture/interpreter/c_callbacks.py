@@ -9,6 +9,7 @@ own classes (an enum's text) do not count: they read what does not change.
 from __future__ import annotations
 
 import builtins
+import datetime
 import dis
 import functools
 import heapq
@@ -20,6 +21,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import (
+    BuiltinFunctionType,
     CellType,
     CodeType,
     FunctionType,
@@ -31,7 +33,7 @@ from types import (
 )
 from typing import Any
 
-from anyshape.capture.heap import purity
+from anyshape.capture.heap import purity, times
 from anyshape.capture.heap.mirrors import VIEWS, mapping_behind
 from anyshape.capture.heap.nested_containers import elements_of, values_of
 from anyshape.capture.heap.values import NULL, PROXIES, contents
@@ -120,6 +122,10 @@ def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> b
         return bool(args) and issubclass(type(args[0]), (FunctionType, MethodType))
     if fn is getattr(operator, "call", None):
         return True
+    if type(fn) is BuiltinFunctionType and _makes_by_code(machine, fn, owner):
+        return True
+    if type(fn) in purity.CALLABLE_TYPES and _asks_nobody(machine, fn, args):
+        return False
     if any(_is_asked(machine, arg, names) for arg, names in _asked(fn, args)):
         return True
     if fn in _INDEXERS:
@@ -137,6 +143,42 @@ def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> b
     else:
         methods = ANY
     return any(defines(machine, arg, methods) for arg in args)
+
+
+def _asks_nobody(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> bool:
+    """Whether no class is asked, whatever its objects could do."""
+    if fn in _ORDERING:
+        return all(_has_no_order(machine, arg) for arg in args)
+    return fn in _LOOKING_UP and len(args) > 1 and type(args[1]) is str and _has_texts(args[0])
+
+
+_ORDERING = (operator.lt, operator.le, operator.gt, operator.ge)
+_NO_ORDER = {name: vars(object)[name] for name in ("__lt__", "__le__", "__gt__", "__ge__")}
+
+
+def _has_no_order(machine: Interpreter, value: Any) -> bool:
+    """Whether C code that puts it in order asks `object` alone, which refuses."""
+    return all(machine.lookup(type(value), name) is found for name, found in _NO_ORDER.items())
+
+
+_LOOKING_UP = tuple(vars(MappingProxyType)[n] for n in ("get", "__getitem__", "__contains__"))
+
+
+def _has_texts(proxy: Any) -> bool:
+    """Whether it shows a plain dict whose keys are texts, as that of a class is: comparing them
+    calls nothing."""
+    mapping = mapping_behind(proxy) if type(proxy) is MappingProxyType else None
+    return type(mapping) is dict and all(type(key) is str for key in mapping)
+
+
+def _makes_by_code(machine: Interpreter, fn: Any, cls: Any) -> bool:
+    """Whether a class method of C, such as `fromkeys`, makes an object of a class that says in
+    Python how."""
+    if not issubclass(type(cls), type) or not cls.__flags__ & _HEAP_TYPE:
+        return False
+    if fn.__name__.startswith("__"):
+        return False
+    return any(_is_of_the_program(machine, cls, name) for name in (*_MADE_ANEW, *WRITES))
 
 
 def _looks_at_arguments_alone(fn: Any) -> bool:
@@ -157,7 +199,7 @@ def defines(machine: Interpreter, value: Any, methods: tuple[str, ...], depth: i
     kind = type(value)
     if kind in PLAIN or kind in PROXIES:
         return False
-    if kind is _COMPARING_KEY:
+    if kind is _COMPARING_KEY or _asks_as_a_time(machine, value):
         return True
     held = next((parts for base, parts in _HOLDERS if issubclass(kind, base)), None)
     value = value if held is None else held(value)
@@ -199,9 +241,33 @@ def _asked(fn: Any, args: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[str, ...
 def _is_asked(machine: Interpreter, value: Any, names: tuple[str, ...]) -> bool:
     """Does the class of the value define one of the methods in Python?"""
     kind = type(value)
-    if not names or kind in PROXIES or not kind.__flags__ & _HEAP_TYPE:
+    if not names or kind in PROXIES:
+        return False
+    if _asks_as_a_time(machine, value):
+        return True
+    if not kind.__flags__ & _HEAP_TYPE:
         return False
     return any(_is_of_the_program(machine, kind, name) for name in names)
+
+
+def _asks_as_a_time(machine: Interpreter, value: Any) -> bool:
+    """Whether the value is a time of a `tzinfo` that the program has written, which all of C's
+    methods may ask, or of a class of the program, which makes what C computes with it."""
+    kind = type(value)
+    if not issubclass(kind, _TIMES):
+        return False
+    if kind.__flags__ & _HEAP_TYPE and any(
+        _is_of_the_program(machine, kind, name) for name in _MADE_ANEW
+    ):
+        return True
+    zone_of = next((of for base, of in times.ZONES.items() if issubclass(kind, base)), None)
+    return zone_of is not None and any(
+        _is_of_the_program(machine, type(zone_of(value)), name) for name in _OF_ZONES
+    )
+
+
+_TIMES = (datetime.date, datetime.time, datetime.timedelta)
+_OF_ZONES = ("utcoffset", "dst", "tzname", "fromutc")
 
 
 def _is_index(machine: Interpreter, value: Any) -> bool:
@@ -224,6 +290,8 @@ def hashes_outside(machine: Interpreter, value: Any, depth: int = 3) -> bool:
     kind = type(value)
     if kind in PLAIN or kind in PROXIES or depth == 0:
         return False
+    if _asks_as_a_time(machine, value):
+        return True
     if issubclass(kind, (tuple, frozenset)):
         if any(hashes_outside(machine, item, depth - 1) for item in values_of(value)):
             return True
@@ -311,6 +379,8 @@ def _is_of_the_program(machine: Interpreter, kind: type, name: str) -> bool:
     """Is the method of this name written by the program? One of the standard library's is as good
     as that where it calls others of a class of the program."""
     method = machine.lookup(kind, name)
+    if type(method) is staticmethod:  # which is what `__new__` is
+        method = method.__func__
     if type(method) is FunctionType:
         module = method.__module__ or ""
         if not purity.is_library(module):

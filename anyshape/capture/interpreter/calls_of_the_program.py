@@ -2,29 +2,34 @@
 module's name and `warnings` for a file and a line, finds the program.
 
 In: the virtual frame that calls, and the call. Out: its result. The real frame that calls has the
-globals, the file and the line of the virtual one.
+globals, the names, the file and the line of the virtual one.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from types import CodeType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any
 
 from anyshape.capture.interpreter.frame import Code, Frame
 
 IN_C = frozenset({type(len), type(list.append), type(list.__len__)})
 """Callables that ask for the innermost frame at most; `re` warns of the program that called it."""
-NAME = "<called for the program>"
-"""Of such a frame's code: tracebacks leave it out."""
+MARK = "<called for the program>"
+"""A name in such a frame's code: tracebacks leave it out."""
+
+
+def is_call(code: CodeType) -> bool:
+    """Whether it is the code of a frame that calls for the program."""
+    return MARK in code.co_names
 
 
 def call(
     frame: Frame | None, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """`fn(*args, **kwargs)`, called by a frame like this one."""
-    deep = type(fn) not in IN_C or type(getattr(fn, "__self__", None)) is re.Pattern
+    deep = type(fn) not in IN_C or calls_python(fn)
     while frame is not None:
         if not frame.code.hidden:
             line = frame.code.lines[max(frame.index - 1, 0)] or frame.code.code.co_firstlineno
@@ -36,13 +41,25 @@ def call(
     return fn(*args, **kwargs)
 
 
+def calls_python(fn: Callable[..., Any]) -> bool:
+    """Whether a function of C calls library code that looks further up than at its caller: `re`
+    warns of the program, and the hooks of `typing`'s protocols ask who wants to know."""
+    if type(fn) is not BuiltinFunctionType:
+        return False
+    return type(fn.__self__) is re.Pattern or fn.__module__ == "_abc"
+
+
 def _template(fn: Any, args: Any, kwargs: Any) -> Any: return fn(*args, **kwargs)  # fmt: skip  # noqa: E704
 
 
 def _caller(code: Code, line: int) -> CodeType:
     """The code that calls from this line; one line, as the template has."""
     made = _template.__code__.replace(
-        co_filename=code.code.co_filename, co_firstlineno=line, co_name=NAME, co_qualname=NAME
+        co_filename=code.code.co_filename,
+        co_firstlineno=line,
+        co_name=code.code.co_name,
+        co_qualname=code.code.co_qualname,
+        co_names=(MARK,),
     )
     code.callers[line] = made
     return made

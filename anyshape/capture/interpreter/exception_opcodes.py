@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import Any, NoReturn
 
+from anyshape.capture.heap.raised_state import cause_of, context_of, set_cause, traceback_of
 from anyshape.capture.heap.values import NULL, PROXIES, Call
 from anyshape.capture.interpreter import attributes, polyfills
 from anyshape.capture.interpreter.continuations import NO_EXCEPTION_MADE, RAISE, Continuation
@@ -65,7 +66,7 @@ def _set_cause(machine: Interpreter, error: BaseException, cause: Any) -> None:
     if cause is not None and not issubclass(type(cause), BaseException):
         raise TypeError("exception causes must derive from BaseException")
     machine.heap.will_raise(error)
-    error.__cause__ = cause
+    set_cause(error, cause)
 
 
 def raise_thrown(
@@ -137,7 +138,7 @@ def _split_group(error: Any, classes: Any) -> tuple[Any, Any]:
         if issubclass(type(error), BaseExceptionGroup):
             return error, None
         wrapped = BaseExceptionGroup("", [error])
-        wrapped.__traceback__ = error.__traceback__
+        wrapped.__traceback__ = traceback_of(error)
         return wrapped, None
     if issubclass(type(error), BaseExceptionGroup):
         return error.split(classes)
@@ -173,9 +174,9 @@ def _same_metadata(error: Any, original: BaseExceptionGroup[Any]) -> bool:
     return (
         issubclass(type(error), BaseExceptionGroup)
         and getattr(error, "__notes__", None) is getattr(original, "__notes__", None)
-        and error.__traceback__ is original.__traceback__
-        and error.__cause__ is original.__cause__
-        and error.__context__ is original.__context__
+        and traceback_of(error) is traceback_of(original)
+        and cause_of(error) is cause_of(original)
+        and context_of(error) is context_of(original)
     )
 
 
@@ -242,7 +243,7 @@ def _bind_exit(machine: Interpreter, method: Any, manager: Any, cls: type) -> An
 def with_except_start(machine: Interpreter, frame: Frame, arg: Any) -> Frame | None:
     stack = frame.stack
     error, exit_method = stack[-1], stack[-4]
-    result = machine.call(exit_method, (type(error), error, error.__traceback__))
+    result = machine.call(exit_method, (type(error), error, traceback_of(error)))
     return push(machine, frame, 0, result)
 
 

@@ -23,6 +23,7 @@ PLACES = frozenset(
         "interpreter.name_opcodes",
         *("interpreter.protocol", "interpreter.value_opcodes"),
         *("python.builtin_iteration", "python.builtin_objects", "python.builtins"),
+        "python.compiled_text",
         *("python.instances", "python.itertools_polyfills", "python.stdlib"),
         *("segments.callables", "segments.symbolic_domain", "sizes.numbers"),
         *("tensors.tensor_ops", "tensors.torchmap"),

@@ -17,6 +17,7 @@ from types import GeneratorType
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.raised_state import set_traceback
 from anyshape.capture.heap.values import NULL, InterpreterBug, ProxyLeak
 from anyshape.capture.interpreter import polyfills
 from anyshape.capture.interpreter.continuations import (
@@ -350,7 +351,7 @@ class Generator:
         try:
             self.throw(GeneratorExit())
         except (GeneratorExit, StopIteration) as error:
-            error.__traceback__ = None  # it would hold all frames, and what they hold, in a cycle
+            set_traceback(error, None)  # it would hold all frames, and what they hold, in a cycle
             return CLOSING.result_of(error)
         raise RuntimeError("generator ignored GeneratorExit")
 

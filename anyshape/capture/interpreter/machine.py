@@ -285,14 +285,14 @@ class Machine:
         """A frame for a Python function with its arguments bound, unless the domain or the code
         says otherwise.
         """
-        code = self.codes.get(fn.__code__) or self.decoded(fn.__code__)
-        if not code.hidden:
+        if fn.__code__.co_filename not in self.language.polyfill_files:
             domain = self.domain
             answer = domain.python_call(fn, args, kwargs)
             if answer is not NotImplemented:
                 if not self.recording:
                     self.class_changed()  # by what was called natively, maybe
                 return answer
+            code = self.decoded(fn.__code__)
             plain = type(fn.__globals__) is dict  # another may have a `__missing__`
             if code.unsupported is not None or not plain or domain.is_opaque(fn):
                 return self.native(fn, args, kwargs)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
+from anyshape.capture.heap import raised_state
+from anyshape.capture.heap.raised_state import context_of, set_traceback, traceback_of
 from anyshape.capture.interpreter import calls_of_the_program
 from anyshape.capture.interpreter.continuations import Root
 from anyshape.capture.interpreter.domain import Interpreter
@@ -27,7 +29,7 @@ def unwind(machine: Interpreter, error: BaseException) -> Frame | None:
     frame = machine.frame
     assert frame is not None
     fresh, machine.fresh_raise = machine.fresh_raise, True
-    error.__traceback__ = _program_part(error.__traceback__)
+    set_traceback(error, _program_part(traceback_of(error)))
     machine.heap.will_raise(error)
     if fresh:
         set_context(error, handled_exception(frame))
@@ -71,12 +73,12 @@ def leave(machine: Interpreter) -> NoReturn:
     assert error is not None
     if not machine.recording:
         machine.escaped = None
-    context = error.__context__
+    context = context_of(error)
     try:
         raise error
     finally:
         if context is not None:
-            error.__context__ = context
+            raised_state.set_context(error, context)
         del error, context
 
 
@@ -109,11 +111,12 @@ def set_context(error: BaseException, handled: BaseException | None) -> None:
     seen = set()
     while link is not None and id(link) not in seen:
         seen.add(id(link))
-        if link.__context__ is error:
-            link.__context__ = None
+        following = context_of(link)
+        if following is error:
+            raised_state.set_context(link, None)
             break
-        link = link.__context__
-    error.__context__ = handled
+        link = following
+    raised_state.set_context(error, handled)
 
 
 def _program_part(traceback: TracebackType | None) -> TracebackType | None:
@@ -125,7 +128,7 @@ def _program_part(traceback: TracebackType | None) -> TracebackType | None:
 
 def _is_ours(frame: FrameType) -> bool:
     name = frame.f_globals.get("__name__", "")
-    return name.startswith(_OURS) or frame.f_code.co_name == calls_of_the_program.NAME
+    return name.startswith(_OURS) or calls_of_the_program.is_call(frame.f_code)
 
 
 def _add_traceback(error: BaseException, frame: Frame) -> None:
@@ -135,13 +138,14 @@ def _add_traceback(error: BaseException, frame: Frame) -> None:
     index = frame.index - 1
     line = code.lines[index]
     real = shared_frame(code, frame.globals, index)
-    error.__traceback__ = TracebackType(error.__traceback__, real, code.offsets[index], line or -1)
+    behind = traceback_of(error)
+    set_traceback(error, TracebackType(behind, real, code.offsets[index], line or -1))
 
 
 def _show_exit(machine: Interpreter, error: BaseException, frame: Frame) -> None:
     """A frame object that its code has left says where that was, be it behind what raised, and
     keeps what its locals hold as long as the traceback lives."""
-    code, index, traceback = frame.code, _stands_at(frame), error.__traceback__
+    code, index, traceback = frame.code, _stands_at(frame), traceback_of(error)
     if code.hidden or traceback is None or not shows(code, traceback.tb_frame):
         return
     if not machine.recording:
@@ -150,9 +154,8 @@ def _show_exit(machine: Interpreter, error: BaseException, frame: Frame) -> None
         return
     else:
         left = shared_frame(code, frame.globals, index)
-    error.__traceback__ = TracebackType(
-        traceback.tb_next, left, traceback.tb_lasti, traceback.tb_lineno
-    )
+    lasti, line = traceback.tb_lasti, traceback.tb_lineno
+    set_traceback(error, TracebackType(traceback.tb_next, left, lasti, line))
 
 
 def _stands_at(frame: Frame) -> int:
@@ -168,4 +171,4 @@ def exception_info(machine: Interpreter) -> tuple[Any, Any, Any]:
     error = handled_exception(machine.frame)
     if error is None:
         return (None, None, None)
-    return type(error), error, error.__traceback__
+    return type(error), error, traceback_of(error)

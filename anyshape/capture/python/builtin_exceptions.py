@@ -7,9 +7,10 @@ A virtual frame has no frame object: a traceback shows one that stands for its c
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, NoneType, TracebackType
 from typing import Any
 
+from anyshape.capture.heap.breaks import broken
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Code
 
@@ -24,8 +25,24 @@ def _clear_frame(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, 
     return machine.native(FrameType.clear, args, kwargs)
 
 
+def _with_traceback(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`error.with_traceback(traceback)` writes what raising the exception writes, and is undone as
+    that is."""
+    fits = len(args) == 2 and issubclass(type(args[0]), BaseException)
+    if kwargs or not fits or type(args[1]) not in (TracebackType, NoneType):
+        return machine.native(BaseException.with_traceback, args, kwargs)
+    error, traceback = args
+    if machine.recording:
+        machine.domain.will_raise(error)
+        if traceback is not None and machine.domain.is_outside(traceback):
+            raise broken("python-effect", "with_traceback of a traceback from outside")
+    machine.heap.will_raise(error)
+    return BaseException.with_traceback(error, traceback)
+
+
 EXCEPTION_BUILTINS: dict[Any, Callable[[Interpreter, tuple[Any, ...], dict[str, Any]], Any]] = {
     FrameType.clear: _clear_frame,
+    BaseException.with_traceback: _with_traceback,
 }
 
 

@@ -24,6 +24,7 @@ from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.frame_views import FrameView
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.interpreter.unwinding import exception_info, handled_exception
+from anyshape.capture.python.compiled_text import compiled
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -472,7 +473,8 @@ def _compile_builtin(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if frame is not None and not given.get("dont_inherit"):
         given["flags"] = given.get("flags", 0) | frame.code.code.co_flags & _FUTURES
     given["dont_inherit"] = True
-    return machine.native(compile, (), given)
+    code = compiled(given) if machine.recording else None
+    return machine.native(compile, (), given) if code is None else code
 
 
 OBJECT_TYPES: dict[Any, Handler] = {type: _type, super: _super, TracebackType: _traceback}

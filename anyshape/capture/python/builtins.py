@@ -241,9 +241,10 @@ def _cached(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     """A function with `functools.lru_cache`: constants go to the cache, proxies past it."""
     if machine.recording and any(protocol.holds_proxy(arg) for arg in (*args, *kwargs.values())):
         return Call(fn.__wrapped__, args, kwargs)
-    result = machine.native(fn, args, kwargs)
     if not machine.recording:
-        return result
+        return machine.native(fn, args, kwargs)
+    machine.domain.will_remember((*args, *kwargs.values()))
+    result = machine.native(fn, args, kwargs)
     return machine.domain.remembered(fn, () if kwargs else args, result)
 
 

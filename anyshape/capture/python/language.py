@@ -7,7 +7,7 @@ In: a domain. Out: a `Machine`. The files of polyfills are hidden from traceback
 from __future__ import annotations
 
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FunctionType
 
 from anyshape.capture.interpreter import (
     class_polyfills,
@@ -17,7 +17,7 @@ from anyshape.capture.interpreter import (
     search_polyfills,
     sort_polyfills,
 )
-from anyshape.capture.interpreter.domain import Domain
+from anyshape.capture.interpreter.domain import Domain, Interpreter
 from anyshape.capture.interpreter.frame import Code
 from anyshape.capture.interpreter.machine import Language, Machine
 from anyshape.capture.python import instances, itertools_polyfills
@@ -25,20 +25,33 @@ from anyshape.capture.python.builtins import BUILTINS, CLASS_METHODS, OBJECT_CAL
 from anyshape.capture.python.stdlib import STDLIB, STDLIB_CLASS_METHODS
 
 TORCH_POLYFILLS = str(Path(__file__).parents[1] / "tensors" / "torch_polyfills.py")  # imports torch
+POLYFILLS = (
+    *(polyfills, class_polyfills, iteration_polyfills, mapping_polyfills),
+    *(search_polyfills, sort_polyfills, itertools_polyfills),
+)
 PYTHON = Language(
     functions={**BUILTINS, **STDLIB},
     class_methods={**CLASS_METHODS, **STDLIB_CLASS_METHODS},
     objects=OBJECT_CALLS,
     instantiate=instances.instantiate,
-    polyfill_files=frozenset(
-        str(module.__file__)
-        for module in (
-            *(polyfills, class_polyfills, iteration_polyfills, mapping_polyfills),
-            *(search_polyfills, sort_polyfills, itertools_polyfills),
-        )
-    )
-    | {TORCH_POLYFILLS},
+    polyfill_files=frozenset({*(str(module.__file__) for module in POLYFILLS), TORCH_POLYFILLS}),
 )
+
+
+def decode_polyfills(machine: Interpreter) -> None:
+    """So that the program, which counts what there is in the process, does not meet their decoded
+    forms later."""
+    for module in POLYFILLS:
+        for value in vars(module).values():
+            if type(value) is FunctionType and value.__code__.co_filename == module.__file__:
+                _decode(machine, value.__code__)
+
+
+def _decode(machine: Interpreter, code: CodeType) -> None:
+    machine.decoded(code)
+    for inner in code.co_consts:
+        if type(inner) is CodeType:
+            _decode(machine, inner)
 
 
 def python_machine(domain: Domain, codes: dict[CodeType, Code] | None = None) -> Machine:

@@ -8,6 +8,7 @@ is the program's, in a concrete one never needed.
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 
 from anyshape.capture.heap.iterators import TELLING
 from anyshape.capture.heap.values import PROXIES, Call
-from anyshape.capture.interpreter import protocol, sort_polyfills
+from anyshape.capture.interpreter import protocol, search_polyfills, sort_polyfills
 from anyshape.capture.interpreter.attributes import C_FUNCTIONS
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.python import instances, itertools_polyfills
@@ -88,6 +89,21 @@ def _cmp_to_key(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, A
     return machine.native(functools.cmp_to_key, args, kwargs)
 
 
+def _bisected(function: Any, polyfill: Callable[..., Any]) -> Handler:
+    """The program's elements are compared by its own code; C refuses what does not fit."""
+
+    def handler(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        limits = (*args[2:], *(kwargs[name] for name in ("lo", "hi") if name in kwargs))
+        fits = args and issubclass(type(args[0]), (list, tuple)) and kwargs.keys() <= BISECTED
+        if not machine.recording or not fits or any(type(n) is not int for n in limits):
+            return machine.native(function, args, kwargs)
+        return Call(polyfill, args, kwargs)
+
+    return handler
+
+
+BISECTED = frozenset({"x", "lo", "hi", "key"})
+BISECT = ("bisect_left", "bisect_right", "insort_left", "insort_right")
 _ITERTOOLS = (
     "chain islice accumulate starmap takewhile dropwhile filterfalse compress pairwise cycle "
     "product zip_longest groupby"
@@ -101,6 +117,10 @@ STDLIB: dict[Any, Handler] = {
         for name in _ITERTOOLS
     },
     functools.cmp_to_key: _cmp_to_key,
+    **{
+        getattr(bisect, name): _bisected(getattr(bisect, name), getattr(search_polyfills, name))
+        for name in BISECT
+    },
     **instances.INSTANCE_HANDLERS,
 }
 STDLIB_CLASS_METHODS: dict[Any, Any] = {(itertools.chain, "from_iterable"): _chain_from_iterable}

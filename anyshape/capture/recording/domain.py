@@ -33,6 +33,7 @@ class RecordingDomain(Domain):
     functions: Functions
     took_id: bool = False  # the program knows the id of an object that it has made
     ids: set[int]  # of objects that may be others in another call
+    kept_in_c: list[Any]  # what a cache of C was handed, and may give back in another call
 
     # ---- outside objects -------------------------------------------------------------------------
     @abstractmethod

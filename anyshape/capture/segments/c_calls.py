@@ -8,7 +8,6 @@ relied on; an effect for later; else a break.
 from __future__ import annotations
 
 import io
-import re
 import types
 import weakref
 from typing import Any
@@ -114,7 +113,7 @@ def _reads_nothing_else(
         return True
     given = (*args, *kwargs.values())
     if type(fn) is callables.REMEMBERING:  # it looks the arguments up, whatever tuples they lie in
-        given = (*given, *_parts(given))
+        given = (*given, *parts(given))
     return not _reads_outside(domain, given)
 
 
@@ -136,11 +135,11 @@ def _lying_in(value: Any) -> tuple[Any, ...]:
     return tuple(values_of(value)) if issubclass(type(value), CONTAINERS) else ()
 
 
-def _parts(values: tuple[Any, ...]) -> tuple[Any, ...]:
+def parts(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """What lies in the tuples among the values, all the way down."""
     tuples = [value for value in values if issubclass(type(value), tuple)]
     inside = tuple(part for value in tuples for part in tuple.__iter__(value))
-    return (*inside, *_parts(inside)) if inside else ()
+    return (*inside, *parts(inside)) if inside else ()
 
 
 def _call_pure(
@@ -154,7 +153,7 @@ def _call_pure(
     heap = domain.machine.heap
     whole = heap.mirror if fn in purity.MAKERS else heap.read_whole
     seen, named = tuple(map(whole, args)), {name: whole(v) for name, v in kwargs.items()}
-    if type(fn) is callables.REMEMBERING or type(getattr(fn, "__self__", None)) is re.Pattern:
+    if type(fn) is callables.REMEMBERING or calls_of_the_program.calls_python(fn):
         return calls_of_the_program.call(domain.machine.frame, fn, seen, named)
     return fn(*seen, **named)
 

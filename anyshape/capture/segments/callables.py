@@ -12,6 +12,7 @@ import inspect
 import logging
 import operator
 import sys
+import time
 import types
 import warnings
 from collections import OrderedDict, defaultdict, deque
@@ -21,14 +22,14 @@ from typing import Any
 import torch
 
 from anyshape.capture.guards.tensor_specs import contiguous_strides
-from anyshape.capture.heap import purity
+from anyshape.capture.heap import purity, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.numpy_scalars import is_function_of_numbers
 from anyshape.capture.heap.values import PROXIES, Call, OpaqueValue, TensorValue
 from anyshape.capture.interpreter import class_polyfills
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.segments import warned
+from anyshape.capture.segments import processes, warned
 from anyshape.capture.tensors import (
     autograd_functions,
     backward,
@@ -121,6 +122,10 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
         return False
     if is_function_of_numbers(fn, args) or type(fn) is REMEMBERING:
         return True
+    if times.is_pure(fn, args):
+        return True
+    if fn is time.gmtime and args and args[0] is not None:  # or it asks the clock
+        return True
     if getattr(fn, "_dynamo_marked_constant", False):  # torch.compiler.assume_constant_result
         return True
     owner = getattr(fn, "__objclass__", None)
@@ -132,7 +137,7 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
             or owner is object
         )
     if issubclass(type(fn), type):
-        return fn.__module__ not in purity.IMPURE_MODULES
+        return fn.__module__ not in purity.IMPURE_MODULES or fn is time.struct_time
     bound = getattr(fn, "__self__", None)
     if bound is not None and not issubclass(type(bound), types.ModuleType):
         return type(bound) in purity.PURE_TYPES or type(bound) in CONTAINERS or bound in CONTAINERS
@@ -178,6 +183,7 @@ STORES = frozenset(
         dict.__setitem__,
         dict.setdefault,
         dict.get,
+        types.MappingProxyType.get,
         dict.update,
         dict.pop,
         list.pop,
@@ -381,6 +387,7 @@ NATIVE: Mapping[Any, Callable[..., Any]] = {
     _C._nn._parse_to: lambda domain, args, kwargs: _C._nn._parse_to(*args, **kwargs),
     __import__: _import,
     **foreach.HANDLERS,
+    **processes.HANDLERS,
 }
 
 
@@ -556,6 +563,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     inspect.unwrap: lambda domain, args, kwargs: inspect.unwrap(*args, **kwargs),
     **{fn: _answer_of(fn) for fn in ANSWERS},
     **backward.HANDLERS,
+    **processes.FUNCTIONS,
     **{fn: _instead(polyfill) for fn, polyfill in torch_polyfills.STAND_INS.items()},
     torch._utils_internal.justknobs_check: _answer(True),
     torch.overrides.is_tensor_like: _is_tensor_like,

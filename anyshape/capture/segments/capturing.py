@@ -22,6 +22,7 @@ from anyshape.capture.guards import execution_modes
 from anyshape.capture.guards.counters import counters
 from anyshape.capture.guards.guard_code import GuardSet
 from anyshape.capture.heap.breaks import GraphBreak, record_of
+from anyshape.capture.heap.raised_state import traceback_of
 from anyshape.capture.heap.sorted_lists import Place
 from anyshape.capture.heap.values import NULL, Break, InterpreterBug, ProxyLeak
 from anyshape.capture.interpreter.frame import Code, Frame, locate, users_frame
@@ -404,7 +405,7 @@ class _Escaped(BaseException):
 
 def _innermost(error: BaseException) -> Location | None:
     """The line that raised."""
-    traceback = error.__traceback__
+    traceback = traceback_of(error)
     if traceback is None:
         return None
     while traceback.tb_next is not None:

@@ -1,15 +1,16 @@
-"""Classes that a segment makes, and what lies in them.
+"""Classes that a segment makes, what lies in them, and what it has handed to a cache of C.
 
 In: the heap at the end of a segment. Out: the objects that are handed on as they are, instead of
-being made anew in each run: a class cannot be put together again by writing its attributes. A
-segment that hands one on runs once. What holds a symbolic value cannot be handed on.
+being made anew in each run: a class cannot be put together again by writing its attributes, and
+what a cache holds is not another object. A segment that hands one on runs once. What holds a
+symbolic value cannot be handed on.
 """
 
 from __future__ import annotations
 
 import gc
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from anyshape.capture.heap.shadow_heap import Heap
@@ -24,17 +25,21 @@ LOOKED_THROUGH = (
 
 
 class MadeClasses:
-    """`belonging`: the classes made in the trace and the objects of it that they hold, by id;
+    """`belonging`: the classes made in the trace, what caches of C were handed (`kept`), and the
+    objects of the trace that they hold, by id;
     `unfit`: those of them that hold a symbolic value or a generator, or lie beside one."""
 
-    def __init__(self, heap: Heap) -> None:
+    def __init__(self, heap: Heap, kept: Iterable[Any] = ()) -> None:
         self.belonging: dict[int, Any] = {}
         self.unfit: set[int] = set()
         for value in list(heap.created.values()):
             if issubclass(type(value), type):
                 self._add(heap, value)
+        for value in kept:
+            self._add(heap, value)
+            self.belonging[id(value)] = value
 
-    def _add(self, heap: Heap, made: type) -> None:
+    def _add(self, heap: Heap, made: Any) -> None:
         reachable = dict(_held(heap, made))
         if any(type(value) in PROXIES or type(value) is Generator for value in reachable.values()):
             self.unfit.update(reachable)
@@ -43,8 +48,8 @@ class MadeClasses:
         )
 
 
-def _held(heap: Heap, made: type) -> Iterator[tuple[int, Any]]:
-    """The class, and what can be reached from it through objects of the trace."""
+def _held(heap: Heap, made: Any) -> Iterator[tuple[int, Any]]:
+    """It, and what can be reached from it through objects of the trace."""
     pending: list[Any] = [made]
     seen: set[int] = set()
     while pending:

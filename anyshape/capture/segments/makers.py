@@ -14,12 +14,22 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from anyshape.capture.heap import times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.iterators import Position, advanced, position_of
 from anyshape.capture.heap.mirrors import MAXLEN, keys_in_order
 from anyshape.capture.heap.quiet_reads import asks_the_program
+from anyshape.capture.heap.raised_state import (
+    ARGS,
+    LINKS,
+    SETTERS,
+    cause_of,
+    link_of,
+    traceback_of,
+)
 from anyshape.capture.heap.values import IMMUTABLE
 from anyshape.capture.interpreter.attributes import HEAP_TYPE, instance_dict
+from anyshape.capture.segments.processes import LOCKS
 
 if TYPE_CHECKING:
     from anyshape.capture.segments.segment_end import Rebuilder
@@ -205,21 +215,32 @@ def _exception(rebuilder: Rebuilder, value: BaseException) -> str:
     """Made as C code does, whatever its class says; then its state, and what it was raised of."""
     base = _base_in_c(type(value))
     made, kind = rebuilder.constant(base), rebuilder.constant(type(value))
-    args = rebuilder.text(value.args)
+    args = rebuilder.text(ARGS.__get__(value))
     name = rebuilder.fresh(value)
     rebuilder.add(f"{name} = {made}.__new__({kind}, *{args})")
-    rebuilder.add(f"{name}.args = {args}")
+    rebuilder.add(f"{rebuilder.constant(ARGS.__set__)}({name}, {args})")
     for member in _members(base):
         content = member.__get__(value)
         if content is not None:
             setter = rebuilder.constant(member.__set__)
             rebuilder.add(f"{setter}({name}, {rebuilder.text(content)})")
-    for link in ("__context__", "__cause__", "__suppress_context__"):
-        if getattr(value, link):
-            rebuilder.add(f"{name}.{link} = {rebuilder.text(getattr(value, link))}")
-    rebuilder.add(f"{name}.__traceback__ = {_traceback(rebuilder, value.__traceback__)}")
+    _state_of_raising(rebuilder, name, value)
     attributes(rebuilder, name, value)
     return name
+
+
+def _state_of_raising(rebuilder: Rebuilder, name: str, value: BaseException) -> None:
+    """Set by C: a cause that is set also says that no context is shown."""
+    given = {"__suppress_context__": cause_of(value) is not None}
+    for link in LINKS:
+        content = link_of(value, link)
+        if content is not given.get(link):
+            setter = rebuilder.constant(SETTERS[link])
+            rebuilder.add(f"{setter}({name}, {rebuilder.text(content)})")
+    found = traceback_of(value)
+    if found is not None:
+        setter = rebuilder.constant(SETTERS["__traceback__"])
+        rebuilder.add(f"{setter}({name}, {_traceback(rebuilder, found)})")
 
 
 def _base_in_c(kind: type) -> type:
@@ -237,14 +258,15 @@ MEMBER = types.MemberDescriptorType
 READ_ONLY = frozenset({"message", "exceptions"})  # of exception groups: made of their arguments
 
 
-def _traceback(rebuilder: Rebuilder, value: types.TracebackType | None) -> str:
-    """Its lines, with the frame that stands for each code."""
-    if value is None:
-        return "None"
+def _traceback(rebuilder: Rebuilder, value: types.TracebackType) -> str:
+    """Its lines, with the frame that stands for each code; what was handed in is itself."""
     known = rebuilder.made(value)
     if known is not None:
         return known
-    following = _traceback(rebuilder, value.tb_next)
+    source = rebuilder.recorder.sources.of(value)
+    if source is not None:
+        return rebuilder.read(source)
+    following = "None" if value.tb_next is None else _traceback(rebuilder, value.tb_next)
     made, frame = rebuilder.constant(types.TracebackType), rebuilder.constant(value.tb_frame)
     name = rebuilder.fresh(value)
     rebuilder.add(f"{name} = {made}({following}, {frame}, {value.tb_lasti}, {value.tb_lineno})")
@@ -256,6 +278,24 @@ def _getter(rebuilder: Rebuilder, value: Any) -> str:
     make, args, *_ = value.__reduce__()
     parts = ", ".join(rebuilder.text(arg) for arg in args)
     return rebuilder.named(value, f"{rebuilder.text(make)}({parts})")
+
+
+def _time(rebuilder: Rebuilder, value: Any) -> str:
+    """One of a `tzinfo` is made of what that is in this run."""
+    zone_of = times.ZONES.get(type(value))
+    if not times.is_plain(value) and zone_of is None:
+        return instance(rebuilder, value)
+    if zone_of is None or times.is_plain(value):
+        return rebuilder.constant(value)
+    bare = rebuilder.constant(value.replace(tzinfo=None))
+    return rebuilder.named(value, f"{bare}.replace(tzinfo={rebuilder.text(zone_of(value))})")
+
+
+def _lock(rebuilder: Rebuilder, value: Any) -> str:
+    """One that nobody holds is as good as a new one."""
+    if not repr(value).startswith("<unlocked "):
+        raise broken("escape", "a lock that is held")
+    return rebuilder.named(value, f"{rebuilder.constant(LOCKS[type(value)])}()")
 
 
 def _bytearray(rebuilder: Rebuilder, value: bytearray) -> str:
@@ -323,6 +363,9 @@ MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
     (functools.partial, _partial),
     (types.FunctionType, _function),
     (BaseException, _exception),
+    (types.TracebackType, _traceback),
+    (times.CLASSES, _time),
+    (tuple(LOCKS), _lock),
     (bytearray, _bytearray),
     ((operator.itemgetter, operator.attrgetter, operator.methodcaller), _getter),
 )

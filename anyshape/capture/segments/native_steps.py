@@ -25,7 +25,7 @@ from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.liveness import has_finalizer
 from anyshape.capture.interpreter.machine import Machine
 from anyshape.capture.interpreter.polyfills import given, raise_from
-from anyshape.capture.python.language import python_machine
+from anyshape.capture.python.language import decode_polyfills, python_machine
 from anyshape.capture.segments.callables import answer, is_opaque
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
 from anyshape.capture.tensors import modules
@@ -84,7 +84,9 @@ class Native(Concrete):
     def call_native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if fn is weakref.proxy:
             self._note_death()
-        self.goes_on_alone |= any(fn is watcher for watcher in _MEETING_OURS)
+        if any(fn is watcher for watcher in _MEETING_OURS):
+            self.goes_on_alone = True
+            decode_polyfills(self.machine)
         return calls_of_the_program.call(self.machine.frame, fn, args, kwargs)
 
     def _note_death(self) -> None:

@@ -76,10 +76,10 @@ class Rebuilder:
         self._reads: dict[str, str] = {}
         self._young: frozenset[int] | None = None
         self._held: set[int] = set()  # generators that the program goes on with
-        self._classes = MadeClasses(self.heap)
+        self._classes = MadeClasses(self.heap, domain.kept_in_c)
         self.making: set[int] = set()
         self.replaying = False  # whether writes to what lies outside are still to be replayed
-        self.once = False  # whether something is handed on that belongs to one run
+        self.once = bool(domain.kept_in_c)  # whether something is left that belongs to one run
 
     # ---- names -----------------------------------------------------------------------------------
     def constant(self, obj: Any, hint: str = "") -> str:
@@ -153,8 +153,9 @@ class Rebuilder:
             return repr(value)  # others are objects that the program may tell from their equals
         if value is NULL:
             return self.constant(value)
-        if kind in SIMPLE:
-            return self.constant(value)
+        if kind in SIMPLE:  # code or a match that was handed in is another one in each call
+            source = self.recorder.sources.of(value)
+            return self.constant(value) if source is None else self.read(source)
         made = self._made.get(id(value))
         if made is not None:
             return made
@@ -259,10 +260,9 @@ class Rebuilder:
         return self.constant(value) if source is None else self.read(source)
 
     def _any_tuple(self, value: tuple[Any, ...]) -> str:
-        if not self.is_fixed(value):
-            source = self.recorder.sources.of(value)
-            if source is not None:  # a tuple from outside: its items may differ the next time
-                return self.read(source)
+        source = self.recorder.sources.of(value)
+        if source is not None:  # a tuple from outside: its items may differ the next time
+            return self.read(source)
         plain = type(value) is tuple or type(value) is SizeTuple
         return self._tuple(value) if plain else self._tuple_subclass(value)
 
@@ -299,14 +299,22 @@ class Rebuilder:
     def is_fixed(self, value: Any) -> bool:
         """Whether a tuple holds only constants, all the way down. An object of a subclass is one
         that the program may tell from another."""
-        return type(value) in PLAIN_TUPLES and all(
-            self.is_fixed(item) if issubclass(type(item), tuple) else self._is_simple(item)
-            for item in value
+        return (
+            type(value) in PLAIN_TUPLES
+            and self._is_of_each_call(value)
+            and all(
+                self.is_fixed(item)
+                if issubclass(type(item), tuple)
+                else type(item) in SIMPLE and self._is_of_each_call(item)
+                for item in value
+            )
         )
 
-    def _is_simple(self, item: Any) -> bool:
-        """Whether it is written as it is; what was handed in is another object in each call."""
-        return type(item) in SIMPLE and self.recorder.sources.of_constant(item) is None
+    def _is_of_each_call(self, value: Any) -> bool:
+        """Whether it is no object that was handed in, which is another one in each call."""
+        sources = self.recorder.sources
+        source = sources.of(value)
+        return sources.of_constant(value) is None and (source is None or source.is_constant)
 
     # ---- frames ----------------------------------------------------------------------------------
     def frames(self, frame: Frame) -> str:
@@ -452,7 +460,7 @@ def holds_proxy(value: Any) -> bool:
     return False
 
 
-MADE_BY_C = (list, dict, set, deque, bytearray, Iterator, BaseException)
+MADE_BY_C = (list, dict, set, deque, bytearray, Iterator, BaseException, types.TracebackType)
 LOOKED_INTO = (list, tuple, dict, set, deque, types.CellType, types.MethodType, functools.partial)
 
 

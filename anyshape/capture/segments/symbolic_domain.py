@@ -105,6 +105,7 @@ class SymbolicDomain(ReadingDomain):
         self.functions = Functions()
         self.has_formed = False
         self.ids = set()
+        self.kept_in_c = []
         self.turns_left = turns
         self.jumps_left = turns
         self.forks = Forks(left=forks)
@@ -130,6 +131,7 @@ class SymbolicDomain(ReadingDomain):
             machine.heap.unread,
             machine.heap.answers,
             self._plain,
+            self.kept_in_c,
         ):
             table.clear()
         machine.heap.slots.clear()
@@ -284,8 +286,15 @@ class SymbolicDomain(ReadingDomain):
         self.relied.default(fn, name, value)
         return self.lift(value) if issubclass(type(value), torch.Tensor) else value
 
+    def will_remember(self, values: tuple[Any, ...]) -> None:
+        made = [part for part in c_calls.parts((values,)) if self.machine.heap.is_created(part)]
+        if any(not issubclass(type(part), type) for part in made):
+            self.kept_in_c.append(values)
+
     def remembered(self, fn: Any, args: tuple[Any, ...], result: Any) -> Any:
         self.relied.remembered(fn, args, result)
+        if self.kept_in_c:  # it may hold what was handed in, and is given back the next time
+            self.kept_in_c.append(result)
         return self.lift(result) if issubclass(type(result), torch.Tensor) else result
 
     def is_opaque(self, fn: Any) -> bool:

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 
 from anyshape.capture.guards.execution_modes import TorchModes
 from anyshape.capture.heap.effects import Effect
-from anyshape.capture.heap.undo import made_since
+from anyshape.capture.heap.undo import made_since, raises_older
 from anyshape.capture.heap.unread_writes import Unread, is_key
 from anyshape.capture.heap.values import NULL, PROXIES, ScalarValue, TensorValue
 from anyshape.capture.interpreter.domain import Interpreter, Mark
@@ -377,8 +377,10 @@ def _count_once(recorder: Recorder, second: int, first: Counter[Value]) -> None:
 def _refuse_other_writes(machine: Interpreter, journal: int, known: int) -> None:
     """Of what was there before, a side may write what the heap has a log of."""
     heap = machine.heap
-    fresh = made_since(heap.created, known)
-    for undo in (heap.journal or [])[journal:]:
+    fresh, undone = made_since(heap.created, known), (heap.journal or [])[journal:]
+    if raises_older(undone, fresh):
+        raise NotJoined("a side raises what was raised before")
+    for undo in undone:
         cells = [cell.cell_contents for cell in getattr(undo, "__closure__", None) or ()]
         logged = any(
             c is heap or type(c) is Unread or id(c) in heap.owners or id(c) in fresh for c in cells

@@ -2,6 +2,7 @@
 in each call."""
 
 import collections
+import dataclasses
 import itertools
 
 import pytest
@@ -89,3 +90,68 @@ def test_an_iterator_over_arguments_holds_those_of_this_call():
     for n in range(1, 7):
         parts = [{"values": torch.full((n + i,), float(n + i))} for i in range(2)]
         assert torch.equal(fast(x, *parts), added(x, *parts))
+
+
+MADE = []
+
+
+class Made(dict):
+    def __new__(cls, *args):
+        MADE.append("new")
+        return super().__new__(cls, *args)
+
+
+class Written(dict):
+    def __setitem__(self, key, value):
+        MADE.append(key)
+        super().__setitem__(key, value)
+
+
+class Whole(int):
+    def __new__(cls, *args):
+        MADE.append("whole")
+        return super().__new__(cls, *args)
+
+
+BY_CLASS_METHODS = {
+    "fromkeys by __new__": lambda: len(Made.fromkeys("ab")),
+    "fromkeys by __setitem__": lambda: len(Written.fromkeys("ab")),
+    "from_bytes": lambda: Whole.from_bytes(b"ab", "little") + 1,
+    "mappingproxy.get with a default": lambda: vars(Made).get("absent", MADE) is MADE,
+}
+
+
+@pytest.mark.parametrize("name", BY_CLASS_METHODS)
+def test_class_methods_of_c_make_objects_as_the_class_says(name):
+    work = BY_CLASS_METHODS[name]
+
+    def program(x):
+        return x + 1, work()
+
+    MADE.clear()
+    wanted = work()
+    made = MADE[:]
+    fast = anyshape.compile(program)
+    for _ in range(3):
+        MADE.clear()
+        assert fast(torch.ones(2))[1] == wanted
+        assert made == MADE
+
+
+def test_a_dataclass_is_made_in_one_graph():
+    def program(x):
+        y = x + 1
+
+        @dataclasses.dataclass
+        class Point:
+            a: int
+            b: list = dataclasses.field(default_factory=list)
+
+        try:
+            Point(1) < Point(2)
+        except TypeError as error:
+            refused = str(error)
+        return y * 2, Point(1) == Point(1), dataclasses.asdict(Point(2)), refused
+
+    fast = anyshape.compile(program, fullgraph=True)
+    assert fast(torch.ones(2))[1:] == program(torch.ones(2))[1:]

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import functools
 import logging
+import time
+import typing
+from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
 import anyshape
+from anyshape.dispatch import Compiled
+from anyshape.options import Options
+from tests.capture.by_reference import ByReference
 
 
 def test_a_remembered_call_of_constants_is_a_constant() -> None:
@@ -88,3 +95,66 @@ def test_a_remembered_tensor_is_indexed() -> None:
         x = torch.randn(3, width)
         torch.testing.assert_close(fast(x), x + table(3)[:, None])
     assert fast.stats().specializations == 1
+
+
+class Name:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+@functools.lru_cache
+def pair_of(name: Name, *, more: object = None) -> tuple[Name, object]:
+    return name, more
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("every", [0, 1, 2])
+def test_what_a_cache_was_handed_is_the_object_that_the_program_goes_on_with(every: int) -> None:
+    def program(x: Tensor) -> tuple[Tensor, Name, Name, Any, bool]:
+        y = x + 1
+        first, second = Name("first"), Name("second")
+        pair = pair_of(first, more=(second, 1))
+        time.perf_counter()
+        return y * 2, first, second, pair, pair_of(first, more=(second, 1)) is pair
+
+    fast = Compiled(program, Options(break_every=every), ByReference)
+    seen: list[Name] = []
+    for _ in range(3):
+        _, first, second, pair, same = fast(torch.ones(2))
+        assert pair[0] is first and pair[1][0] is second and same
+        assert all(first is not other for other in seen)
+        seen.append(first)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_types_made_inside_are_those_in_what_typing_has_made_of_them() -> None:
+    def program(x: Tensor) -> Any:
+        y = x + 1
+        kind = typing.TypeVar("kind")  # type: ignore[misc]
+        union = kind | "x"  # type: ignore[operator]
+        time.perf_counter()
+        return y * 2, kind, typing.get_args(union)[0] is kind, union == typing.Union[kind, "x"]
+
+    fast = anyshape.compile(program)
+    seen: list[Any] = []
+    for _ in range(3):
+        _, kind, *found = fast(torch.ones(2))
+        assert found == [True, True]
+        assert all(kind is not other for other in seen)
+        seen.append(kind)
+
+
+@functools.lru_cache(typed=True)
+def of_each_type(value: object) -> list[object]:
+    return [value]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_arguments_that_are_equal_and_of_other_types() -> None:
+    def program(x: Tensor) -> Any:
+        y = x + 1
+        return y * 2, of_each_type(1), of_each_type(1.0), of_each_type(True)
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for _ in range(2):
+        assert [found[0].__class__ for found in fast(torch.ones(2))[1:]] == [int, float, bool]

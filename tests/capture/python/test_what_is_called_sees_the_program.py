@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import collections
 import os
+import re
 import sys
+import time
 import traceback
+import typing
 import warnings
 from typing import Any
 
@@ -58,7 +61,17 @@ def lines_of_a_traceback(x: Any) -> Any:
     return None
 
 
-PROGRAMS = [a_named_tuple, a_warning, the_callers_name, lines_of_a_traceback]
+def names_of_callers(x: Any) -> Any:
+    def found(match: Any) -> str:
+        caller = sys._getframe(1)
+        return f"{caller.f_code.co_name} {caller.f_code.co_qualname} {caller.f_lineno}"
+
+    os.getpid()
+    return PATTERN.sub(found, "a")
+
+
+PATTERN = re.compile("a")
+PROGRAMS = [a_named_tuple, a_warning, the_callers_name, lines_of_a_traceback, names_of_callers]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -70,3 +83,27 @@ def test_it_finds_the_program(program: Any) -> None:
     fast = anyshape.compile(around)
     for _ in range(2):
         assert fast(torch.ones(2))[1] == wanted
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_hooks_of_protocols_see_who_asks() -> None:
+    def program(x: torch.Tensor) -> Any:
+        y = x + 1
+
+        @typing.runtime_checkable
+        class HasText(typing.Protocol):
+            text: str
+
+        class Holder: ...
+
+        holder = Holder()
+        before = isinstance(holder, HasText)
+        holder.text = "a"  # type: ignore[attr-defined]
+        found = before, isinstance(holder, HasText)
+        time.perf_counter()
+        return y * 2, found, isinstance(holder, HasText)
+
+    fast = anyshape.compile(program)
+    for _ in range(2):
+        assert fast(torch.ones(2))[1:] == ((False, True), True)
+    assert not fast._lazy.machinery.mistakes

@@ -4,6 +4,7 @@ in is given back itself, over any break."""
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -106,3 +107,54 @@ def test_equal_objects_stay_two(every: int) -> None:
     for _ in range(3):
         assert fast(torch.ones(2))[1:] == (True, False, False, True, False)
     assert not fast.mistakes
+
+
+def first_one() -> Any:
+    yield 1
+
+
+def second_one() -> Any:
+    yield 2
+
+
+CODES = first_one.__code__, second_one.__code__
+HANDED_IN: dict[str, tuple[Callable[[int], Any], Callable[[Any], Any]]] = {
+    "code": (lambda n: CODES[n], lambda code: code.co_name),
+    "code of a frame": (lambda n: (first_one, second_one)[n]().gi_frame, lambda f: f.f_code),
+    "in a tuple": (lambda n: CODES[n], lambda code: (1, code)),
+    "in a tuple in a tuple": (lambda n: (1, CODES[n]), lambda pair: (2, pair)),
+    "match": (lambda n: re.match("a|b", "ab"[n]), lambda match: match),
+    "name in the code of a traceback's frame": (
+        lambda n: (lambda: 1 // 0, lambda: {}["a"])[n],
+        lambda fn: names_of(fn),
+    ),
+}
+
+
+def names_of(fn: Callable[[], Any]) -> list[str]:
+    try:
+        fn()
+    except (ZeroDivisionError, KeyError) as error:
+        step, names = error.__traceback__, []
+        while step is not None:
+            names.append(step.tb_frame.f_code.co_name)
+            step = step.tb_next
+        return names
+    return []
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("every", [0, 1, 2])
+@pytest.mark.parametrize("name", HANDED_IN)
+def test_code_and_matches_are_those_of_this_call(name: str, every: int) -> None:
+    make, read = HANDED_IN[name]
+
+    def program(x: Tensor, value: Any) -> Any:
+        y = x + 1
+        found = read(value)
+        return y * 2, found
+
+    fast = compiled(program, every)
+    for n in (0, 1, 0, 1):
+        value = make(n)
+        assert fast(torch.ones(2), value)[1] == read(value)

@@ -206,17 +206,26 @@ class EagerLayouts:
 
 @dataclass(slots=True, eq=False)
 class EagerPlaces:
-    """Where the results at ``positions`` begin in their storage, which ``graph`` makes by views;
-    found by torch without memory, for each combination of sizes."""
+    """Where the results at ``positions`` begin in their storage, which ``graph`` makes by views,
+    and whether they are views; found by torch without memory, for each combination of sizes.
+    All but the ``moved`` ones begin where they should. The ``lent`` ones may be views of an
+    argument where that is empty: a write to them is one to the argument then."""
 
     graph: Graph
     positions: tuple[int, ...]
+    moved: frozenset[int]
+    lent: frozenset[int]
     constants: Mapping[str, Tensor]
     found: dict[Form, Sequence[Tensor] | None] = field(default_factory=dict)
     _eager: Callable[..., Any] | None = None
 
     def placed(self, arguments: Sequence[Any], made: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The results of a call, those at ``positions`` in a storage as eager's."""
+        """The results of a call, those at ``positions`` in a storage as eager's, and views where
+        eager's are."""
+        if self.lent and not all([made[p].numel() for p in self.lent]):
+            made = self._shared(arguments, made)
+        if not self.moved and not any([made[p]._is_view() for p in self.positions]):
+            return made
         exactly = tuple([(a.shape, a.stride()) if isinstance(a, Tensor) else a for a in arguments])
         if exactly not in self.found:
             if len(self.found) >= MOST:
@@ -226,28 +235,50 @@ class EagerPlaces:
         if likes is None:
             return made
         others: dict[int, Tensor] = {}
+        given = {id(argument) for argument in arguments}
         for position, like in zip(self.positions, likes, strict=True):
             tensor = made[position]
             begins = like.storage_offset()
-            if tensor.storage_offset() == begins or tensor.shape != like.shape:
+            if tensor.shape != like.shape:
                 continue
-            if not _shares(tensor, (*arguments, *made)):
+            moves = position in self.moved and tensor.storage_offset() != begins
+            if moves and not _shares(tensor, (*arguments, *made)):
                 others[id(tensor)] = _moved(tensor, like)
+            elif tensor._is_view() and not like._is_view() and id(tensor) not in given:
+                others[id(tensor)] = tensor if tensor.requires_grad else tensor.detach()
         return tuple([others.get(id(t), t) for t in made]) if others else made
+
+    def _shared(self, arguments: Sequence[Any], made: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The results, empty ones as eager makes them of the arguments."""
+        inputs = self._inputs(arguments)
+        given = [p for p, entry in enumerate(self.graph.inputs) if entry.kind == "argument"]
+        for position, argument in zip(given, arguments):  # behind them is what the program makes
+            inputs[position] = argument
+        results = list(made)
+        for position, view in zip(self.positions, self._eagerly(inputs), strict=True):
+            result = results[position]
+            if position in self.lent and not result.numel() and not result.requires_grad:
+                results[position] = view
+        return tuple(results)
+
+    def _inputs(self, arguments: Sequence[Any]) -> list[Any]:
+        return _inputs_like(self.graph, self.constants, arguments, frozenset(), None)
+
+    def _eagerly(self, inputs: Sequence[Any]) -> Sequence[Tensor]:
+        if self._eager is None:
+            self._eager = eager_function(self.graph)
+        made: Sequence[Tensor] = self._eager(*inputs)
+        return made
 
     def _asked(self, arguments: Sequence[Any]) -> Sequence[Tensor] | None:
         """Results without memory; None where data decides where they lie."""
         try:
-            if self._eager is None:
-                self._eager = eager_function(self.graph)
             with torch.no_grad():
-                inputs = _inputs_like(self.graph, self.constants, arguments, frozenset(), None)
-                made: Sequence[Tensor] = self._eager(*inputs)
+                return self._eagerly(self._inputs(arguments))
         except Exception as error:
             if is_interrupt(error):
                 raise
             return None
-        return made
 
 
 def _inputs_like(

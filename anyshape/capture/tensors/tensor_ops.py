@@ -26,7 +26,7 @@ from anyshape.ir.dtypes import DType, bool_, int64, uint8
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops import OPS
 from anyshape.ops.layout import numel
-from anyshape.ops.table import views_nothing
+from anyshape.ops.shared_memory import is_view
 
 Handler = Callable[["RecordingDomain", tuple[Any, ...], dict[str, Any]], Any]
 
@@ -478,7 +478,8 @@ def _outside_attribute(domain: RecordingDomain, x: TensorValue, name: str) -> An
         return None
     if name == "_base":
         domain.recorder.asked[x.value] = None
-        if views_nothing(OPS, domain.recorder.builder.makers, x.value):
+        builder = domain.recorder.builder
+        if is_view(builder.cx, OPS, builder.makers, x.value) is False:
             return None
     raise broken("tensor-attribute", name)
 

@@ -249,13 +249,17 @@ class EagerPlaces:
         return tuple([others.get(id(t), t) for t in made]) if others else made
 
     def _shared(self, arguments: Sequence[Any], made: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The results, empty ones as eager makes them of the arguments."""
-        inputs = self._inputs(arguments)
+        """The results, empty ones as eager makes them of the arguments, unless data decides how."""
         given = [p for p, entry in enumerate(self.graph.inputs) if entry.kind == "argument"]
-        for position, argument in zip(given, arguments):  # behind them is what the program makes
-            inputs[position] = argument
+        try:
+            inputs = self._inputs(arguments)
+            for position, argument in zip(given, arguments):  # behind them: what the program makes
+                inputs[position] = argument
+            views = self._eagerly(inputs)
+        except KeyError:
+            return made
         results = list(made)
-        for position, view in zip(self.positions, self._eagerly(inputs), strict=True):
+        for position, view in zip(self.positions, views, strict=True):
             result = results[position]
             if position in self.lent and not result.numel() and not result.requires_grad:
                 results[position] = view

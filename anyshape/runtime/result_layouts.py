@@ -239,7 +239,7 @@ class EagerPlaces:
         for position, like in zip(self.positions, likes, strict=True):
             tensor = made[position]
             begins = like.storage_offset()
-            if tensor.shape != like.shape:
+            if tensor.shape != like.shape or (position in self.lent and not tensor.numel()):
                 continue
             moves = position in self.moved and tensor.storage_offset() != begins
             if moves and not _shares(tensor, (*arguments, *made)):

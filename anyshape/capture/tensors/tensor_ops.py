@@ -476,12 +476,24 @@ def _outside_attribute(domain: RecordingDomain, x: TensorValue, name: str) -> An
         return _grad_fn(domain, x)
     if name in ("_backward_hooks", "_grad"):
         return None
-    if name == "_base":
-        domain.recorder.asked[x.value] = None
-        builder = domain.recorder.builder
-        if is_view(builder.cx, OPS, builder.makers, x.value) is False:
-            return None
+    if name == "_base" and _views(domain, x) is False:
+        return None
     raise broken("tensor-attribute", name)
+
+
+def _views(domain: RecordingDomain, x: TensorValue) -> bool | None:
+    """Whether eager calls it a view, where that is known."""
+    domain.recorder.asked[x.value] = None
+    builder = domain.recorder.builder
+    return is_view(builder.cx, OPS, builder.makers, x.value)
+
+
+def is_a_view(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`x._is_view()`."""
+    known = _views(domain, args[0])
+    if known is None:
+        raise broken("tensor-attribute", "_is_view()")
+    return known
 
 
 def set_attribute(domain: RecordingDomain, x: TensorValue, name: str, new: Any) -> None:

@@ -18,7 +18,13 @@ from typing import Any
 from anyshape.autograd.checkpoints import computed_again
 from anyshape.autograd.differentiate import Activity, Backward, continued
 from anyshape.autograd.memory import roots
-from anyshape.autograd.outline import NotDifferentiable, is_recorded, owns, requires
+from anyshape.autograd.outline import (
+    NotDifferentiable,
+    is_recorded,
+    owns,
+    requires,
+    written_behind_parts,
+)
 from anyshape.ir.graph import Arg, Graph, Node, Value, map_values, values_in
 from anyshape.ops.build import Builder
 from anyshape.ops.gradients.backward import GRADIENTS
@@ -138,6 +144,8 @@ def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
     inputs = {entry.value for entry in graph.inputs}
     marked = filter(requires, (*inputs, *makers))
     differentiated = {owner.get(value, value) for value in marked}
+    for node in written_behind_parts(graph, ops):
+        raise NotDifferentiable(f"{node.op} writes what was taken apart", node)
     for node in graph.nodes:
         row = ops.get(node.op)
         if row is None or not row.mutates:

@@ -183,7 +183,7 @@ def _told_by(of: Callable[[Tensor], Any], t: Tensor) -> Any:
     try:
         return of(t)
     except RuntimeError as error:
-        return f"raises {error}"
+        return f"raises {type(error).__name__}"
 
 
 def _short(t: Tensor) -> str:

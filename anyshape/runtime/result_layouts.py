@@ -18,6 +18,7 @@ import torch
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import HOST, Graph, ScalarType, TensorType, Value, row_major, values_in
 from anyshape.ir.known_sizes import symbol_given_by, symbol_value
+from anyshape.ops import OPS
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, Own, form_of, order_of, storage_of
 from anyshape.runtime.rollback import version_of
@@ -63,12 +64,17 @@ def layouts_as_eager(
     stride of its own in a dimension of one element, or of none."""
     given = [entry.value for entry in graph.inputs if entry.kind == "argument"]
     kinds = [value.type for value in given]
-    positions = () if odd is None else _of_other_sizes(graph.outputs, odd.positions)
+    of_images = odd is not None and odd.of_images
+    told = () if odd is None or of_images else odd.positions  # by their own sizes
+    positions = _of_other_sizes(graph.outputs, told)
     read = _of_other_sizes(given, range(len(given)))
     returned = _of_other_sizes(graph.outputs, range(len(graph.outputs)))
 
     def laid_out(*arguments: Any) -> tuple[Any, ...]:
         made = run(*arguments)
+        if of_images and _any_is_odd(kinds, arguments):
+            assert odd is not None
+            return odd.laid_out(arguments, made)
         for position in positions:  # in every call: as little as can be
             shape = made[position].shape
             if (1 in shape or 0 in shape) and _any_is_odd(kinds, arguments):
@@ -109,7 +115,8 @@ class EagerLayouts:
     """How the results at ``positions`` lie, which ``graph`` makes. What was ``learned`` for a
     pattern of sizes is None where data decides, and empty where it is no order of dimensions, or
     where some type is ``spaced`` by other sizes than its own: then the strides are those of these
-    very sizes (``exact``)."""
+    very sizes (``exact``). ``of_images``: some operator lays its result out as an image, so that a
+    stride of a dimension of one element decides those of a result without such a size."""
 
     graph: Graph
     positions: tuple[int, ...]
@@ -120,6 +127,7 @@ class EagerLayouts:
     _eager: Callable[..., Any] | None = None
     on_host: bool = True
     spaced: bool = False
+    of_images: bool = False
 
     @classmethod
     def of(
@@ -132,7 +140,14 @@ class EagerLayouts:
         on_host = all(kind.device == HOST for kind in kinds)
         results = (v.type for v in values_in(graph.outputs) if isinstance(v.type, TensorType))
         spaced = not all(map(_is_dense, results))
-        return cls(graph, positions, constants, always, on_host=on_host, spaced=spaced)
+        rows = (OPS.get(node.op) for node in graph.nodes)
+        of_images = any(row is not None and row.image_order is not None for row in rows)
+        return cls(
+            *(graph, positions, constants, always),
+            on_host=on_host,
+            spaced=spaced,
+            of_images=of_images,
+        )
 
     def laid_out(self, arguments: Sequence[Any], made: tuple[Any, ...]) -> tuple[Any, ...]:
         """The results of a call, those at ``positions`` with eager's strides."""

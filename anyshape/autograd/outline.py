@@ -86,9 +86,7 @@ def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
             raise NotDifferentiable(f"{node.op} writes in place what requires gradients", node)
 
 
-def written_behind_parts(
-    graph: Graph, ops: Mapping[str, OpDef]
-) -> Iterator[Node]:
+def written_behind_parts(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[Node]:
     """Writes to what an operator that makes several views (``split``, ``unbind``) has taken apart,
     with the gradients recorded: eager refuses to use these views from then on."""
     owner = roots(graph, ops)

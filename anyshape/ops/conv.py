@@ -39,9 +39,7 @@ def _image(cx: TypeContext, t: TensorType, shape: Shape, last: bool) -> TensorTy
     return TensorType(t.dtype, t.device, shape, strides)
 
 
-def _image_of(
-    cx: TypeContext, t: TensorType, batch: Shape, shape: Shape, last: bool
-) -> TensorType:
+def _image_of(cx: TypeContext, t: TensorType, batch: Shape, shape: Shape, last: bool) -> TensorType:
     """As of a batch of one where there is none."""
     if batch:
         return _image(cx, t, (*batch, *shape), last)

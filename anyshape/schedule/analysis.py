@@ -133,9 +133,7 @@ def kind_of(node: Node, ops: Mapping[str, OpDef]) -> Kind:
     return "kernel"
 
 
-def analyse(
-    graph: Graph, ops: Mapping[str, OpDef], around: Set[Symbol] = frozenset()
-) -> Analysis:
+def analyse(graph: Graph, ops: Mapping[str, OpDef], around: Set[Symbol] = frozenset()) -> Analysis:
     """Kinds, producers, sources, weights; readers are filled in by ``link_readers``."""
     known = established(graph, around)
     facts = known.at(0)

@@ -285,7 +285,9 @@ class Growing:
         try:
             for case in self.live():
                 after = _versions(self.environments[case])
-                made = {name for name, version in after.items() if before[case].get(name) != version}
+                made = {
+                    name for name, version in after.items() if before[case].get(name) != version
+                }
                 self.note_rounding(self.environments[case], made if rounded else set())
         except RuntimeError:  # eager torch has made a tensor that nobody can read
             self.ended = ended

@@ -16,7 +16,7 @@ from anyshape.capture.heap.values import (
     TensorValue,
 )
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.tensors import aliases, storage, torchmap
+from anyshape.capture.tensors import storage, torchmap
 from anyshape.capture.tensors.tensor_ops import (
     attribute,
     call_row,

@@ -47,7 +47,7 @@ from anyshape.ops.write_back import WrittenThrough
 from anyshape.options import Options
 from anyshape.passes.ambiguous_layouts import ambiguous_layouts
 from anyshape.passes.ambiguous_places import ambiguous_places
-from anyshape.passes.outputs import unviewed_outputs
+from anyshape.passes.outputs import outputs_as_views
 from anyshape.passes.pipeline import INFERENCE
 from anyshape.passes.versions import Moves, moves
 from anyshape.runtime.boundary import spending
@@ -494,11 +494,14 @@ def _laid_out(
         None if found is None else EagerLayouts.of(found.graph, found.outputs, constants)
         for found in ambiguous_layouts(graph, OPS)
     ]
-    apart = ambiguous_places(graph, OPS)
-    places = None if apart is None else EagerPlaces(apart.graph, apart.outputs, constants)
+    never, sometimes = outputs_as_views(graph, compiled.translation.flat, OPS)
+    apart = ambiguous_places(graph, OPS, sometimes)
+    places = None
+    if apart is not None:
+        places = EagerPlaces(apart.graph, apart.outputs, apart.moved, apart.lent, constants)
     run = layouts_as_eager(compiled.run, graph, usual, odd)
     run = places_as_eager(run, places)
-    run = without_views(run, unviewed_outputs(graph, compiled.stages[-1][1], OPS))
+    run = without_views(run, never)
     return compiled if run is compiled.run else replace(compiled, run=run)
 
 

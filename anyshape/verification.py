@@ -7,6 +7,7 @@ which tensors share memory.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +32,9 @@ ROUNDED = {
     torch.bfloat16: 2e-2,
 }
 """By which share two right results of floats may differ."""
+PAST_THE_END = re.compile(r"\bindex\b.* out of (?:bounds|range)")
+"""What operators say of an index that eager takes in operators made of them: `take_along_dim` wraps
+it around, `index_fill_` of nothing reads none. Their checks fail, and eager does it all."""
 
 
 def verified(
@@ -66,7 +70,13 @@ def verified(
             torch.set_rng_state(state)
             return run(*arguments)
         for name, stage in passed:
-            _compare(name, expected, ran(stage))
+            try:
+                found = ran(stage)
+            except (IndexError, RuntimeError) as refused:
+                if PAST_THE_END.search(str(refused)) is None:
+                    raise
+                raise CheckFailed(str(refused)) from None  # as in the code that is made of it
+            _compare(name, expected, found)
         torch.set_rng_state(state)
         results = run(*arguments)
         _compare("schedule and code generation", expected, Outcome(graph, given(graph), results))

@@ -202,6 +202,50 @@ def test_what_is_no_view_may_be_written_with_gradients(name: str) -> None:
             found.mul_(torch.ones((), requires_grad=True)).sum().backward()
 
 
+SEEN: dict[str, Callable[[Tensor], Tensor]] = {
+    "reshape": lambda x: x.reshape(-1),
+    "the same shape": lambda x: x.reshape(x.shape),
+    "reshape_as": lambda x: x.reshape_as(x.mT),
+    "flatten": lambda x: x.flatten(),
+    "flatten of one dimension": lambda x: x.flatten(0, 0),
+    "ravel": lambda x: x.ravel(),
+    "contiguous": lambda x: x.contiguous(),
+    "to": lambda x: x.to(torch.float32),
+    "rot90": lambda x: x.rot90(),
+    "squeeze": lambda x: x.squeeze(),
+    "unflatten": lambda x: x.unflatten(0, (-1, 1)),
+    "dropout": lambda x: F.dropout(x, 0.5, False),
+    "detach": lambda x: x.detach(),
+}
+BEHIND: dict[str, Callable[[Tensor], Tensor]] = {
+    "the argument": lambda x: x,
+    "its transpose": lambda x: x.mT,
+    "a new tensor": lambda x: x * 2,
+    "a transpose of a new one": lambda x: (x * 2).mT,
+    "a part": lambda x: x[:, :1],
+}
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+@pytest.mark.parametrize("seen", SEEN)
+@pytest.mark.parametrize("written", (False, True))
+def test_a_result_is_a_view_only_where_eager_s_is(seen: str, behind: str, written: bool) -> None:
+    def program(x: Tensor) -> Tensor:
+        made = SEEN[seen](BEHIND[behind](x))
+        if written:
+            made.add_(1)
+        return made
+
+    fast = anyshape.compile(program)
+    for shape in ((3, 4), (1, 4), (4, 1), (0, 4), (1, 1), (4, 0)):
+        x, y = torch.ones(shape), torch.ones(shape)
+        found, expected = fast(x), program(y)
+        assert found._is_view() <= expected._is_view(), shape
+        assert (found is x) == (expected is y), shape
+        assert x._version == y._version and found._version == expected._version, shape
+        assert torch.equal(x, y) and torch.equal(found, expected), shape
+
+
 BASES: dict[str, Callable[[Tensor], object]] = {
     "an argument": lambda x: x._base is None,
     "a view of an argument": lambda x: x[1:]._base is x,

@@ -18,7 +18,13 @@ from typing import Any
 from anyshape.autograd.checkpoints import computed_again
 from anyshape.autograd.differentiate import Activity, Backward, continued
 from anyshape.autograd.memory import roots
-from anyshape.autograd.outline import NotDifferentiable, is_recorded, owns, requires
+from anyshape.autograd.outline import (
+    NotDifferentiable,
+    is_recorded,
+    owns,
+    requires,
+    written_behind_parts,
+)
 from anyshape.ir.graph import Arg, Graph, Node, Value, map_values, values_in
 from anyshape.ops.build import Builder
 from anyshape.ops.gradients.backward import FUNCTION_RESULT, GRADIENTS
@@ -137,6 +143,8 @@ def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
     owner = roots(graph, ops)
     inputs = {entry.value for entry in graph.inputs}
     differentiated = _since(graph, owner)
+    for node in written_behind_parts(graph, ops):
+        raise NotDifferentiable(f"{node.op} writes what was taken apart", node)
     for position, node in enumerate(graph.nodes):
         row = ops.get(node.op)
         if row is None or not row.mutates:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from anyshape.ir.graph import Graph, Node, Value
 from anyshape.ops.context import TypeContext
+from anyshape.ops.shared_memory import lies_in_argument
 from anyshape.ops.table import OpDef
 
 
@@ -32,6 +33,6 @@ def views(cx: TypeContext, node: Node, ops: Mapping[str, OpDef]) -> bool:
         return False
     if row.mutates:
         return True
-    if row.alias == "maybe" and row.views_where is not None:
-        return row.views_where(cx, node)
-    return row.alias != "none"
+    if row.alias == "maybe" and row.views_where is None:
+        return True
+    return lies_in_argument(cx, node, row)

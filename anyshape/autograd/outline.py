@@ -73,6 +73,8 @@ def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
     makers = {value: node for node in graph.nodes for value in node.outputs}
     owner = roots(graph, ops)
     differentiated = {owner.get(v, v) for v in _values(graph) if requires(v)}
+    for node in written_behind_parts(graph, ops):
+        raise NotDifferentiable(f"{node.op} writes what was taken apart", node)
     for node in graph.nodes:
         row = ops.get(node.op)
         if row is None or not row.mutates:
@@ -82,6 +84,22 @@ def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
             continue
         if not is_recorded(node) or not owns(node.args[0], makers, ops):
             raise NotDifferentiable(f"{node.op} writes in place what requires gradients", node)
+
+
+def written_behind_parts(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[Node]:
+    """Writes to what an operator that makes several views (``split``, ``unbind``) has taken apart,
+    with the gradients recorded: eager refuses to use these views from then on."""
+    owner = roots(graph, ops)
+    apart: set[Value] = set()
+    for node in graph.nodes:
+        row = ops.get(node.op)
+        if row is None or not node.read:
+            continue
+        root = owner.get(node.read[0], node.read[0])
+        if row.mutates and root in apart:
+            yield node
+        if row.alias == "view" and row.counted and is_recorded(node) and requires(node.read[0]):
+            apart.add(root)
 
 
 def _values(graph: Graph) -> Iterator[Value]:

@@ -8,7 +8,7 @@ hold before. Where no fact ties such a size to another one, the same facts hold 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from anyshape.ir.graph import CHECK, Arg, Graph, Node, TensorType, Value, checked
@@ -56,15 +56,15 @@ def established_by(facts: Facts, positions: Mapping[Symbol, int]) -> Established
     )
 
 
-def established(graph: Graph) -> Established:
-    """What is known at each node, by its position."""
+def established(graph: Graph, around: Set[Symbol] = frozenset()) -> Established:
+    """What is known at each node, by its position; ``around`` a region sizes have values."""
     if not graph.facts.tie_midrun():
         return Established((graph.facts,), ())
-    binders = binders_of(graph.nodes)
+    binders = binders_of(graph, around)
     return established_by(graph.facts, {s: n for s, n in binders.items() if isinstance(s, Symbol)})
 
 
-def hoist_checks(graph: Graph) -> Graph:
+def hoist_checks(graph: Graph, around: Set[Symbol] = frozenset()) -> Graph:
     """Each check directly behind what gives the last of its sizes its value, or at the beginning.
 
     n = nonzero(x); y = x + 1; check(n >= 2)   ->   n = nonzero(x); check(n >= 2); y = x + 1
@@ -73,7 +73,7 @@ def hoist_checks(graph: Graph) -> Graph:
     nodes = [node for node in graph.nodes if node.op != CHECK]
     if len(nodes) == len(graph.nodes):
         return graph
-    last = Last(binders_of(nodes))
+    last = Last(binders_of(replace(graph, nodes=tuple(nodes)), around))
     for check in (node for node in graph.nodes if node.op == CHECK):
         checks.setdefault(last.of(checked(check)[0]), []).append(check)
     ordered = [*checks.get(-1, ())]
@@ -103,18 +103,22 @@ def established_in(program: Program, facts: Facts) -> Established:
     return established_by(facts, positions)
 
 
-def binders_of(nodes: Iterable[Node]) -> dict[Symbol | ScalarInput, int]:
+def binders_of(graph: Graph, around: Set[Symbol]) -> dict[Symbol | ScalarInput, int]:
     """The position of the node that gives each size and number its value that only the run decides;
-    what partial sums share is looked at once."""
+    what partial sums share is looked at once. Those of the inputs, as of a backward half, and
+    those ``around`` a region have theirs from the beginning."""
     found: dict[Symbol | ScalarInput, int] = {}
+    given = {number for entry in graph.inputs for number in midrun_numbers(shown(entry.value))}
+    given |= around
     sizes = SymbolsSeen()
-    for position, node in enumerate(nodes):
+    for position, node in enumerate(graph.nodes):
         for output in node.outputs:
             seen = shown(output)
             for part in seen if isinstance(seen, tuple) else (seen,):
                 numbers = sizes.add(part) if isinstance(part, Expr) else midrun_numbers(part)
                 for number in numbers:
-                    if isinstance(number, ScalarInput) or number.knowledge == "midrun":
+                    midrun = isinstance(number, ScalarInput) or number.knowledge == "midrun"
+                    if midrun and number not in given:
                         found.setdefault(number, position)
     return found
 

@@ -7,6 +7,7 @@ Sizes are floor divisions of symbolic sizes. Results are row-major, or channels-
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from anyshape.ir.dtypes import int64
@@ -36,6 +37,14 @@ def _image(cx: TypeContext, t: TensorType, shape: Shape, last: bool) -> TensorTy
         channels_last_strides(shape) if last and len(shape) > 3 else contiguous_strides(cx, shape)
     )
     return TensorType(t.dtype, t.device, shape, strides)
+
+
+def _image_of(cx: TypeContext, t: TensorType, batch: Shape, shape: Shape, last: bool) -> TensorType:
+    """As of a batch of one where there is none."""
+    if batch:
+        return _image(cx, t, (*batch, *shape), last)
+    made = _image(cx, t, (1, *shape), last)
+    return replace(made, shape=shape, strides=made.strides[1:])
 
 
 # --- convolution ---
@@ -83,7 +92,7 @@ def _conv_type(n: int) -> Callable[..., TensorType]:
             sizes.append(cx.facts.simplify(made))
         last = suggests_channels_last(cx, t) or suggests_channels_last(cx, w)
         made = 0 if _is_of_nothing(cx, channels) else w.shape[0]
-        return _image(cx, t, (*t.shape[: t.rank - n - 1], made, *sizes), last)
+        return _image_of(cx, t, t.shape[: t.rank - n - 1], (made, *sizes), last)
 
     return rule
 
@@ -128,7 +137,8 @@ def _transposed_type(n: int) -> Callable[..., TensorType]:
             for d in range(n)
         ]
         last = suggests_channels_last(cx, t) or suggests_channels_last(cx, w)
-        return _image(cx, t, (*t.shape[: t.rank - n - 1], w.shape[1] * groups, *sizes), last)
+        shape = (w.shape[1] * groups, *sizes)
+        return _image_of(cx, t, t.shape[: t.rank - n - 1], shape, last)
 
     return rule
 

@@ -153,7 +153,7 @@ op(
 
 def _at_least(b: Any, x: Any, rank: int) -> Any:
     """``atleast_1d``, ``_2d``, ``_3d``."""
-    have = len(x.shape)
+    have = tensor(x).rank
     if have >= rank:
         return x
     if have == 0:

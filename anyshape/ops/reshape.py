@@ -296,6 +296,7 @@ op(
     torch="torch.flatten",
     alias="maybe",
     views_where=write_back.reshape_is_view,
+    new_view=True,
     write_back=write_back.reshaped,
     spellings=("torch.Tensor.flatten",),
     overload=_flatten_row,

@@ -157,16 +157,27 @@ op(
         "torch.functional.split",
         "torch.split_with_sizes",
         "torch.Tensor.split_with_sizes",
-        "torch.unsafe_split",
-        "torch.Tensor.unsafe_split",
-        "torch.unsafe_split_with_sizes",
-        "torch.Tensor.unsafe_split_with_sizes",
     ),
     type=_pieces_type,
     expand=_pieces_expand,
     alias="view",
     write_back=write_back.split,
     part=parts.split,
+    counted=True,
+)
+op(
+    "unsafe_split",
+    "input, split_size_or_sections, dim=0",
+    torch="torch.unsafe_split",
+    normalize=_normal_split,
+    spellings=(
+        "torch.Tensor.unsafe_split",
+        "torch.unsafe_split_with_sizes",
+        "torch.Tensor.unsafe_split_with_sizes",
+    ),
+    expand=_pieces_expand,  # autograd knows them as views of which each is alone
+    alias="view",
+    inline=True,
     counted=True,
 )
 
@@ -196,19 +207,23 @@ def _nothing(cx: TypeContext, chunks: Any) -> tuple[int, ...]:
     return (0,) * decided_count(cx, chunks)
 
 
-op(
-    "chunk",
-    "input, chunks, dim=0",
-    torch="torch.chunk",
-    spellings=("torch.Tensor.chunk", "torch.unsafe_chunk", "torch.Tensor.unsafe_chunk"),
-    normalize=lambda cx, *args: _normal_chunk(cx, *args),
-    type=_pieces_type,
-    expand=_pieces_expand,
-    alias="view",
-    write_back=write_back.split,
-    inline=True,
-    counted=True,
-)
+for _name, _pieces in (
+    ("chunk", lambda b, *args: b.split(*args)),
+    ("unsafe_chunk", _pieces_expand),
+):
+    op(
+        _name,
+        "input, chunks, dim=0",
+        torch=f"torch.{_name}",
+        spellings=(f"torch.Tensor.{_name}",),
+        normalize=lambda cx, *args: _normal_chunk(cx, *args),
+        type=_pieces_type,
+        expand=_pieces,
+        alias="view",
+        write_back=write_back.split,
+        inline=True,
+        counted=True,
+    )
 
 
 def _tensor_split_expand(b: Any, x: Any, positions: Any, dim: Arg = 0) -> tuple[Any, ...]:

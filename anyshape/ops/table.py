@@ -353,23 +353,6 @@ def tests_arguments(row: OpDef) -> bool:
     return row.lower is None or isinstance(row.lower, Extern)
 
 
-NO_VIEWS = frozenset({"detach", "data"})
-"""Operators whose results lie in the memory of an argument, which eager calls no views of it."""
-NEW_VIEWS = frozenset({"einsum"})
-"""Operators that give new memory, of which eager gives a view."""
-
-
-def views_nothing(ops: Mapping[str, OpDef], makers: Mapping[Value, Node], value: Value) -> bool:
-    """Does eager surely call this value no view? ``makers``: the nodes that make values."""
-    node = makers.get(value)
-    while node is not None and node.op in ops and ops[node.op].mutates:
-        value = node.read[0]
-        node = makers.get(value)
-    if node is None or node.op not in ops:
-        return False
-    return node.op in NO_VIEWS or (ops[node.op].alias == "none" and node.op not in NEW_VIEWS)
-
-
 _rows: dict[str, OpDef] = {}
 OPS: Mapping[str, OpDef] = MappingProxyType(_rows)
 

@@ -9,13 +9,14 @@ views of values that have a storage of their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from anyshape.ir.graph import Graph, Input, Node, Value, map_values, values_in
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.ops.offsets import begins_at
+from anyshape.ops.shared_memory import lies_in_argument
 from anyshape.ops.table import OpDef
 from anyshape.symbolic import Dim
 
@@ -23,36 +24,45 @@ from anyshape.symbolic import Dim
 @dataclass(frozen=True, slots=True, eq=False)
 class AmbiguousPlaces:
     """``graph`` has the inputs of the program, then values that it makes, and some of its outputs.
-    ``outputs`` are their positions."""
+    ``outputs`` are their positions; ``moved`` those that begin elsewhere at some sizes, ``lent``
+    those that may be views of an argument where that is empty."""
 
     graph: Graph
     outputs: tuple[int, ...]
+    moved: frozenset[int]
+    lent: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a value begins in the storage of what it views, if every copy is a view; None where
-    nobody says. ``unsure``: there are such copies."""
+    """Where a value begins in the storage of what it views at last, the ``root``, if every copy is
+    a view; None where nobody says. ``unsure``: there are such copies."""
 
     begins: Dim | None
+    root: Value
     unsure: bool = False
 
 
-def ambiguous_places(graph: Graph, ops: Mapping[str, OpDef]) -> AmbiguousPlaces | None:
-    """None where there are none."""
+def ambiguous_places(
+    graph: Graph, ops: Mapping[str, OpDef], seen: Set[int] = frozenset()
+) -> AmbiguousPlaces | None:
+    """None where there are none. ``seen`` are outputs of which only sizes tell whether eager calls
+    them views."""
     nodes = _leading_to_outputs(graph, ops)
     if not any(ops[node.op].views_where is not None for node in nodes):
         return None
     places = _places(graph, nodes, ops)
-    positions = tuple(
-        position
+    unsure = {
+        position: places[output]
         for position, output in enumerate(graph.outputs)
-        if isinstance(output, Value)
-        and (place := places.get(output)) is not None
-        and place.unsure
-        and place.begins != 0
-    )
-    return _part(graph, ops, positions) if positions else None
+        if isinstance(output, Value) and output in places and places[output].unsure
+    }
+    given = {entry.value for entry in graph.inputs if entry.kind == "argument"}
+    moved = frozenset(position for position, place in unsure.items() if place.begins != 0)
+    lent = frozenset(position for position, place in unsure.items() if place.root in given)
+    wanted = moved | lent | seen
+    positions = tuple(position for position in unsure if position in wanted)
+    return _part(graph, ops, positions, moved, lent) if positions else None
 
 
 def _leading_to_outputs(graph: Graph, ops: Mapping[str, OpDef]) -> list[Node]:
@@ -74,14 +84,16 @@ def _places(graph: Graph, nodes: Sequence[Node], ops: Mapping[str, OpDef]) -> di
     found: dict[Value, _Place] = {}
     for node in nodes:
         row, source = ops[node.op], node.read[0]
-        before = found.get(source, _Place(0))
-        unsure = before.unsure or (row.views_where is not None and not row.views_where(cx, node))
+        before = found.get(source, _Place(0, source))
+        copies = row.views_where is not None and not lies_in_argument(cx, node, row)
+        unsure = before.unsure or copies
         for position, output in enumerate(node.outputs):
             after = begins_at(cx, row, node, position)
             if before.begins is None or after is None:
-                found[output] = _Place(None, unsure)
+                found[output] = _Place(None, before.root, unsure)
             else:
-                found[output] = _Place(cx.facts.simplify(before.begins + after), unsure)
+                begins = cx.facts.simplify(before.begins + after)
+                found[output] = _Place(begins, before.root, unsure)
     return found
 
 
@@ -90,7 +102,11 @@ def _passes(row: OpDef) -> bool:
 
 
 def _part(
-    graph: Graph, ops: Mapping[str, OpDef], positions: tuple[int, ...]
+    graph: Graph,
+    ops: Mapping[str, OpDef],
+    positions: tuple[int, ...],
+    moved: frozenset[int],
+    lent: frozenset[int],
 ) -> AmbiguousPlaces | None:
     """The views on the way to these outputs; None where they are told more than tensors."""
     written = {n.output: n.read[0] for n in graph.nodes if n.op in ops and ops[n.op].mutates}
@@ -113,4 +129,4 @@ def _part(
     given = {entry.value for entry in graph.inputs}
     cut = [Input(v, "argument", "") for v in sorted(wanted - given - made, key=lambda v: v.name)]
     part = replace(graph, inputs=(*graph.inputs, *cut), nodes=tuple(nodes[::-1]), outputs=outputs)
-    return AmbiguousPlaces(part, positions)
+    return AmbiguousPlaces(part, positions, moved, lent)

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field, replace
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Type, Value, map_values
 from anyshape.ir.shortcuts import only_where
 from anyshape.ops.build import Builder
-from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
+from anyshape.ops.context import NoRow, OpError, Undecided
+from anyshape.ops.shared_memory import lies_in_argument
 from anyshape.ops.table import OpDef
 from anyshape.ops.write_back import WrittenThrough
 from anyshape.passes.nested_writes import ASSIGN, ASSIGN_DATA, assigns_inside, commit_behind
@@ -88,7 +89,7 @@ class _Functionalizer:
             self._run_regions(node)
             return
         source = node.args[0] if node.args else None
-        if isinstance(source, Value) and views_its_argument(self.builder.cx, node, row):
+        if isinstance(source, Value) and lies_in_argument(self.builder.cx, node, row):
             source = self._target(source)
             for output in node.outputs:
                 self.views[output] = _View(source, node)
@@ -305,10 +306,3 @@ class _Functionalizer:
             made = self._over(view.node, self._over_input(view.parent))
             self.over_inputs.update(zip(view.node.outputs, made, strict=True))
         return self.over_inputs[value]
-
-
-def views_its_argument(cx: TypeContext, node: Node, row: OpDef | None) -> bool:
-    """Is the result a view of the first argument: always, or by what is known of its layout?"""
-    if row is None or row.alias == "none":
-        return False
-    return row.alias == "view" or (row.views_where is not None and row.views_where(cx, node))

@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from anyshape.ir.buffers import BufferRef
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, values_in
-from anyshape.ops.table import OpDef, views_nothing
+from anyshape.ir.program import Allocate, Program
+from anyshape.ops.context import TypeContext
+from anyshape.ops.shared_memory import is_view
+from anyshape.ops.table import OpDef
 
 
 def escaping(graph: Graph, ops: Mapping[str, OpDef]) -> frozenset[Value]:
@@ -56,27 +60,27 @@ def separate_outputs(captured: Graph, final: Graph, ops: Mapping[str, OpDef]) ->
     return replace(final, nodes=tuple(nodes), outputs=outputs) if aliases else final
 
 
-def unviewed_outputs(captured: Graph, final: Graph, ops: Mapping[str, OpDef]) -> tuple[int, ...]:
-    """The positions of outputs that are views of nothing in eager, and may be views in ``final``:
-    of what was written through a view, of ``detach``."""
-    before, after = _makers(captured), _makers(final)
-
-    def is_view(value: Value) -> bool:
-        node = after.get(value)
-        return node is not None and node.op in ops and ops[node.op].alias != "none"
-
-    return tuple(
-        position
-        for position, (was, now) in enumerate(zip(captured.outputs, final.outputs))
-        if isinstance(was, Value)
-        and isinstance(now, Value)
-        and is_view(now)
-        and views_nothing(ops, before, was)
-    )
-
-
-def _makers(graph: Graph) -> dict[Value, Node]:
-    return {value: node for node in graph.nodes for value in node.outputs}
+def outputs_as_views(
+    captured: Graph, program: Program, ops: Mapping[str, OpDef]
+) -> tuple[tuple[int, ...], frozenset[int]]:
+    """The positions of outputs that the program may make as views, and eager makes as none, for
+    sure (what was written through a view, ``detach``) or at some sizes."""
+    makers = {value: node for node in captured.nodes for value in node.outputs}
+    steps = (step for step in program.flat_steps() if isinstance(step, Allocate))
+    new = {step.buffer for step in steps if step.over is None}
+    cx = TypeContext(captured.space, captured.facts.fork(), captured.hints)
+    never, sometimes = [], []
+    for position, (output, now) in enumerate(zip(captured.outputs, program.outputs)):
+        if not isinstance(output, Value) or not isinstance(output.type, TensorType):
+            continue
+        if isinstance(now, BufferRef) and now.name in new:
+            continue
+        known = is_view(cx, ops, makers, output)
+        if known is False:
+            never.append(position)
+        elif known is None and output in makers:
+            sometimes.append(position)
+    return tuple(never), frozenset(sometimes)
 
 
 def _objects(graph: Graph, ops: Mapping[str, OpDef]) -> dict[Value, Value]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from anyshape.ir.graph import Graph, Value
 from anyshape.ir.shortcuts import only_where
+from anyshape.ops.shared_memory import lies_in_argument
 from anyshape.ops.table import OpDef
-from anyshape.passes.functionalize import views_its_argument
 from anyshape.passes.rebuild import Reader
 
 
@@ -87,7 +87,7 @@ class _Counters:
             if row.mutates:
                 self.written[counter] += node.modes is None or node.modes.counted
                 self.touched.add(base)
-            if row.mutates or views_its_argument(reader.cx, node, row):
+            if row.mutates or lies_in_argument(reader.cx, node, row):
                 self.memory.update(dict.fromkeys(node.outputs, base))
                 if node.op != "data":
                     self.counters.update(dict.fromkeys(node.outputs, counter))

@@ -117,13 +117,16 @@ def _numbers(value: Value) -> tuple[Any, ...]:
 def described(
     gradients: Sequence[Tensor | None], cotangents: Sequence[Tensor | None], others: Sequence[Any]
 ) -> tuple[Layout, ...] | None:
-    """How these gradients lie in memory; None where one is a view of others, or has holes."""
+    """How these gradients lie in memory; None where one is a view of others, or is one of them, or
+    has holes."""
     taken = {storage_of(t) for t in (*cotangents, *others) if isinstance(t, Tensor)}
     found: list[Layout] = []
     for position, gradient in enumerate(gradients):
         if gradient is None:
             found.append(None)
             continue
+        if gradient.requires_grad:  # it is an argument, as that of `cummin` of nothing
+            return None
         same = _position_of(gradient, cotangents)
         if same is not None:
             found.append(Same("cotangent", same))

@@ -18,6 +18,7 @@ import torch
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import HOST, Graph, ScalarType, TensorType, Value, row_major, values_in
 from anyshape.ir.known_sizes import symbol_given_by, symbol_value
+from anyshape.ops import OPS
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, Own, form_of, order_of, storage_of
 from anyshape.runtime.rollback import version_of
@@ -65,12 +66,17 @@ def layouts_as_eager(
         return run
     given = [entry.value for entry in graph.inputs if entry.kind == "argument"]
     in_rows = [] if odd is None else [_is_row_major(value.type) for value in given]
-    positions = () if odd is None else _of_other_sizes(graph.outputs, odd.positions)
+    of_images = odd is not None and odd.of_images
+    told = () if odd is None or of_images else odd.positions  # by their own sizes
+    positions = _of_other_sizes(graph.outputs, told)
     read = _of_other_sizes(given, range(len(given)))
     returned = _of_other_sizes(graph.outputs, range(len(graph.outputs)))
 
     def laid_out(*arguments: Any) -> tuple[Any, ...]:
         made = run(*arguments)
+        if of_images and _any_is_odd(in_rows, arguments):
+            assert odd is not None
+            return odd.laid_out(arguments, made)
         for position in positions:  # in every call: as little as can be
             shape = made[position].shape
             if (1 in shape or 0 in shape) and _any_is_odd(in_rows, arguments):
@@ -119,7 +125,8 @@ class EagerLayouts:
     """How the results at ``positions`` lie, which ``graph`` makes. What was ``learned`` for a
     pattern of sizes is None where data decides, and empty where it is no order of dimensions, or
     where some type is ``spaced`` by other sizes than its own: then the strides are those of these
-    very sizes (``exact``)."""
+    very sizes (``exact``). ``of_images``: some operator lays its result out as an image, so that a
+    stride of a dimension of one element decides those of a result without such a size."""
 
     graph: Graph
     positions: tuple[int, ...]
@@ -130,6 +137,7 @@ class EagerLayouts:
     _eager: Callable[..., Any] | None = None
     on_host: bool = True
     spaced: bool = False
+    of_images: bool = False
 
     @classmethod
     def of(
@@ -142,7 +150,14 @@ class EagerLayouts:
         on_host = all(kind.device == HOST for kind in kinds)
         results = (v.type for v in values_in(graph.outputs) if isinstance(v.type, TensorType))
         spaced = not all(map(_is_dense, results))
-        return cls(graph, positions, constants, always, on_host=on_host, spaced=spaced)
+        rows = (OPS.get(node.op) for node in graph.nodes)
+        of_images = any(row is not None and row.image_order is not None for row in rows)
+        return cls(
+            *(graph, positions, constants, always),
+            on_host=on_host,
+            spaced=spaced,
+            of_images=of_images,
+        )
 
     def laid_out(self, arguments: Sequence[Any], made: tuple[Any, ...]) -> tuple[Any, ...]:
         """The results of a call, those at ``positions`` with eager's strides."""
@@ -216,17 +231,26 @@ class EagerLayouts:
 
 @dataclass(slots=True, eq=False)
 class EagerPlaces:
-    """Where the results at ``positions`` begin in their storage, which ``graph`` makes by views;
-    found by torch without memory, for each combination of sizes."""
+    """Where the results at ``positions`` begin in their storage, which ``graph`` makes by views,
+    and whether they are views; found by torch without memory, for each combination of sizes.
+    All but the ``moved`` ones begin where they should. The ``lent`` ones may be views of an
+    argument where that is empty: a write to them is one to the argument then."""
 
     graph: Graph
     positions: tuple[int, ...]
+    moved: frozenset[int]
+    lent: frozenset[int]
     constants: Mapping[str, Tensor]
     found: dict[Form, Sequence[Tensor] | None] = field(default_factory=dict)
     _eager: Callable[..., Any] | None = None
 
     def placed(self, arguments: Sequence[Any], made: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The results of a call, those at ``positions`` in a storage as eager's."""
+        """The results of a call, those at ``positions`` in a storage as eager's, and views where
+        eager's are."""
+        if self.lent and not all([made[p].numel() for p in self.lent]):
+            made = self._shared(arguments, made)
+        if not self.moved and not any([made[p]._is_view() for p in self.positions]):
+            return made
         exactly = tuple([(a.shape, a.stride()) if isinstance(a, Tensor) else a for a in arguments])
         if exactly not in self.found:
             if len(self.found) >= MOST:
@@ -236,28 +260,54 @@ class EagerPlaces:
         if likes is None:
             return made
         others: dict[int, Tensor] = {}
+        given = {id(argument) for argument in arguments}
         for position, like in zip(self.positions, likes, strict=True):
             tensor = made[position]
             begins = like.storage_offset()
-            if tensor.storage_offset() == begins or tensor.shape != like.shape:
+            if tensor.shape != like.shape or (position in self.lent and not tensor.numel()):
                 continue
-            if not _shares(tensor, (*arguments, *made)):
+            moves = position in self.moved and tensor.storage_offset() != begins
+            if moves and not _shares(tensor, (*arguments, *made)):
                 others[id(tensor)] = _moved(tensor, like)
+            elif tensor._is_view() and not like._is_view() and id(tensor) not in given:
+                others[id(tensor)] = tensor if tensor.requires_grad else tensor.detach()
         return tuple([others.get(id(t), t) for t in made]) if others else made
+
+    def _shared(self, arguments: Sequence[Any], made: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The results, empty ones as eager makes them of the arguments, unless data decides how."""
+        given = [p for p, entry in enumerate(self.graph.inputs) if entry.kind == "argument"]
+        try:
+            inputs = self._inputs(arguments)
+            for position, argument in zip(given, arguments):  # behind them: what the program makes
+                inputs[position] = argument
+            views = self._eagerly(inputs)
+        except KeyError:
+            return made
+        results = list(made)
+        for position, view in zip(self.positions, views, strict=True):
+            result = results[position]
+            if position in self.lent and not result.numel() and not result.requires_grad:
+                results[position] = view
+        return tuple(results)
+
+    def _inputs(self, arguments: Sequence[Any]) -> list[Any]:
+        return _inputs_like(self.graph, self.constants, arguments, frozenset(), None)
+
+    def _eagerly(self, inputs: Sequence[Any]) -> Sequence[Tensor]:
+        if self._eager is None:
+            self._eager = eager_function(self.graph)
+        made: Sequence[Tensor] = self._eager(*inputs)
+        return made
 
     def _asked(self, arguments: Sequence[Any]) -> Sequence[Tensor] | None:
         """Results without memory; None where data decides where they lie."""
         try:
-            if self._eager is None:
-                self._eager = eager_function(self.graph)
             with torch.no_grad():
-                inputs = _inputs_like(self.graph, self.constants, arguments, frozenset(), None)
-                made: Sequence[Tensor] = self._eager(*inputs)
+                return self._eagerly(self._inputs(arguments))
         except Exception as error:
             if is_interrupt(error):
                 raise
             return None
-        return made
 
 
 def _inputs_like(

@@ -15,8 +15,8 @@ import torch
 
 from anyshape.ir.graph import Graph, Node, TensorType
 from anyshape.ir.nesting import with_nested
+from anyshape.ops.shared_memory import written_in
 from anyshape.ops.table import OPS, Pointwise, View
-from anyshape.ops.written import written_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ form. Views are looked through: the readers of a value are the nodes that comput
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, TypeAlias
@@ -134,15 +134,15 @@ def kind_of(node: Node, ops: Mapping[str, OpDef]) -> Kind:
     return "kernel"
 
 
-def analyse(graph: Graph, ops: Mapping[str, OpDef]) -> Analysis:
+def analyse(graph: Graph, ops: Mapping[str, OpDef], around: Set[Symbol] = frozenset()) -> Analysis:
     """Kinds, producers, sources, weights; readers are filled in by ``link_readers``."""
-    known = established(graph)
+    known = established(graph, around)
     facts = known.at(0)
     cx = TypeContext(graph.space, facts, graph.hints)
     found = Analysis(graph, ops, known, Sizes(facts), Symbols(graph.space), cx)
     found.looked[facts] = found.sizes, cx
     found.checked = _last_checks(graph)
-    found.binders = binders_of(graph.nodes)
+    found.binders = binders_of(graph, around)
     asserted = -1
     late = (n for n, node in enumerate(graph.nodes) if node.modes and node.modes.backward)
     found.backward = next(late, len(graph.nodes))

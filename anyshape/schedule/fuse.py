@@ -562,6 +562,9 @@ class _Attempt:
     def _finish(self, node: Node) -> Group:
         found = self.found
         order: Order = self.position
+        assert self.low < self.high, (
+            "a kernel would run before what it reads, or behind its readers"
+        )
         if not self.low < order < self.high:
             order = Fraction(self.low + self.high) / 2
         for position in self.members:

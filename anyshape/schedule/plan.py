@@ -122,7 +122,7 @@ class _Plan:
 
     def program(self) -> Program:
         """Groups, then their steps in order."""
-        self.found = analyse(self.graph, self.ops)
+        self.found = analyse(self.graph, self.ops, self.around)
         self.found.homes = written_in_place(self.found)
         self._find_copies()
         link_readers(self.found)
@@ -426,7 +426,7 @@ class _Plan:
 
     def _body(self, node: Node, region: Graph) -> Body:
         known = self.around | self.bound
-        plan = _Plan(hoist_checks(region), self.ops, known, self.variants)
+        plan = _Plan(hoist_checks(region, known), self.ops, known, self.variants)
         program = plan.program()
         heads = head_symbols(node, region)
         around = tuple(s for s in program.symbols if s not in heads)

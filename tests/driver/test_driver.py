@@ -333,3 +333,33 @@ def test_verify_knows_that_passes_keep_the_strides_of_what_is_written():
     for shape in ((3, 4), (1, 4), (0, 2), (17, 1)):
         x = torch.randn(shape)
         torch.testing.assert_close(fast(x), program(x))
+
+
+def test_verify_leaves_an_index_that_eager_takes_to_eager():
+    def program(x, i):
+        t = x[x * 0 == 0].reshape(1, -1)
+        x[:, :0].index_fill_(1, i[:0], 1)
+        return torch.take_along_dim(t, t.argsort(-1), 0)
+
+    fast = anyshape.compile(program, options={"verify": True})
+    for size in (3, 5):
+        x, i = torch.randn(size, size), torch.arange(size)
+        assert torch.equal(fast(x, i), program(x, i))
+
+
+def test_sizes_that_a_backward_half_is_handed_have_their_values_from_the_beginning():
+    """Else its nodes are ordered behind the one that shows such a size first."""
+
+    def program(x, i):
+        t = x[x >= 0]
+        t[i] = 2
+        return t
+
+    fast = anyshape.compile(program, options={"verify_programs": True})
+    for place in range(3):
+        found = []
+        for run in (program, fast):
+            x = torch.tensor([1.0, 0.0, 3.0, 0.0, 4.0], requires_grad=True)
+            run(x, torch.tensor([place])).sum().backward()
+            found.append(x.grad)
+        assert torch.equal(*found)

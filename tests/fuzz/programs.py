@@ -280,11 +280,19 @@ class Growing:
         if len(raised) == len(live) or self.too_large(live):
             self.restart(run)
             return False
+        ended = set(self.ended)
         self.ended |= set(raised)
-        for case in self.live():
-            after = _versions(self.environments[case])
-            made = {name for name, version in after.items() if before[case].get(name) != version}
-            self.note_rounding(self.environments[case], made if rounded else set())
+        try:
+            for case in self.live():
+                after = _versions(self.environments[case])
+                made = {
+                    name for name, version in after.items() if before[case].get(name) != version
+                }
+                self.note_rounding(self.environments[case], made if rounded else set())
+        except RuntimeError:  # eager torch has made a tensor that nobody can read
+            self.ended = ended
+            self.restart(run)
+            return False
         return True
 
     def too_large(self, live: Sequence[int]) -> bool:

@@ -327,6 +327,52 @@ FOUND = {
     "part of a tensor with a new dimension has gaps, all of it has none": over(
         "a b 4", "(x0 * 1)[:, :4, None]", layouts="permuted"
     ),
+    "a flattened argument with gaps, written before, is a copy": over(
+        "a b, b", "x0.relu_()", "x1.T[:1].add_(2)", "x0.flatten(), x1.t().contiguous()", layouts="gaps plain stepped"
+    ),
+    "a copy in another shape, written through a view of it": over(
+        "a 2 b 4", "t = x0.mT.flatten()", "t.T.contiguous().add_(1)", "u = x0.mT.flatten(0, 1)", "u.flatten()[:2].zero_()", "t, u"
+    ),
+    "a turned product is no view": over("4 4", "t = (x0 @ x0).rot90()", "t[1:] = t[:-1].clone()", "t, x0.rot90(2), x0.rot90(-1)"),
+    "a turned product is no view, with gradients": over(
+        "4 4", "t = x0.new_full(x0.shape, 2, requires_grad=True)", "t.chunk(2, -1)[-1].rot90(), (x0 @ x0).rot90()", gradients=True
+    ),
+    "_is_view() of what a mask selects": over("4 4", "t = x0[x0 > 0].view(-1, 1)", "t._is_view(), (t * 2)._is_view(), x0._is_view(), t[:1]", gradients=True),
+    "a branch on data that writes through a reshape": over(
+        "4 4, a 4", "t = x0.reshape(-1)", "if float(x1.sum()) > 1:\n    t.view_as(t).add_(1)", "x0 * -1"
+    ),
+    "a branch on data that writes through what is a view where a size is one": over(
+        "a 4", "t = x0.mT.reshape(-1)", "if float(t.sum()) > 1:\n    t.view_as(t).add_(2)", "t + 1"
+    ),
+    "a copy that is its argument where that is empty": over(
+        "a b 2", "t = x0 + 0", "for k in x0.flatten()[:3].to(torch.int64).tolist():\n    t = t * 2 - k", "x0.T.contiguous().add_(0)", "t.clamp(-8, 8)"
+    ),
+    "a flattened empty argument is a view of it": over(
+        "a 4 b c", "t = x0.mT.flatten()", "u = t.half().float()", "t.unsqueeze_(0)", "u", layouts="offset plain"
+    ),
+    "memory formats at sizes of one": over(
+        "a 2 b 4, a 4 b c", "x0.contiguous(memory_format=torch.channels_last), x1.to(memory_format=torch.channels_last)", layouts="transposed permuted plain"
+    ),
+    "parts of what is written behind them, with gradients": over(
+        "a b 4, b", "t = x0 * 1", "u = t.chunk(2), t.unbind(-1)", "t.squeeze().add_(1)", "x1.detach().add_(1)", "u, x1.split(2)", gradients=True
+    ),
+    "parts of what is written behind them are read, with gradients": over(
+        "a b 4", "t = x0 * 1", "u = t.chunk(2, -1)[0]", "t.add_(1)", "u * 2", gradients=True
+    ),
+    "out= of what has no derivative so": over("4", "t = torch.rand_like(x0)", "torch.softmax(x0, -1, out=t)", "t * 2", gradients=True),
+    "what index_reduce_ has saved is written": over(
+        "4 b", "t = x0 * 1", "t.index_reduce_(0, torch.zeros(4, dtype=torch.int64), t.clone(), 'amax')", "t.index_add_(0, torch.arange(4).flip(0), t.clone())", "t",
+        gradients=True
+    ),
+    "the gradient of cummin of nothing is its argument": over("a 2 b 4", "x0.cummin(-1)[0]", layouts="stepped plain", gradients=True),
+    "gradients of what is set at places in what a mask selects": over(
+        "a 4", "t = x0[x0 * 0 == 0]", "t.index_fill_(0, torch.topk(t, 1)[1], 2)", "u = x0[x0 * 0 == 0]", "u[x0.flatten().argmax()[None]] = 1", "t, u", gradients=True
+    ),
+    "an image without a batch lies as one of a batch": over(
+        "4 b c, 4 4 3 3, 4 4 1 1", "y = x1.contiguous(memory_format=torch.channels_last)",
+        "torch.nn.functional.conv2d(x0, y, padding=1), torch.nn.functional.conv2d(x2[0], x2, padding=1)", layouts="plain transposed", dtypes="float64 float64 float64"
+    ),
+    "at least one dimension of a number": over("a", "torch.atleast_1d(x0, 3)"),
 }  # fmt: skip
 
 

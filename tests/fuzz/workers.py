@@ -94,7 +94,7 @@ def going(way: Way) -> Iterator[dict[str, object]]:
         before, region_steps=way.fewest_steps, long_region_steps=way.long
     )
     try:
-        yield {"cache": False}
+        yield {"cache": False, "verify_programs": True}
     finally:
         native_regions.COSTS = before
 

@@ -15,8 +15,8 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.ir.graph import Arg, Node, TensorType, Value, values_in
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
-from anyshape.ops.layout import contiguous_strides, is_contiguous
 from anyshape.ops.parts import Part, Span
+from anyshape.ops.shared_memory import lies_in_argument
 from anyshape.ops.table import OPS, Scatter
 from anyshape.symbolic import Expr, eq, ge, le, lt, mod, ne
 
@@ -117,25 +117,12 @@ def _way(builder: Builder, value: Value) -> tuple[Value, list[Step]]:
     """What the value is a view of at last, and the views on the way to it."""
     steps: list[Step] = []
     while (node := builder.makers.get(value)) is not None:
-        if not isinstance(node.args[0] if node.args else None, Value) or not _views(builder, node):
+        first = node.args[0] if node.args else None
+        if not isinstance(first, Value) or not lies_in_argument(builder.cx, node, OPS.get(node.op)):
             break
         steps.append((node, node.outputs.index(value)))
         value = node.read[0]
     return value, steps[::-1]
-
-
-def _views(builder: Builder, node: Node) -> bool:
-    row = OPS.get(node.op)
-    if row is None or row.alias == "none":
-        return False
-    before, after = node.read[0].type, node.outputs[0].type
-    assert isinstance(before, TensorType) and isinstance(after, TensorType)
-    if row.alias == "view" or before == after:
-        return True
-    if row.views_where is None:
-        return False
-    strided = after.strides != contiguous_strides(builder.cx, after.shape)
-    return strided or is_contiguous(builder.cx, before)
 
 
 def _is_one(a: Step, b: Step) -> bool:

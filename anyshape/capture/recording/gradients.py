@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from anyshape.capture.guards.tensor_specs import contiguous_strides
 from anyshape.ir.graph import Node, TensorType, Value
 from anyshape.ops import OPS
+from anyshape.ops.context import TypeContext
+from anyshape.ops.shared_memory import lies_in_argument
 
 
-def propagate(nodes: Sequence[Node], before: int, grad: bool) -> None:
+def propagate(cx: TypeContext, nodes: Sequence[Node], before: int, grad: bool) -> None:
     """Says of what the nodes from `before` on make, and write, whether it requires gradients.
     Without grad mode only a view does, where its base does."""
     for node in nodes[before:]:
         row = OPS.get(node.op)
         constant = row is not None and not row.differentiable
-        kept = grad or _is_view(node)
+        kept = grad or _is_view(cx, node)
         wanted = kept and not constant and any(map(_requires, node.inputs()))
         if wanted or constant:
             for value in (*node.outputs, *(_written(node, nodes) if wanted else ())):
@@ -32,13 +33,11 @@ def require(made: Value) -> None:
     _mark(made, True)
 
 
-def _is_view(node: Node) -> bool:
+def _is_view(cx: TypeContext, node: Node) -> bool:
     row = OPS.get(node.op)
     if row is None or row.mutates or not node.args or not isinstance(node.args[0], Value):
         return False
-    base = node.args[0].tensor
-    dense = row.alias == "maybe" and base.strides == contiguous_strides(base.shape)
-    return row.alias == "view" or (dense and node.op == "reshape")
+    return lies_in_argument(cx, node, row)
 
 
 def _mark(value: Value, wanted: bool) -> None:

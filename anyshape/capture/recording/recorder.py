@@ -459,7 +459,7 @@ class Recorder:
             raise broken("operator-raises", what=name, why=why, mistake=mistake) from error
         finally:
             builder.prepare = None
-        propagate(builder.nodes, before, self.modes.grad)
+        propagate(self.cx, builder.nodes, before, self.modes.grad)
         self.contents.note(builder.nodes, before, None if self.depth else self.cx.facts)
         if len(builder.nodes) > before:
             self.calls.append(Called(name, args, kwargs, made, builder.location, not self.depth))

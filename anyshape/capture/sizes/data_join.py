@@ -42,6 +42,7 @@ from anyshape.ir.graph import Node, Value
 from anyshape.ir.scalars import Kind, Operand, Scalar
 from anyshape.ops import OPS
 from anyshape.ops.context import Undecided
+from anyshape.ops.shared_memory import lies_in_argument
 from anyshape.version_counters import move_version
 
 Place: TypeAlias = "tuple[int, str, Any]"
@@ -345,18 +346,24 @@ def older_writes(recorder: Recorder, first: int) -> Iterator[_Write]:
             continue
         target = next(node.inputs())
         counts = node.modes is None or node.modes.counted
-        while target in makers and _shows_its_argument(makers[target], target in made):
+        while target in makers and _shows_its_argument(recorder, makers[target], target in made):
             counts = counts and makers[target].op != "data"
             target = next(makers[target].inputs())
         if target not in made:
             yield _Write(position, target, counts)
 
 
-def _shows_its_argument(node: Node, is_young: bool) -> bool:
+def _shows_its_argument(recorder: Recorder, node: Node, is_young: bool) -> bool:
     """What may be a copy is taken for a view where the side has made it, as then there is no copy
     to put back."""
     row = OPS[node.op]
-    return row.alias == "view" or bool(row.mutates) or (row.alias == "maybe" and is_young)
+    if row.mutates or row.alias != "maybe":
+        return bool(row.mutates) or row.alias == "view"
+    if is_young or lies_in_argument(recorder.cx, node, row):
+        return True
+    if row.views_where is not None:
+        raise NotJoined("a side writes what may be a copy")
+    return False
 
 
 def _count_once(recorder: Recorder, second: int, first: Counter[Value]) -> None:

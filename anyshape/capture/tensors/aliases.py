@@ -16,11 +16,12 @@ from anyshape.capture.guards.no_alias import NoAlias, storage_of
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.tensors.indexing import is_number
-from anyshape.ir.graph import Arg, Node, TensorType, Value, row_major, values_in
+from anyshape.ir.graph import Arg, Node, TensorType, Value, values_in
 from anyshape.ops import OPS
 from anyshape.ops.context import Undecided
 from anyshape.ops.layout import dense_order, is_contiguous, view_strides
 from anyshape.ops.rules import is_empty
+from anyshape.ops.shared_memory import lies_in_argument
 from anyshape.ops.table import OpDef
 from anyshape.symbolic import Condition, Dim, all_of, any_of, eq
 
@@ -84,6 +85,12 @@ def is_row_major(kind: TensorType) -> Condition | bool:
         parts.append(any_of(eq(size, 1), eq(stride, expected)))
         expected = expected * size
     return all_of(*parts)
+
+
+def is_contiguous_where(kind: TensorType) -> Condition | bool:
+    """The condition under which eager calls a tensor of this type contiguous: so is what is
+    empty."""
+    return any_of(is_row_major(kind), *(eq(size, 0) for size in kind.shape))
 
 
 def memory_classes(recorder: Recorder, *, but: str = "") -> Classes:
@@ -161,9 +168,7 @@ def settled(recorder: Recorder, outputs: Sequence[Arg]) -> tuple[Arg, ...]:
 def _gives_itself(recorder: Recorder, node: Node) -> bool:
     if node.op != "contiguous" or node.kwargs.get("memory_format") is not None:
         return False
-    kind = node.read[0].tensor
-    empty = any_of(*(eq(size, 0) for size in kind.shape))
-    return recorder.cx.known(any_of(is_row_major(kind), empty)) is True
+    return recorder.cx.known(is_contiguous_where(node.read[0].tensor)) is True
 
 
 def is_given_back(recorder: Recorder, made: Value, source: Value) -> bool:
@@ -277,10 +282,7 @@ def shares(recorder: Recorder, node: Node) -> bool:
         return False
     if _is_unsure(recorder, node):
         return is_empty(recorder.cx, node.read[0].tensor) or _shares(recorder, node)
-    before, after = node.read[0].tensor, node.output.tensor
-    if node.op != "contiguous" and _is_view(recorder, before, after):
-        return True
-    return recorder.cx.known(is_row_major(before)) is True
+    return lies_in_argument(recorder.cx, node, OPS[node.op])
 
 
 def _shares(recorder: Recorder, node: Node) -> bool:
@@ -351,19 +353,12 @@ def _rely(recorder: Recorder, condition: Condition | bool) -> bool:
 
 def _is_unsure(recorder: Recorder, node: Node) -> bool:
     """Whether the node copies as a rule, and may not where sizes are one."""
-    before, after = node.read[0].tensor, node.output.tensor
-    if node.op != "contiguous" and _is_view(recorder, before, after):
+    before = node.read[0].tensor
+    if lies_in_argument(recorder.cx, node, OPS[node.op]) or is_contiguous(recorder.cx, before):
         return False
-    if is_contiguous(recorder.cx, before):
-        return False
-    return node.op not in COPIERS or recorder.cx.known(is_row_major(before)) is not False
+    return node.op not in COPIERS or recorder.cx.known(is_contiguous_where(before)) is not False
 
 
 COPIERS = frozenset({"contiguous", "ravel"})
 """What copies all that is not row-major; others make a view where dimensions of one element are in
 the way."""
-
-
-def _is_view(recorder: Recorder, before: TensorType, after: TensorType) -> bool:
-    """A reshape that the rule made a view keeps a stride of its input where it is not row-major."""
-    return after.strides != row_major(after.shape)

@@ -16,18 +16,15 @@ from anyshape.capture.heap.values import (
     TensorValue,
 )
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.tensors import aliases, storage, torchmap
+from anyshape.capture.tensors import storage, torchmap
 from anyshape.capture.tensors.tensor_ops import (
     attribute,
     call_row,
 )
 from anyshape.ir.graph import TensorType
-from anyshape.ops.layout import (
-    is_channels_last,
-    suggests_channels_last,
-)
+from anyshape.ops.layout import channels_last_strides, is_contiguous
 from anyshape.ops.rules import is_empty
-from anyshape.symbolic import Dim, all_of, any_of, eq
+from anyshape.symbolic import Dim, all_of, any_of, eq, lt
 
 Handler = Callable[["RecordingDomain", tuple[Any, ...], dict[str, Any]], Any]
 
@@ -101,10 +98,27 @@ def _is_in_another_format(
     if wanted is torch.preserve_format:
         return False
     kind = x.value.tensor
-    format_of_rank = {4: torch.channels_last, 5: torch.channels_last_3d}.get(kind.rank)
-    if suggests_channels_last(domain.recorder.cx, kind):
+    format_of_rank = next((f for f, rank in RANKS.items() if rank == kind.rank), None)
+    if format_of_rank is not None and _suggests_channels_last(domain, x):
         return wanted is not format_of_rank
     return wanted is not torch.contiguous_format
+
+
+def _suggests_channels_last(domain: RecordingDomain, x: TensorValue) -> bool:
+    """``c10::is_channels_last_strides_2d``, which reads the strides of dimensions of one element,
+    too. What is row-major has its channels innermost by those alone."""
+    kind, cx, decide = x.value.tensor, domain.recorder.cx, domain.recorder.decide
+    if is_contiguous(cx, kind) and not _has_channels_innermost(domain, kind):
+        return False
+    strides, shape = storage.strides_as_eager(domain, x), x.value.shape
+    inside: Dim = 0
+    for d in (1, *range(kind.rank - 1, 1, -1), 0):
+        if decide(eq(shape[d], 0)) or decide(eq(strides[1], 0)) or decide(lt(strides[d], inside)):
+            return False
+        if d == 0 and decide(eq(inside, strides[1])):
+            return False
+        inside = strides[d] * shape[d]
+    return True
 
 
 def torch_dtype(value: Any) -> torch.dtype:
@@ -165,7 +179,7 @@ def contiguous(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str,
         if kind.rank == RANKS.get(memory_format) and is_empty(cx, kind):
             as_wanted = _fills_channels_last(domain, x)
         else:
-            as_wanted = is_channels_last(cx, kind) or _is_in_both_orders(domain, x)
+            as_wanted = _has_channels_innermost(domain, kind)
         if as_wanted:
             return x
         return call_row(domain, "contiguous", x, memory_format=memory_format)
@@ -188,12 +202,15 @@ def _fills_channels_last(domain: RecordingDomain, x: TensorValue) -> bool:
     return True
 
 
-def _is_in_both_orders(domain: RecordingDomain, x: TensorValue) -> bool:
-    """Whether row by row is channels innermost as well: of one channel, or of single pixels."""
-    kind, cx = x.value.tensor, domain.recorder.cx
-    if kind.rank not in RANKS.values() or cx.known(aliases.is_row_major(kind)) is not True:
+def _has_channels_innermost(domain: RecordingDomain, kind: TensorType) -> bool:
+    """Are these the strides of an image with its channels innermost, but for those of dimensions of
+    one element?"""
+    cx = domain.recorder.cx
+    if kind.rank not in RANKS.values():
         return False
-    same = any_of(eq(kind.shape[1], 1), all_of(*(eq(n, 1) for n in kind.shape[2:])))
+    expected = channels_last_strides(kind.shape)
+    lies = zip(kind.shape, kind.strides, expected, strict=True)
+    same = all_of(*(any_of(eq(n, 1), eq(stride, wanted)) for n, stride, wanted in lies))
     known = cx.known(same)
     if known is not None or isinstance(same, bool):
         return known is True

@@ -40,7 +40,6 @@ from anyshape.capture.tensors.functional import (
     writes_nothing,
 )
 from anyshape.capture.tensors.outs import all_or_nothing, into, write
-from anyshape.capture.tensors.tensor_ops import call_row
 from anyshape.custom_operators import Functional, is_written, written_names
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.dtypes import DType
@@ -175,11 +174,10 @@ def _writing_call(
     twin = twin_of(writer, args, kwargs)
     if twin is None:
         raise broken("operator-unknown", what=shown, why="it writes in place")
-    given = list(args)
-    if domain.recorder.modes.grad:
-        for position in twin.written:  # what is saved for gradients is not written afterwards
-            given[position] = call_row(domain, "clone", args[position])
-    made = eager_call(domain, twin.operator, tuple(given), {})
+    if domain.recorder.modes.grad and any(map(_requires, args)):
+        # autograd saves what it writes, and refuses gradients once that is written again
+        raise broken("operator-unknown", what=shown, why="it writes in place, with gradients")
+    made = eager_call(domain, twin.operator, args, {})
     made = made if isinstance(made, tuple) else (made,)
     times = times_written(writer.name.removesuffix("_"), args[1] if len(args) > 1 else None)
     for position, new in [*zip(twin.written, made[twin.results :], strict=True)] * times:
@@ -187,6 +185,10 @@ def _writing_call(
     if twin.returns_written:
         return args[twin.written[0]]
     return made[0] if twin.results == 1 else made[: twin.results]
+
+
+def _requires(argument: Any) -> bool:
+    return isinstance(argument, TensorValue) and argument.value.tensor.requires_grad
 
 
 def _custom_writing_call(

@@ -45,6 +45,9 @@ def into(domain: RecordingDomain, shown: str, made: Any, out: Any) -> Any:
             raise broken("unknown-call", f"{shown} with out=")
         if not torch.can_cast(TORCH_OF_DTYPE[new.value.dtype], TORCH_OF_DTYPE[old.value.dtype]):
             raise broken("operator-raises", what=shown, why="out= has a dtype of another category")
+        if domain.recorder.modes.grad and any(t.value.tensor.requires_grad for t in (new, old)):
+            why = "operators have no derivative with out="
+            raise broken("operator-raises", what=shown, why=why)
     for new, old in pairs:
         _alike(domain, shown, old, new)
     for new, old in pairs:

@@ -46,6 +46,7 @@ from anyshape.capture.tensors.tensor_ops import (
     SizeTuple,
     call_row,
     getitem,
+    is_a_view,
     setitem,
     shape_of,
 )
@@ -395,6 +396,7 @@ HANDLERS: dict[Any, Handler] = {
     T.is_signed: of_type(lambda t: t.dtype.signed),
     torch.is_signed: of_type(lambda t: t.dtype.signed),
     T.is_contiguous: is_contiguous,
+    T._is_view: is_a_view,
     T.is_conj: constant(False),
     torch.is_conj: constant(False),
     T.is_neg: constant(False),

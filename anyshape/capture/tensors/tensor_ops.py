@@ -26,7 +26,7 @@ from anyshape.ir.dtypes import DType, bool_, int64, uint8
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops import OPS
 from anyshape.ops.layout import numel
-from anyshape.ops.table import views_nothing
+from anyshape.ops.shared_memory import is_view
 
 Handler = Callable[["RecordingDomain", tuple[Any, ...], dict[str, Any]], Any]
 
@@ -476,11 +476,24 @@ def _outside_attribute(domain: RecordingDomain, x: TensorValue, name: str) -> An
         return _grad_fn(domain, x)
     if name in ("_backward_hooks", "_grad"):
         return None
-    if name == "_base":
-        domain.recorder.asked[x.value] = None
-        if views_nothing(OPS, domain.recorder.builder.makers, x.value):
-            return None
+    if name == "_base" and _views(domain, x) is False:
+        return None
     raise broken("tensor-attribute", name)
+
+
+def _views(domain: RecordingDomain, x: TensorValue) -> bool | None:
+    """Whether eager calls it a view, where that is known."""
+    domain.recorder.asked[x.value] = None
+    builder = domain.recorder.builder
+    return is_view(builder.cx, OPS, builder.makers, x.value)
+
+
+def is_a_view(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`x._is_view()`."""
+    known = _views(domain, args[0])
+    if known is None:
+        raise broken("tensor-attribute", "_is_view()")
+    return known
 
 
 def set_attribute(domain: RecordingDomain, x: TensorValue, name: str, new: Any) -> None:

@@ -421,7 +421,6 @@ op(
     torch="torch.rot90",
     spellings=("torch.Tensor.rot90",),
     expand=_rot90_expand,
-    inline=True,
     by_value=("k",),
     vjp="expansion",
 )

@@ -41,7 +41,7 @@ from anyshape.ops.regions.carried import (
     kind_of_number,
     new_number,
 )
-from anyshape.ops.written import base_of, written_in
+from anyshape.ops.shared_memory import base_of, written_in
 from anyshape.symbolic import Dim, Expr, Symbol, ge, le, lt
 
 Body = Callable[..., tuple[Arg, ...]]

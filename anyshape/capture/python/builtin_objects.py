@@ -21,7 +21,7 @@ from anyshape.capture.heap.values import NULL, PROXIES, Break, Call, contents
 from anyshape.capture.interpreter import attributes, class_polyfills, polyfills
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
-from anyshape.capture.interpreter.frame_views import FrameView
+from anyshape.capture.interpreter.frame_views import FrameView, locals_of
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.interpreter.unwinding import exception_info, handled_exception
 
@@ -346,8 +346,7 @@ def _locals(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     frame = visible_frame(machine)
     if frame is None:
         return machine.native(locals, args, kwargs)
-    names = frame.bound_locals() if frame.names is None else frame.names
-    return machine.heap.create(names) if machine.recording else names
+    return locals_of(machine, frame)
 
 
 def _vars(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
@@ -362,16 +361,14 @@ def _dir(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
             return Call(class_polyfills.dir_by_method, args)
         return machine.native(dir, args, kwargs)
     names = _locals(machine, args, kwargs)
-    if not issubclass(type(names), dict) or attributes.is_python(machine, type(names), "keys"):
-        return Call(class_polyfills.dir_of_names, (names,))
-    return sorted(names)
+    return Call(class_polyfills.dir_of_names, (names,))
 
 
 def _getframe(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     depth = args[0] if args else 0
     frame = visible_frame(machine, depth)
     if frame is not None:
-        return FrameView.of(frame)
+        return FrameView.of(machine, frame)
     return sys._getframe(0) if depth == 0 else _native_caller(machine, depth)
 
 

@@ -182,22 +182,22 @@ CLASS_CELL = "__classcell__"
 
 
 def _tells_the_program(machine: Interpreter, args: Args, namespace: Any) -> bool:
-    """Whether C code calls a `__set_name__` or an `__init_subclass__` in Python, which may write to
-    what was there before; those of the standard library write to what they are handed."""
+    """Whether C code calls a `__set_name__` or an `__init_subclass__` that may write to what was
+    there before: one in Python, or of an object that was. Those of the standard library write to
+    their object, or to the class."""
     if not issubclass(type(namespace), dict) or len(args) < 3:
         return False
-    hooks = [machine.lookup(type(value), "__set_name__") for value in dict.values(namespace)]
+    for value in dict.values(namespace):
+        hook = machine.lookup(type(value), "__set_name__")
+        if hook is not NULL and (_is_of_the_program(hook) or not machine.heap.is_created(value)):
+            return True
     mro = [cls for base in args[-2] if issubclass(type(base), type) for cls in base.__mro__]
     inherited = next((vars(c)[SUBCLASS] for c in mro if SUBCLASS in vars(c)), None)
-    hooks.append(getattr(inherited, "__func__", inherited))
-    library = machine.heap.is_created(namespace)
-    return any(_may_write(method, library) for method in hooks)
+    return _is_of_the_program(getattr(inherited, "__func__", inherited))
 
 
-def _may_write(method: Any, library: bool) -> bool:
-    if type(method) is not FunctionType:
-        return False
-    return not (library and purity.is_library(method.__module__ or ""))
+def _is_of_the_program(method: Any) -> bool:
+    return type(method) is FunctionType and not purity.is_library(method.__module__ or "")
 
 
 SUBCLASS = "__init_subclass__"

@@ -158,7 +158,8 @@ class Rebuilder:
         if value is NULL or value is LOST:
             return self.constant(value)
         if kind in SIMPLE:
-            return self.constant(value)
+            source = self.recorder.sources.of(value)  # of one that nothing tells from another
+            return self.constant(value) if source is None else self.read(source)
         made = self._made.get(id(value))
         if made is not None:
             return made
@@ -301,9 +302,12 @@ class Rebuilder:
         return name
 
     def is_fixed(self, value: Any) -> bool:
-        """Whether a tuple holds only constants, all the way down. An object of a subclass is one
-        that the program may tell from another."""
-        return type(value) in PLAIN_TUPLES and all(
+        """Whether a tuple holds only constants, all the way down, and is none that lay outside: in
+        its place another one may lie the next time. An object of a subclass is one that the program
+        may tell from another."""
+        if type(value) not in PLAIN_TUPLES or self.recorder.sources.of(value) is not None:
+            return False
+        return all(
             self.is_fixed(item) if issubclass(type(item), tuple) else self._is_simple(item)
             for item in value
         )

@@ -314,7 +314,10 @@ class Rebuilder:
 
     def _is_simple(self, item: Any) -> bool:
         """Whether it is written as it is; what was handed in is another object in each call."""
-        return type(item) in SIMPLE and self.recorder.sources.of_constant(item) is None
+        sources = self.recorder.sources
+        source = sources.of(item)
+        the_same = source is None or source.is_pinned
+        return type(item) in SIMPLE and the_same and sources.of_constant(item) is None
 
     # ---- frames ----------------------------------------------------------------------------------
     def frames(self, frame: Frame) -> str:

@@ -51,7 +51,7 @@ def a_cached_property_of_a_metaclass() -> Any:
 
 def a_list_of_subclasses() -> Any:
     class Base:
-        made: Any = []  # noqa: RUF012
+        made: Any = []
 
         def __init_subclass__(cls, /, tag: Any = None, **kwargs: Any) -> None:
             Base.made.append((cls.__name__, tag))

@@ -88,3 +88,23 @@ def test_a_remembered_tensor_is_indexed() -> None:
         x = torch.randn(3, width)
         torch.testing.assert_close(fast(x), x + table(3)[:, None])
     assert fast.stats().specializations == 1
+
+
+def test_an_argument_that_has_no_hash_is_refused_before_the_call() -> None:
+    @functools.lru_cache
+    def remembered(*args: object) -> int:
+        return len(args)
+
+    def said(*args: object) -> object:
+        try:
+            return remembered(*args)
+        except TypeError as error:
+            return str(error)
+
+    def program(x: Tensor) -> object:
+        y = x + 1
+        return said([1], y), said((1, {}), y), said(1, y), y * 2
+
+    for way in ({"fullgraph": True}, {"options": {"break_every": 1}}):
+        found = anyshape.compile(program, **way)(torch.ones(2))
+        assert found[:3] == program(torch.ones(2))[:3]

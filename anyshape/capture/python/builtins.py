@@ -257,7 +257,7 @@ def _refuse_unhashable(machine: Interpreter, value: Any) -> None:
         for item in value:
             _refuse_unhashable(machine, item)
     elif machine.lookup(cls, "__hash__") is None:
-        raise TypeError(f"unhashable type: {cls.__name__!r}")
+        hash(value)  # which C refuses in its own words
 
 
 def _getter(polyfill: Any) -> Callable[[Interpreter, Any, Args, Kwargs], Any]:

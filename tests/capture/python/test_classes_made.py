@@ -90,6 +90,7 @@ WAYS: tuple[dict[str, Any], ...] = (
 )
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_classes_are_those_of_cpython(program: Callable[[], Any], way: dict[str, Any]) -> None:

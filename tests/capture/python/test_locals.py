@@ -116,6 +116,7 @@ def _compiled(program: Callable[[], Any], way: dict[str, Any]) -> Callable[[torc
     return Compiled(between, Options(**way), ByReference)
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_locals_are_those_of_cpython(program: Callable[[], Any], way: dict[str, Any]) -> None:

@@ -213,7 +213,7 @@ def _bound_locals(machine: Interpreter, frame: Frame) -> dict[str, Any]:
     return bound
 
 
-def _lost(machine: Interpreter | None, frame: Frame, name: str) -> Exception:
+def _lost(machine: Interpreter | None, frame: Frame, name: str) -> BaseException:
     if machine is not None and machine.recording:
         return broken("escape", f"the local {name} of a frame")
     return AnyshapeError(

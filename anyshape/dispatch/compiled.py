@@ -33,6 +33,7 @@ from anyshape.capture.segments.native_steps import (
     concrete_machine,
     goes_on_alone,
     interrupted,
+    is_watched,
     resume,
     step,
 )
@@ -256,7 +257,7 @@ class Compiled:
                 return resume(machine)  # the program watches what happens from here on
             assert machine.frame is not None
             at = flatten(machine.frame)
-            if at.holds_finalized(call.given):
+            if is_watched(machine) or at.holds_finalized(call.given):
                 continue  # a segment would hold it after the program has dropped it
             entry = Entry(at.key, at.slots, point=at, numbers=numbers)
             specialization, inputs = self._specialization(entry, stance)

@@ -14,8 +14,10 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from anyshape.capture.heap import purity
+from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.iterators import FORKABLE, TELLING, may_give
 from anyshape.capture.heap.nested_containers import values_of
+from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.unread_writes import is_blind, is_key
 from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, Break
@@ -70,8 +72,14 @@ def _writer_in_place(fn: Any, args: tuple[Any, ...]) -> Any:
     """The method of a container's class in C that an operator calls, if it writes."""
     for base, method in purity.IN_PLACE[fn].items():
         if args and issubclass(type(args[0]), base):
+            if base is OrderedDict and _stores_in_python(type(args[0])):
+                raise broken("unknown-call", "`|=` of an OrderedDict with a `__setitem__`")
             return method
     return None
+
+
+def _stores_in_python(cls: type) -> bool:
+    return type(class_entry(cls, "__setitem__")) is FunctionType
 
 
 def _asks_one_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

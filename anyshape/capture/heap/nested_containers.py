@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import FunctionType
+from itertools import count, repeat
+from types import FunctionType, MappingProxyType, SimpleNamespace
 from typing import Any
 
+from anyshape.capture.heap.mirrors import VIEWS, mapping_behind
 from anyshape.capture.heap.quiet_reads import class_entry
 
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
@@ -20,7 +22,7 @@ BASES = (list, tuple, OrderedDict, dict, set, frozenset, deque, bytearray)
 
 def containers_in(state: Any, seen_as: Callable[[Any], Any]) -> Iterator[Any]:
     """As they lie there, outermost first; what lies in an outside one is that of its mirror. What
-    an exception or a partial function was made of lies in it."""
+    an exception or a partial function was made of lies in it, and in a view the mapping."""
     pending, seen = [state], {id(state)}
     while pending:
         for item in _held_by(pending.pop()):
@@ -30,19 +32,31 @@ def containers_in(state: Any, seen_as: Callable[[Any], Any]) -> Iterator[Any]:
             if issubclass(type(item), CONTAINERS):
                 yield item
                 pending.append(seen_as(item))
-            elif issubclass(type(item), HOLDERS):
+            elif type(item) in SHOWING:
+                seen_as(item)  # which mapping it shows is relied on
                 pending.append(item)
+            elif issubclass(type(item), READ_BY_C):
+                yield item
+                pending.append(item)
+            else:
+                seen_as(item)  # what is in its memory is relied on
 
 
-HOLDERS = (BaseException, partial)
+READ_BY_C = (BaseException, partial, SimpleNamespace, count, repeat)
+"""What C code shows the contents of, and no guard compares."""
+SHOWING = frozenset({MappingProxyType, *VIEWS})
 _args_of = vars(BaseException)["args"].__get__
 
 
 def _held_by(value: Any) -> Any:
     if issubclass(type(value), CONTAINERS):
         return values_of(value)
+    if type(value) in SHOWING:
+        return (mapping_behind(value),)
     if issubclass(type(value), BaseException):
         return (_args_of(value),)
+    if issubclass(type(value), SimpleNamespace):
+        return vars(value).values()
     return (value.args, value.keywords) if issubclass(type(value), partial) else ()
 
 

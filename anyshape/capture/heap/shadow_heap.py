@@ -18,7 +18,7 @@ from functools import partial
 from types import CellType, MappingProxyType, ModuleType
 from typing import Any
 
-from anyshape.capture.heap import purity, undo
+from anyshape.capture.heap import nested_containers, purity, undo
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.iterators import SETTABLE, can_fork
 from anyshape.capture.heap.mirrors import (
@@ -375,9 +375,8 @@ class Heap:
     def look_inside(self, state: Any) -> None:
         """C code will compare or print what lies in a container: outside containers in it are
         relied on, and must be what they are outside."""
-        for item in containers_in(state, self.mirror):
-            if self._is_changed(item):
-                raise Break("outside-nested", "a container in a container from outside is read")
+        if self.holds_changed(state):
+            raise Break("outside-nested", "a container in a container from outside is read")
 
     def holds_changed(self, state: Any) -> bool:
         """Whether a container lies in it that is not outside what the program sees."""
@@ -385,10 +384,11 @@ class Heap:
 
     def _is_changed(self, item: Any) -> bool:
         inner = self.mirror(item)
-        return inner is not item and (
-            (id(item) in self.mirrors and self.mirrors[id(item)].written)
-            or any(type(v) in PROXIES for v in values_of(inner))
-        )
+        if inner is item:
+            shown = issubclass(type(item), nested_containers.READ_BY_C)
+            return shown and self.domain.is_outside(item)
+        written = id(item) in self.mirrors and self.mirrors[id(item)].written
+        return written or any(type(v) in PROXIES for v in values_of(inner))
 
     def answer_contains(self, container: Any, item: Any, value: bool) -> bool:
         """Report `item in container` of an outside dict or set."""

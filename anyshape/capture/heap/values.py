@@ -35,6 +35,18 @@ class _Null:
 NULL = _Null()
 
 
+class _Lost:
+    """The value of a local that a program point has left out: nothing reads it by name."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "LOST"
+
+
+LOST = _Lost()
+
+
 class _Absent:
     """What interpreted polyfills use for "not there"; unlike `NULL` it may lie in a local."""
 

@@ -62,6 +62,8 @@ def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
         return machine.domain.getattr(obj, name)
     if cls is Generator:
         obj.check_attribute(name)
+    if cls is FrameView:
+        return obj.read(machine, name)
     if obj is None or cls in _OWN:  # a descriptor cannot tell None from no object
         return getattr(obj, name)
     getattribute = machine.lookup(cls, "__getattribute__")

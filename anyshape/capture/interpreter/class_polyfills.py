@@ -201,9 +201,20 @@ def get_cached(self: Any, instance: Any, owner: Any = None) -> Any:
         return self
     if self.attrname is None:
         raise TypeError("Cannot use cached_property instance without calling __set_name__ on it.")
-    found = instance.__dict__.get(self.attrname, ABSENT)
+    kind, name = type(instance).__name__, self.attrname
+    try:
+        cache = instance.__dict__
+    except AttributeError:
+        text = f"No '__dict__' attribute on {kind!r} instance to cache {name!r} property."
+        raise TypeError(text) from None
+    found = cache.get(name, ABSENT)
     if found is ABSENT:
-        found = instance.__dict__[self.attrname] = self.func(instance)
+        found = self.func(instance)
+        try:
+            cache[name] = found
+        except TypeError:
+            text = f"The '__dict__' attribute on {kind!r} instance does not support item assignment"
+            raise TypeError(f"{text} for caching {name!r} property.") from None
     return found
 
 

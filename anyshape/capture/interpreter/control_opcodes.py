@@ -288,6 +288,9 @@ def call_function_ex(machine: Interpreter, frame: Frame, arg: int) -> Frame | No
     args = stack[-1 - flag]
     fn = callee(stack, -2 - flag)
     if type(args) is not tuple:
+        if protocol.is_not_iterable(machine, args):
+            shown, kind = shown_callable(fn), protocol.class_shown(machine, args).__name__
+            raise TypeError(f"{shown} argument after * must be an iterable, not {kind}")
         if protocol.must_be_taken_first(machine, args):
             return _retry_with(
                 machine,
@@ -296,11 +299,8 @@ def call_function_ex(machine: Interpreter, frame: Frame, arg: int) -> Frame | No
                 Call(iteration_polyfills.make_from_list, (tuple, args)),
                 arg,
             )
-        if not hasattr(type(args), "__iter__") and not hasattr(type(args), "__getitem__"):
-            shown, kind = shown_callable(fn), type(args).__name__
-            raise TypeError(f"{shown} argument after * must be an iterable, not {kind}")
         protocol.will_exhaust(machine, args)
-        args = tuple(machine.heap.mirror(args) if machine.recording else args)
+        args = tuple(protocol.iterate(machine, args))
     elif machine.recording:
         args = machine.heap.mirror(args)
     if type(kwargs) is not dict:

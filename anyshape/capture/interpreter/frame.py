@@ -12,12 +12,11 @@ import dis
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from types import CellType, CodeType, FrameType
+from types import CodeType, FrameType
 from typing import Any, Protocol
 
 from anyshape.capture.heap.iterators import copy_iterator
 from anyshape.capture.heap.purity import is_library
-from anyshape.capture.heap.values import NULL
 from anyshape.capture.interpreter.instructions import JUMPS, Instruction, instructions_of
 from anyshape.ir.graph import Location
 
@@ -130,6 +129,7 @@ class Frame:
         "index",
         "instructions",
         "locals",
+        "locals_dict",
         "names",
         "stack",
         "shown",
@@ -156,7 +156,8 @@ class Frame:
         self.back: Frame | None = None
         self.generator: Resumable | None = None
         self.continuation: Any = None  # a Continuation
-        self.shown: Any = None  # the FrameView that shows it
+        self.shown: Any = None  # a weak reference to the FrameView that shows it
+        self.locals_dict: Any = None  # what `locals()` has given, if it was called
 
     @property
     def line(self) -> int | None:
@@ -183,6 +184,7 @@ class Frame:
         twin.index, twin.handled, twin.back = self.index, self.handled, self.back
         twin.depth = self.depth
         twin.generator, twin.continuation = self.generator, self.continuation
+        twin.locals_dict = self.locals_dict
         twin.instructions = self.instructions  # those of a merged return, perhaps
         return twin
 
@@ -199,21 +201,11 @@ class Frame:
             saved.generator,
             saved.continuation,
         )
-        self.instructions = saved.instructions
+        self.instructions, self.locals_dict = saved.instructions, saved.locals_dict
 
-    def bound_locals(self) -> dict[str, Any]:
-        """The names that `locals()` shows in a function, cells looked through."""
-        cells = frozenset(self.code.code.co_cellvars) | frozenset(self.code.code.co_freevars)
-        bound = {}
-        for name, value in zip(self.code.local_names, self.locals, strict=True):
-            if name in cells and type(value) is CellType:
-                try:
-                    bound[name] = value.cell_contents
-                except ValueError:
-                    continue
-            elif value is not NULL:
-                bound[name] = value
-        return bound
+    def is_watched(self) -> bool:
+        """Whether the program holds a frame object that shows this frame."""
+        return self.shown is not None and self.shown() is not None
 
     def __repr__(self) -> str:
         return f"<Frame {self.code.code.co_qualname} at {self.code.code.co_filename}:{self.line}>"

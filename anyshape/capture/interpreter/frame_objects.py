@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
-from anyshape.capture.heap.values import NULL
+from anyshape.capture.heap.values import LOST, NULL
 from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.versions import PYTHON
 
@@ -43,7 +43,7 @@ def left_frame(frame: Frame, index: int) -> FrameType:
         return shared_frame(frame.code, frame.globals, index)
     held = dict(zip(frame.code.local_names, frame.locals))
     cells = {name: value for name, value in held.items() if _is_shared(frame.code, name, value)}
-    plain = {n: value for n, value in held.items() if value is not NULL and n not in cells}
+    plain = {n: value for n, value in held.items() if not _is_nothing(value) and n not in cells}
     names = tuple(plain), tuple(cells)
     return _made(
         frame.code, frame.globals, index, names, tuple(plain.values()), tuple(cells.values())
@@ -53,6 +53,10 @@ def left_frame(frame: Frame, index: int) -> FrameType:
 def shows(code: Code, frame: FrameType) -> bool:
     """Whether a frame object was made for this code."""
     return any(made is frame.f_code for made in code.stand_ins.values())
+
+
+def _is_nothing(value: Any) -> bool:
+    return value is NULL or value is LOST
 
 
 def _is_shared(code: Code, name: str, value: Any) -> bool:

@@ -387,7 +387,7 @@ class Generator:
 
     @property
     def gi_frame(self) -> Any:
-        return None if self.finished else FrameView.of(self.frame)
+        return None if self.finished else FrameView.of(self.machine, self.frame)
 
     @property
     def gi_code(self) -> Any:

@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Any
 
 from anyshape.capture.heap.purity import COUNT_ELEMENTS
-from anyshape.capture.heap.values import ABSENT
+from anyshape.capture.heap.values import ABSENT, PROXIES
 from anyshape.capture.interpreter.intrinsic_names import (
     bind,
     created,
@@ -297,7 +297,15 @@ def count_elements(counts: Any, iterable: Any) -> None:
 
 
 def store_slice(target: Any, key: Any, iterable: Any) -> Any:
+    native(refuse_bounds, key)  # before an item is taken
     target[key] = taken(iterable)  # which asks for no length
+
+
+def refuse_bounds(key: slice) -> None:
+    """Raises what C has against the bounds of a slice, where no code of the program says."""
+    others = [type(p) for p in (key.start, key.stop, key.step) if p is not None]
+    if not any(cls is not int and (cls in PROXIES or hasattr(cls, "__index__")) for cls in others):
+        key.indices(0)
 
 
 def name_or_global(names: Any, name: Any, globals_: Any, builtins: Any) -> Any:

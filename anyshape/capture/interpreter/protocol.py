@@ -516,6 +516,19 @@ def needs_interpretation(machine: Interpreter, iterable: Any) -> bool:
     )
 
 
+def class_shown(machine: Interpreter, obj: Any) -> type:
+    """The class that an error names: a proxy's is the one that it shows."""
+    return machine.domain.type_of(obj) if type(obj) in PROXIES else type(obj)
+
+
+def is_not_iterable(machine: Interpreter, obj: Any) -> bool:
+    """Whether its class has nothing to iterate by, which `*` asks before anything else."""
+    if type(obj) is Generator:
+        return False
+    cls = class_shown(machine, obj)
+    return machine.lookup(cls, "__iter__") is NULL and machine.lookup(cls, "__getitem__") is NULL
+
+
 def must_be_taken_first(machine: Interpreter, iterable: Any) -> bool:
     """Whether C code that hashes what it iterates over is handed a list instead: hashing ends a
     segment where data decides the element, and what C code took of an iterator cannot be put back.

@@ -336,12 +336,14 @@ def map_add(machine: Interpreter, frame: Frame, arg: int) -> None:
 
 def list_extend(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     target, iterable = frame.stack[-arg - 1], frame.stack[-1]
+    if protocol.is_not_iterable(machine, iterable):
+        kind = protocol.class_shown(machine, iterable).__name__
+        raise TypeError(f"Value after * must be an iterable, not {kind}")
     if type(iterable) not in protocol.CONTAINERS and protocol.needs_interpretation(
         machine, iterable
     ):
         return again(machine, frame, Call(iteration_polyfills.list_of, (iterable,)))
-    complaint = f"Value after * must be an iterable, not {type(iterable).__name__}"
-    items = list(_iterator(machine, iterable, complaint))
+    items = list(_iterator(machine, iterable))
     if machine.recording:
         machine.heap.create(items)
     write_into(machine, list.extend, target, items)
@@ -349,11 +351,13 @@ def list_extend(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     return None
 
 
-def _iterator(machine: Interpreter, iterable: Any, complaint: str) -> Any:
-    """`iter(iterable)`, whose error is `complaint` where the class has nothing to iterate by."""
-    cls = type(iterable)
-    if not (cls in PROXIES or hasattr(cls, "__iter__") or hasattr(cls, "__getitem__")):
-        raise TypeError(complaint)
+def _refuse_to_unpack(machine: Interpreter, value: Any) -> None:
+    if protocol.is_not_iterable(machine, value):
+        kind = protocol.class_shown(machine, value).__name__
+        raise TypeError(f"cannot unpack non-iterable {kind} object")
+
+
+def _iterator(machine: Interpreter, iterable: Any) -> Any:
     protocol.will_exhaust(machine, iterable)
     return protocol.iterate(machine, iterable)
 
@@ -425,6 +429,7 @@ def unpack_sequence(machine: Interpreter, frame: Frame, arg: int) -> Frame | Non
     value = stack[-1]
     kind = type(value)
     if kind is not tuple and kind is not list:
+        _refuse_to_unpack(machine, value)
         if protocol.needs_interpretation(machine, value) and kind not in PROXIES:
             return again(machine, frame, Call(iteration_polyfills.unpack_list, (value, arg)))
         return again(machine, frame, _first_values(machine, value, arg))
@@ -438,11 +443,8 @@ def unpack_sequence(machine: Interpreter, frame: Frame, arg: int) -> Frame | Non
 
 
 def _first_values(machine: Interpreter, value: Any, count: int) -> list[Any]:
-    iterator = _iterator(
-        machine, value, f"cannot unpack non-iterable {type(value).__name__} object"
-    )
     values = []
-    for item in iterator:
+    for item in _iterator(machine, value):
         values.append(item)
         if len(values) > count:
             break
@@ -460,11 +462,11 @@ def _wrong_count(have: int, want: int) -> str:
 def unpack_ex(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     stack = frame.stack
     value = stack[-1]
+    _refuse_to_unpack(machine, value)
     if protocol.needs_interpretation(machine, value) and type(value) not in PROXIES:
         return again(machine, frame, Call(iteration_polyfills.taken, (value,)))
     before, after = arg & 0xFF, arg >> 8
-    complaint = f"cannot unpack non-iterable {type(value).__name__} object"
-    values = list(_iterator(machine, value, complaint))
+    values = list(_iterator(machine, value))
     if len(values) < before + after:
         wanted = before + after
         raise ValueError(

@@ -21,7 +21,7 @@ from anyshape.capture.heap.values import NULL, PROXIES, Break, Call, contents
 from anyshape.capture.interpreter import attributes, class_polyfills, polyfills
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
-from anyshape.capture.interpreter.frame_views import FrameView
+from anyshape.capture.interpreter.frame_views import FrameView, locals_of
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.interpreter.unwinding import exception_info, handled_exception
 from anyshape.capture.python.compiled_text import compiled
@@ -183,22 +183,22 @@ CLASS_CELL = "__classcell__"
 
 
 def _tells_the_program(machine: Interpreter, args: Args, namespace: Any) -> bool:
-    """Whether C code calls a `__set_name__` or an `__init_subclass__` in Python, which may write to
-    what was there before; those of the standard library write to what they are handed."""
+    """Whether C code calls a `__set_name__` or an `__init_subclass__` that may write to what was
+    there before: one in Python, or of an object that was. Those of the standard library write to
+    their object, or to the class."""
     if not issubclass(type(namespace), dict) or len(args) < 3:
         return False
-    hooks = [machine.lookup(type(value), "__set_name__") for value in dict.values(namespace)]
+    for value in dict.values(namespace):
+        hook = machine.lookup(type(value), "__set_name__")
+        if hook is not NULL and (_is_of_the_program(hook) or not machine.heap.is_created(value)):
+            return True
     mro = [cls for base in args[-2] if issubclass(type(base), type) for cls in base.__mro__]
     inherited = next((vars(c)[SUBCLASS] for c in mro if SUBCLASS in vars(c)), None)
-    hooks.append(getattr(inherited, "__func__", inherited))
-    library = machine.heap.is_created(namespace)
-    return any(_may_write(method, library) for method in hooks)
+    return _is_of_the_program(getattr(inherited, "__func__", inherited))
 
 
-def _may_write(method: Any, library: bool) -> bool:
-    if type(method) is not FunctionType:
-        return False
-    return not (library and purity.is_library(method.__module__ or ""))
+def _is_of_the_program(method: Any) -> bool:
+    return type(method) is FunctionType and not purity.is_library(method.__module__ or "")
 
 
 SUBCLASS = "__init_subclass__"
@@ -347,8 +347,7 @@ def _locals(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     frame = visible_frame(machine)
     if frame is None:
         return machine.native(locals, args, kwargs)
-    names = frame.bound_locals() if frame.names is None else frame.names
-    return machine.heap.create(names) if machine.recording else names
+    return locals_of(machine, frame)
 
 
 def _vars(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
@@ -363,16 +362,14 @@ def _dir(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
             return Call(class_polyfills.dir_by_method, args)
         return machine.native(dir, args, kwargs)
     names = _locals(machine, args, kwargs)
-    if not issubclass(type(names), dict) or attributes.is_python(machine, type(names), "keys"):
-        return Call(class_polyfills.dir_of_names, (names,))
-    return sorted(names)
+    return Call(class_polyfills.dir_of_names, (names,))
 
 
 def _getframe(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     depth = args[0] if args else 0
     frame = visible_frame(machine, depth)
     if frame is not None:
-        return FrameView.of(frame)
+        return FrameView.of(machine, frame)
     return sys._getframe(0) if depth == 0 else _native_caller(machine, depth)
 
 

@@ -239,13 +239,26 @@ def _partial(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def _cached(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     """A function with `functools.lru_cache`: constants go to the cache, proxies past it."""
-    if machine.recording and any(protocol.holds_proxy(arg) for arg in (*args, *kwargs.values())):
+    given = (*args, *kwargs.values())
+    if machine.recording and any(protocol.holds_proxy(arg) for arg in given):
+        for arg in given if fn.cache_parameters()["maxsize"] != 0 else ():
+            _refuse_unhashable(machine, arg)
         return Call(fn.__wrapped__, args, kwargs)
     if not machine.recording:
         return machine.native(fn, args, kwargs)
     machine.domain.will_remember((*args, *kwargs.values()))
     result = machine.native(fn, args, kwargs)
     return machine.domain.remembered(fn, () if kwargs else args, result)
+
+
+def _refuse_unhashable(machine: Interpreter, value: Any) -> None:
+    """As the key of a cache is refused before the function is called."""
+    cls = protocol.class_shown(machine, value)
+    if cls is tuple:
+        for item in value:
+            _refuse_unhashable(machine, item)
+    elif machine.lookup(cls, "__hash__") is None:
+        hash(value)  # which C refuses in its own words
 
 
 def _getter(polyfill: Any) -> Callable[[Interpreter, Any, Args, Kwargs], Any]:

@@ -26,7 +26,7 @@ from anyshape.capture.heap import purity, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.numpy_scalars import is_function_of_numbers
 from anyshape.capture.heap.values import PROXIES, Call, OpaqueValue, TensorValue
-from anyshape.capture.interpreter import class_polyfills
+from anyshape.capture.interpreter import class_polyfills, iteration_polyfills
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.segments import processes, warned
@@ -373,7 +373,14 @@ def _same_object(same: bool) -> Callable[..., Any]:
     return answer
 
 
+def _as_it_is(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda d, args, kwargs: fn(*args)
+
+
 NATIVE: Mapping[Any, Callable[..., Any]] = {
+    iteration_polyfills.refuse_bounds: lambda d, args, kwargs: iteration_polyfills.refuse_bounds(
+        *args
+    ),
     class_polyfills.matches_itself: lambda d, args, kwargs: class_polyfills.matches_itself(*args),
     operator.is_: _same_object(True),
     operator.is_not: _same_object(False),

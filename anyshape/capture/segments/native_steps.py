@@ -127,6 +127,12 @@ def goes_on_alone(machine: Machine) -> bool:
     return domain.goes_on_alone
 
 
+def is_watched(machine: Machine) -> bool:
+    """Whether the program holds a frame object of a frame that runs: a segment would put another
+    frame in its place."""
+    return any(frame.is_watched() for frame in machine.frames())
+
+
 def _any_function(fn: types.FunctionType, args: tuple[Any, ...]) -> bool:
     return True
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from anyshape.capture.heap.values import NULL
+from anyshape.capture.heap.values import LOST, NULL
 from anyshape.capture.interpreter.continuations import Continuation
 from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.generators import Generator
@@ -20,6 +20,8 @@ from anyshape.capture.interpreter.liveness import is_finalized, is_live, live_at
 from anyshape.capture.segments.segment_end import BOUND_METHODS, descriptor_of
 from anyshape.declare import BoundDeclaration
 
+_DEAD = -2
+"""The slot of what is not read any more."""
 _PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
 
 
@@ -77,7 +79,7 @@ class _Flattener:
     def frame(self, frame: Frame) -> tuple[Any, ...]:
         live, slot = live_at(frame), self.slot
         locals_ = [
-            slot(value) if live >> i & 1 or is_live(live, i, value) else -1
+            slot(value) if live >> i & 1 or is_live(live, i, value) else _DEAD
             for i, value in enumerate(frame.locals)
         ]
         return (
@@ -88,6 +90,7 @@ class _Flattener:
             tuple([slot(value) for value in frame.stack]),
             -1 if frame.handled is None else slot(frame.handled),
             -1 if frame.names is None else slot(frame.names),
+            -1 if frame.locals_dict is None else slot(frame.locals_dict),
             -1 if frame.generator is None else slot(frame.generator),
             self.continuation(frame.continuation),
         )
@@ -112,7 +115,7 @@ class _Names:
             self.note(slot, prefix + name)
         for index, slot in enumerate(stack):
             self.note(slot, f"{prefix}stack[{index}]")
-        for name, slot in zip(("handled", "names", "generator"), others, strict=True):
+        for name, slot in zip(("handled", "names", "locals", "generator"), others, strict=True):
             self.note(slot, name)
         self.continuation(following)
 
@@ -231,7 +234,9 @@ class _Values:
             if self.values[place] is NULL:
                 self.values[place] = self.bind(self(owner), method, place)
             return self.values[place]
-        return NULL if slot < 0 else self.values[slot]
+        if slot < 0:
+            return LOST if slot == _DEAD else NULL
+        return self.values[slot]
 
 
 def inflate(point: ProgramPoint, values: list[Any], bind: Callable[[Any, Any, int], Any]) -> Frame:
@@ -241,12 +246,13 @@ def inflate(point: ProgramPoint, values: list[Any], bind: Callable[[Any, Any, in
     innermost: Frame | None = None
     inner: Frame | None = None
     for part, (globals_, builtins) in zip(point.key, point.scopes):
-        code, index, _, locals_, stack, handled, namespace, generator, following = part
+        code, index, _, locals_, stack, handled, namespace, shown, generator, following = part
         names = None if namespace == -1 else value(namespace)
         frame = Frame(code, globals_, builtins, [value(slot) for slot in locals_], names)
         frame.stack = [value(slot) for slot in stack]
         frame.index = index
         frame.handled = None if handled == -1 else value(handled)
+        frame.locals_dict = None if shown == -1 else value(shown)
         frame.continuation = _continuation(following, value)
         if generator != -1:
             frame.generator = value(generator)

@@ -29,6 +29,7 @@ from anyshape.capture.heap.quiet_reads import asks_the_program, class_entry
 from anyshape.capture.heap.sources import Source, expression
 from anyshape.capture.heap.values import (
     IMMUTABLE,
+    LOST,
     NULL,
     PROXIES,
     Formed,
@@ -40,6 +41,7 @@ from anyshape.capture.heap.values import (
 )
 from anyshape.capture.interpreter.continuations import Continuation
 from anyshape.capture.interpreter.frame import Frame
+from anyshape.capture.interpreter.frame_views import FrameView
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.segments.made_classes import MadeClasses
@@ -149,9 +151,11 @@ class Rebuilder:
         handed = self.recorder.sources.of_constant(value)
         if handed is not None:
             return self.read(handed)
+        if kind is FrameView and self.recorder.sources.of(value) is None:
+            raise broken("escape", "a frame of the function")
         if value is None or kind is bool or (kind is int and -5 <= value <= 256):
             return repr(value)  # others are objects that the program may tell from their equals
-        if value is NULL:
+        if value is NULL or value is LOST:
             return self.constant(value)
         if kind in SIMPLE:  # code or a match that was handed in is another one in each call
             source = self.recorder.sources.of(value)
@@ -297,24 +301,22 @@ class Rebuilder:
         return name
 
     def is_fixed(self, value: Any) -> bool:
-        """Whether a tuple holds only constants, all the way down. An object of a subclass is one
-        that the program may tell from another."""
-        return (
-            type(value) in PLAIN_TUPLES
-            and self._is_of_each_call(value)
-            and all(
-                self.is_fixed(item)
-                if issubclass(type(item), tuple)
-                else type(item) in SIMPLE and self._is_of_each_call(item)
-                for item in value
-            )
+        """Whether a tuple holds only constants, all the way down, and is none that lay outside: in
+        its place another one may lie the next time. An object of a subclass is one that the program
+        may tell from another."""
+        if type(value) not in PLAIN_TUPLES or self.recorder.sources.of(value) is not None:
+            return False
+        return all(
+            self.is_fixed(item) if issubclass(type(item), tuple) else self._is_simple(item)
+            for item in value
         )
 
-    def _is_of_each_call(self, value: Any) -> bool:
-        """Whether it is no object that was handed in, which is another one in each call."""
+    def _is_simple(self, item: Any) -> bool:
+        """Whether it is written as it is; what was handed in is another object in each call."""
         sources = self.recorder.sources
-        source = sources.of(value)
-        return sources.of_constant(value) is None and (source is None or source.is_constant)
+        source = sources.of(item)
+        the_same = source is None or source.is_pinned
+        return type(item) in SIMPLE and the_same and sources.of_constant(item) is None
 
     # ---- frames ----------------------------------------------------------------------------------
     def frames(self, frame: Frame) -> str:
@@ -374,6 +376,8 @@ class Rebuilder:
     def _frame(self, frame: Frame, continuation: Any) -> str:
         if frame.instructions is not frame.code.instructions:
             raise broken("escape", "what both sides of a branch return")
+        if frame.is_watched():
+            raise broken("escape", "a frame of the function")
         name = self.fresh(frame)
         locals_ = ", ".join(self.text(value) for value in frame.locals)
         stack = ", ".join(self.text(value) for value in frame.stack)
@@ -386,6 +390,8 @@ class Rebuilder:
         self.add(f"{name} = {self.constant(Frame)}({', '.join(parts)}, {self.text(frame.names)})")
         self.add(f"{name}.stack = [{stack}]")
         self.add(f"{name}.index = {frame.index}")
+        if frame.locals_dict is not None:
+            self.add(f"{name}.locals_dict = {self.text(frame.locals_dict)}")
         if frame.handled is not None:
             self.add(f"{name}.handled = {self.text(frame.handled)}")
         self.add(f"{name}.continuation = {self._continuation(continuation)}")

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.sources import Source
-from anyshape.capture.heap.values import NULL
+from anyshape.capture.heap.values import LOST, NULL
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.interpreter.liveness import is_live, live_at
@@ -47,6 +48,8 @@ def see_generator(domain: RecordingDomain, source: Source, value: Generator) -> 
 
 def _see_frame(domain: RecordingDomain, frame_source: Source, real: Frame) -> Frame:
     recorder, child = domain.recorder, domain.recorder.sources.child
+    if real.is_watched():
+        raise broken("unknown-call", "a generator whose frame the program holds")
     recorder.guard(child(frame_source, "attr", "index"), "equals", real.index)
     stack = child(frame_source, "attr", "stack")
     recorder.guard(stack, "length", len(real.stack))
@@ -55,6 +58,11 @@ def _see_frame(domain: RecordingDomain, frame_source: Source, real: Frame) -> Fr
     frame = Frame(real.code, real.globals, real.builtins, locals_, real.names)
     frame.stack = list(_seen(domain, stack, real.stack, -1))
     frame.index = real.index
+    if real.locals_dict is not None:
+        seen = domain.see(child(frame_source, "attr", "locals_dict"), real.locals_dict)
+        frame.locals_dict = seen
+    else:
+        recorder.guard(child(frame_source, "attr", "locals_dict"), "is", None)
     frame.handled = domain.see(child(frame_source, "attr", "handled"), real.handled)
     return frame
 
@@ -65,7 +73,7 @@ def _seen(
     for index, value in enumerate(values):
         source = domain.recorder.sources.child(frame_source, "item", index)
         if not is_live(live, index, value):
-            yield NULL
+            yield LOST
         elif value is NULL:
             domain.recorder.guard(source, "is", NULL)
             yield NULL

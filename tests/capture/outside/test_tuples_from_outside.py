@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import re
 
 import pytest
 import torch
@@ -90,3 +91,47 @@ def test_a_frame_whose_merged_branch_returned_goes_back_to_its_own_code() -> Non
             for dim in range(t.dim()):
                 anyshape.mark_unbacked(t, dim)
         torch.testing.assert_close(fast(*tensors), program(*tensors))
+
+
+HANDED_ON = {
+    "classes": ((int, "a"), (str, "b")),
+    "classes inside": ((1, (int,)), (2, (str,))),
+    "modules": ((re, 1), (collections, 1)),
+    "patterns": ((re.compile("a"),), (re.compile("b"),)),
+    "matches": (re.search("a", "ab"), re.search("b", "ab")),
+    "code": (leaves.__code__, test_several_results_have_torchs_names.__code__),
+}
+
+
+@pytest.mark.parametrize("way", [{"fullgraph": True}, {"options": {"break_every": 1}}], ids=str)
+@pytest.mark.parametrize("kind", HANDED_ON)
+def test_what_is_handed_on_is_what_lies_there_now(kind, way) -> None:
+    def program(x, given):
+        return x + 1, given, [given], (given, 1)
+
+    def reading(x, givens):
+        return x + 1, givens[0], [*givens], (givens[0], 1)
+
+    for fn, wrapped in ((program, lambda v: v), (reading, lambda v: [v])):
+        fast = anyshape.compile(fn, **way)
+        for value in (*HANDED_ON[kind], *HANDED_ON[kind]):
+            _, alone, listed, paired = fast(torch.ones(2), wrapped(value))
+            assert alone is value and listed[0] is value and paired[0] is value
+
+
+def test_a_loop_over_tuples_of_classes_goes_on() -> None:
+    def program(x):
+        made = x + 1
+        fields, seen, bases = [("x", int), ("y", str)], [], []
+        for item in fields:
+            seen.append(item[0])
+
+            class Made(item[1]):
+                pass
+
+            bases.append(Made.__bases__[0])
+        return seen, bases, made * 2
+
+    fast = anyshape.compile(program, options={"break_every": 1})
+    for length in (2, 3):
+        assert fast(torch.ones(length))[:2] == (["x", "y"], [int, str])

@@ -158,3 +158,23 @@ def test_arguments_that_are_equal_and_of_other_types() -> None:
     fast = anyshape.compile(program, fullgraph=True)
     for _ in range(2):
         assert [found[0].__class__ for found in fast(torch.ones(2))[1:]] == [int, float, bool]
+
+
+def test_an_argument_that_has_no_hash_is_refused_before_the_call() -> None:
+    @functools.lru_cache
+    def remembered(*args: object) -> int:
+        return len(args)
+
+    def said(*args: object) -> object:
+        try:
+            return remembered(*args)
+        except TypeError as error:
+            return str(error)
+
+    def program(x: Tensor) -> object:
+        y = x + 1
+        return said([1], y), said((1, {}), y), said(1, y), y * 2
+
+    for way in ({"fullgraph": True}, {"options": {"break_every": 1}}):
+        found = anyshape.compile(program, **way)(torch.ones(2))
+        assert found[:3] == program(torch.ones(2))[:3]

@@ -98,3 +98,50 @@ def test_backed_sizes_are_guarded_on_the_number_of_pieces() -> None:
         x = torch.arange(float(n))
         torch.testing.assert_close(fast(x), three_chunks(x))
     assert fast.stats().graph_breaks == 0
+
+
+class Sized:
+    def __len__(self) -> int:
+        return 3
+
+
+class Refusing:
+    __iter__ = None
+
+
+def _spread(*args: Any) -> Any:
+    return args
+
+
+def _pair(value: Any) -> Any:
+    a, b = value
+    return a, b
+
+
+def _some(value: Any) -> Any:
+    a, *b = value
+    return a, b
+
+
+TAKEN: tuple[Callable[[Any], Any], ...] = (
+    lambda v: [*v], lambda v: (1, *v), lambda v: _spread(*v), lambda v: _spread(1, *v), _pair, _some,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [Sized(), Refusing(), 5, None], ids=lambda v: type(v).__name__)
+def test_what_has_nothing_to_iterate_by_is_refused_in_the_words_of_cpython(value: Any) -> None:
+    def said(take: Callable[[Any], Any], of: Any) -> str:
+        try:
+            return repr(take(of))
+        except TypeError as error:
+            return str(error)
+
+    def program(x: Tensor) -> Any:
+        count = x.shape[0]
+        return [said(take, value) for take in TAKEN], [said(take, count) for take in TAKEN], x + 1
+
+    for way in ({"fullgraph": True}, {"options": {"break_every": 1}}):
+        fast = anyshape.compile(program, **way)
+        for length in (2, 3):
+            x = torch.ones(length)
+            assert fast(x)[:2] == program(x)[:2]

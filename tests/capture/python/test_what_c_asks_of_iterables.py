@@ -4,11 +4,14 @@ order; the same natively, in one graph and with a break after each instruction.
 
 from __future__ import annotations
 
+import functools
 import heapq
+import itertools
 import math
-from collections import Counter, deque
+import types
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -148,3 +151,83 @@ def test_a_length_is_asked_for_as_often_as_c_asks(name: str) -> None:
         wanted = program(x)[1], len(LENGTHS)
         LENGTHS.clear()
         assert (fast(x)[1], len(LENGTHS)) == wanted
+
+
+class Told(OrderedDict):  # type: ignore[type-arg]
+    """Counts what is stored."""
+
+    stored: ClassVar[list[Any]] = []
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        Told.stored.append(key)
+        super().__setitem__(key, value)
+
+
+class Taking:
+    """Counts how often it is iterated over."""
+
+    taken: ClassVar[list[Any]] = []
+
+    def __iter__(self) -> Any:
+        Taking.taken.append(1)
+        return iter([7])
+
+
+@pytest.mark.parametrize("way", [{}, {"options": {"break_every": 1}}], ids=str)
+def test_an_ordered_dict_of_the_program_stores_once(way: Any) -> None:
+    def program(x: torch.Tensor, into: Any) -> Any:
+        into |= {"a": 1}
+        into |= [("b", 2)]
+        return x + 1, list(into)
+
+    Told.stored.clear()
+    assert anyshape.compile(program, **way)(torch.ones(2), Told())[1] == ["a", "b"]
+    assert Told.stored == ["a", "b"]
+
+
+@pytest.mark.parametrize("way", [{"fullgraph": True}, {"options": {"break_every": 1}}], ids=str)
+def test_bad_bounds_are_refused_before_an_item_is_taken(way: Any) -> None:
+    def program(x: torch.Tensor) -> Any:
+        said: list[str] = []
+        for key in (slice(1, []), slice(0, 3, 0), slice("a")):
+            try:
+                [1, 2][key] = Taking()  # type: ignore[call-overload]
+            except (TypeError, ValueError) as error:
+                said.append(str(error))
+        return x + 1, said
+
+    Taking.taken.clear()
+    assert anyshape.compile(program, **way)(torch.ones(2))[1] == program(torch.ones(2))[1]
+    assert not Taking.taken
+
+
+SHOWN: tuple[tuple[Any, Any], ...] = (
+    ({"a": {"k": ["x"]}}.values(), {"a": {"k": ["y"]}}.values()),
+    ({"a": ["x"]}.items(), {"a": ["y"]}.items()),
+    (types.MappingProxyType({1: ["x"]}), types.MappingProxyType({1: ["y"]})),
+    (types.SimpleNamespace(a=["x"]), types.SimpleNamespace(a=["y"])),
+    (functools.partial(len, ["x"]), functools.partial(len, ["y"])),
+    (KeyError(["x"]), KeyError(["y"])),
+    (itertools.repeat("x"), itertools.repeat("y")),
+)
+
+
+@pytest.mark.parametrize("way", [{}, {"options": {"break_every": 2}}], ids=str)
+@pytest.mark.parametrize("pair", SHOWN, ids=lambda pair: type(pair[0]).__name__)
+def test_what_c_shows_of_what_lies_inside_is_what_lies_there_now(pair: Any, way: Any) -> None:
+    def program(x: torch.Tensor, given: Any) -> Any:
+        return x + 1, repr([given]), f"{(given, 1)}"
+
+    fast = anyshape.compile(program, **way)
+    for given in (*pair, *pair):
+        assert fast(torch.ones(2), given)[1:] == program(torch.ones(2), given)[1:]
+
+
+def test_what_a_view_shows_is_relied_on() -> None:
+    def program(x: torch.Tensor, given: Any) -> Any:
+        return x + 1, repr(given.values()), f"{given.items()!r:>9}"
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for text in "xyx":
+        given = {"a": {"k": [text]}}
+        assert fast(torch.ones(2), given)[1:] == program(torch.ones(2), given)[1:]

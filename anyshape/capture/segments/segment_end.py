@@ -315,7 +315,7 @@ class Rebuilder:
         """Whether it is written as it is; what was handed in is another object in each call."""
         sources = self.recorder.sources
         source = sources.of(item)
-        the_same = source is None or source.is_pinned
+        the_same = source is None or source.is_constant
         return type(item) in SIMPLE and the_same and sources.of_constant(item) is None
 
     # ---- frames ----------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ from anyshape.dispatch.specializations import (
     Point,
     Specialization,
     has_not_happened,
+    put_gradients_back,
 )
 from anyshape.dispatch.specialize import CompileGraph, Specializer
 from anyshape.dispatch.stats import Explanation, Stats
@@ -141,6 +142,7 @@ class Compiled:
         if not has_not_happened(specialization, error):
             raise error
         traceback.clear_frames(error.__traceback__)  # their tensors: memory may have run out
+        put_gradients_back(specialization)
         result = self.fn(*args, **kwargs)
         self._note(error, specialization.line())
         return result
@@ -254,6 +256,7 @@ class Compiled:
                 if not has_not_happened(specialization, error):
                     raise
                 del at, entry, inputs
+                put_gradients_back(specialization)
                 resumed = resume(machine)
                 self._note(error, specialization.line())
                 return resumed

@@ -216,7 +216,7 @@ class Driver:
         refusal = why_eager(graph, self.targets)
         if refusal is not None:
             return self._eager_graph(graph, constants, *refusal)
-        self.targets.awaken(_devices_of(graph))
+        self.targets.awaken(_devices_of(graph), self.options)
         if calls_backward(graph):
             return self._whole_step(graph, constants)
         if records_gradients(graph, OPS):

@@ -105,11 +105,11 @@ class Targets:
             if isinstance(function, target.function):
                 target.expect(function, arguments, options)
 
-    def awaken(self, devices: Iterable[str]) -> None:
+    def awaken(self, devices: Iterable[str], options: Options) -> None:
         """A graph is going to be translated whose values lie on these devices."""
         targets = {target.kind: target for device in devices if (target := self.of(device))}
         for target in targets.values():
-            target.awaken()
+            target.awaken(options)
 
     def start(self, wanted: Mapping[str, Function], options: Options) -> None:
         """Each target begins to build what it will be asked to load."""

@@ -48,7 +48,7 @@ def at_once(options: Options) -> None:
     """The target builds with what is always there."""
 
 
-def awake() -> None:
+def awake(options: Options) -> None:
     """The target needs nothing that takes time to begin."""
 
 
@@ -110,7 +110,7 @@ class Target:
     function: type[Function]
     print_kernel: Callable[[Launch, str, str], Function]
     load: Callable[[Mapping[str, Any], Options], Mapping[str, Loaded]]
-    awaken: Callable[[], None] = awake
+    awaken: Callable[[Options], None] = awake
     start: Callable[[Mapping[str, Any], Options], None] = when_loaded
     prepare: Callable[[Options], object] = at_once
     missing: Callable[[], str | None] = nothing

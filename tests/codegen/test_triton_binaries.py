@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("triton")
 
-from anyshape.ir.code import DeviceFunction
+from anyshape.ir.code import DeviceFunction, NativeFunction
 from anyshape.ir.dtypes import float32, float64
 from anyshape.ir.loops import (
     Axis,
@@ -21,9 +22,12 @@ from anyshape.ir.loops import (
     SizeParam,
     Store,
 )
+from anyshape.options import Options
 from anyshape.runtime.cache import DiskCache
 from anyshape.symbolic import Space
-from anyshape.targets.triton import binaries
+from anyshape.targets.cpu.build import Builder
+from anyshape.targets.table import TARGETS
+from anyshape.targets.triton import binaries, target
 from anyshape.targets.triton.binaries import Binary, Compiler, Workers
 from anyshape.targets.triton.compile_worker import compile_text
 from anyshape.targets.triton.launch import TritonLoader
@@ -108,6 +112,15 @@ def test_processes_begin_before_a_kernel_is_asked_for(tmp_path, monkeypatch):
     assert idle.threads is None
 
 
+@pytest.mark.parametrize("compiles", [False, True])
+def test_processes_begin_early_where_c_was_not_on_disk(compiles, monkeypatch):
+    begun = []
+    monkeypatch.setattr(Compiler, "awaken", lambda compiler: begun.append(compiler))
+    monkeypatch.setattr(target, "builder_of", lambda options: SimpleNamespace(compiles=compiles))
+    TARGETS.awaken(("cpu", "cuda:0", "cuda:1"), Options())
+    assert len(begun) == compiles
+
+
 def sizeless(dtype=float32) -> DeviceFunction:
     """What an optimizer does to a parameter: every extent is a number."""
     params = PointerParam("p0", dtype, "update"), ScalarParam("x0", float64)
@@ -145,3 +158,14 @@ def test_a_failed_compile_is_raised_where_the_kernel_is_needed(monkeypatch):
 def test_machine_code_is_read_as_it_was_written():
     binary = Binary(b"\x7fELF", "add_1f", 128, 512)
     assert Binary.of_blobs(binary.blobs()) == binary
+
+
+def test_a_builder_says_whether_something_was_not_on_disk(tmp_path):
+    function = NativeFunction("long one(long x)\n{\n    return x;\n}\n", ("int64",))
+    for compiles in (True, False):
+        builder = Builder.create(Options(cache_dir=str(tmp_path)))
+        assert not builder.compiles
+        builder.start({"one": function})
+        assert builder.compiles or not compiles  # while it is being made
+        builder.functions({"one": function})
+        assert builder.compiles == compiles

@@ -54,8 +54,15 @@ def _print_region(
     return emit_gpu_region(region, program, kernel_names, name)
 
 
+def _awaken(options: Options) -> None:
+    """Where C is not on disk, of a graph's guards or of its regions, kernels are not either."""
+    if builder_of(options).compiles:
+        COMPILER.awaken()
+
+
 def _start(wanted: Mapping[str, DeviceFunction], options: Options) -> None:
     _LOADER.start(wanted, builder_of(options), tune=options.tune)
+    _awaken(options)
 
 
 def _load(wanted: Mapping[str, DeviceFunction], options: Options) -> Mapping[str, Loaded]:
@@ -95,7 +102,7 @@ TRITON = Target(
     DeviceFunction,
     _print_kernel,
     _load,
-    awaken=COMPILER.awaken,
+    awaken=_awaken,
     start=_start,
     missing=_missing,
     variants=_variants,

@@ -30,6 +30,7 @@ from tests.fake_gpu import FakeGpu, counter
 
 @pytest.fixture
 def gpu(monkeypatch):
+    gc.collect()  # programs of the tests before, whose handles are counted where they are deleted
     return FakeGpu(monkeypatch)
 
 

@@ -22,7 +22,7 @@ from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.buffers import BufferRef, SizeInMemory
 from anyshape.ir.code import Code, DeviceFunction, Function, PrintedRegion, Reference
 from anyshape.ir.graph import HOST, Graph, Node, TensorType, Value
-from anyshape.ir.loops import Kernel, fused_words
+from anyshape.ir.loops import Kernel, SizeParam, fused_words
 from anyshape.ir.native_regions import native_regions
 from anyshape.ir.nesting import nodes_in
 from anyshape.ir.program import (
@@ -216,6 +216,7 @@ class Driver:
         refusal = why_eager(graph, self.targets)
         if refusal is not None:
             return self._eager_graph(graph, constants, *refusal)
+        self.targets.awaken(_devices_of(graph), self.options)
         if calls_backward(graph):
             return self._whole_step(graph, constants)
         if records_gradients(graph, OPS):
@@ -505,6 +506,12 @@ def _laid_out(
     return compiled if run is compiled.run else replace(compiled, run=run)
 
 
+def _devices_of(graph: Graph) -> frozenset[str]:
+    values = [entry.value for entry in graph.inputs]
+    values += [value for node in nodes_in(graph) for value in node.outputs]
+    return frozenset(v.type.device for v in values if isinstance(v.type, TensorType))
+
+
 def _devices(program: Program) -> frozenset[str]:
     return frozenset(b.device for inside in program.nested() for b in inside.buffers.values())
 
@@ -516,12 +523,15 @@ def _device_of(step: Launch, program: Program) -> str:
 
 
 def _example(step: Launch, sizes: Mapping[Symbol, int]) -> tuple[Any, ...] | None:
-    """What the launch is handed at these sizes, 0 for addresses; None where data decides."""
+    """What the launch is handed at these sizes, 0 for addresses and for numbers that are no sizes;
+    None where data decides a size."""
     addresses = BufferRef, SizeInMemory
     try:
         return tuple(
-            0 if isinstance(arg, addresses) else evaluate_scalar(arg, sizes, {})
-            for arg in step.args
+            evaluate_scalar(arg, sizes, {})
+            if isinstance(param, SizeParam) and not isinstance(arg, addresses)
+            else 0
+            for param, arg in zip(step.kernel.params, step.args, strict=True)
         )
     except (KeyError, ArithmeticError, ValueError):
         return None

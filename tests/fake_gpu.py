@@ -28,7 +28,7 @@ from anyshape.targets.cpu.launch_lists import with_lists
 from anyshape.targets.cpu.schedules import variants
 from anyshape.targets.cpu.target import CPU, builder_of
 from anyshape.targets.table import Targets
-from anyshape.targets.target import as_it_is, nothing, one_by_one
+from anyshape.targets.target import as_it_is, awake, nothing, one_by_one, when_loaded
 from anyshape.targets.triton import launch as triton_launch
 from anyshape.targets.triton.binaries import LoadedKernel
 from anyshape.targets.triton.launch import Launcher, TritonLoader
@@ -145,6 +145,8 @@ class FakeGpu:
             TRITON,
             kind="cpu",
             load=self.load,
+            awaken=awake,
+            start=when_loaded,
             prepare=builder_of,
             missing=nothing,
             listed=self.listed,

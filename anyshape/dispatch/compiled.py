@@ -50,6 +50,7 @@ from anyshape.dispatch.specializations import (
     Point,
     Specialization,
     has_not_happened,
+    put_gradients_back,
 )
 from anyshape.dispatch.specialize import CompileGraph, Specializer
 from anyshape.dispatch.stats import Explanation, Stats
@@ -160,6 +161,7 @@ class Compiled:
         kwargs: dict[str, Any],
     ) -> Any:
         _forget(specialization, error)
+        put_gradients_back(specialization)
         result = self.fn(*args, **kwargs)
         self._note(error, specialization.line())
         return result
@@ -270,6 +272,7 @@ class Compiled:
             if failed is not None:
                 _forget(specialization, failed)
                 del at, entry, inputs
+                put_gradients_back(specialization)
                 resumed = resume(machine)
                 self._note(failed, specialization.line())
                 return resumed

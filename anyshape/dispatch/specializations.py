@@ -238,6 +238,12 @@ def has_not_happened(specialization: Specialization, error: Exception) -> bool:
     return specialization.captured.restartable or isinstance(error, CheckFailed)
 
 
+def put_gradients_back(specialization: Specialization) -> None:
+    """Before the segment runs again natively: it finds that there are gradients."""
+    for cleared in specialization.captured.cleared:
+        cleared.put_back()
+
+
 def never_entered(slots: Sequence[Any]) -> None:
     """Of a segment whose guards can never hold again."""
 

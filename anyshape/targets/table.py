@@ -105,13 +105,20 @@ class Targets:
             if isinstance(function, target.function):
                 target.expect(function, arguments, options)
 
+    def awaken(self, devices: Iterable[str], options: Options) -> None:
+        """A graph is going to be translated whose values lie on these devices."""
+        targets = {target.kind: target for device in devices if (target := self.of(device))}
+        for target in targets.values():
+            target.awaken(options)
+
     def start(self, wanted: Mapping[str, Function], options: Options) -> None:
         """Each target begins to build what it will be asked to load."""
         for target, own in self._shared(wanted):
             target.start(own, options)
 
     def load(self, wanted: Mapping[str, Function], options: Options) -> Mapping[str, Loaded]:
-        """Every function by its name, each loaded by its own target."""
+        """Every function by its name, each loaded by its own target; all begin to build first."""
+        self.start(wanted, options)
         loaded: dict[str, Loaded] = {}
         for target, own in self._shared(wanted):
             loaded |= target.load(own, options)

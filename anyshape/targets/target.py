@@ -48,6 +48,10 @@ def at_once(options: Options) -> None:
     """The target builds with what is always there."""
 
 
+def awake(options: Options) -> None:
+    """The target needs nothing that takes time to begin."""
+
+
 def nothing() -> None:
     """The target can be used in every process."""
 
@@ -88,7 +92,8 @@ class Target:
     dataclass of the target's own with a ``text``; it raises NotImplementedError for a kernel that
     it has no text for. ``load`` makes callables of these, by name.
 
-    ``start`` begins to build what ``load`` will be asked for, and returns.
+    ``awaken`` is called before a graph is translated that may need the target, ``start`` begins to
+    build what ``load`` will be asked for; both return at once.
     ``prepare`` raises AnyshapeError where it can build nothing with these options.
     ``missing`` says why the target cannot be used in this process, or None. ``variants`` are the
     ways to walk a kernel. ``listed`` makes launches that may be done at once into lists.
@@ -96,7 +101,7 @@ class Target:
     new memory. ``sizes_in_memory``: what libraries do with those; None where kernels read none.
     ``recorded`` makes of a running program, its steps and its constants one that the device
     replays as a whole, where ``why_not_recorded`` says nothing against it.
-    ``expect`` is handed a function that is loaded, and of likely arguments (0 for an address),
+    ``expect`` is handed a function that is loaded, and likely arguments (0 for what is no size),
     before it is first called. ``schedules`` describes those that a function has run with, where
     they are chosen at the launch.
     """
@@ -105,6 +110,7 @@ class Target:
     function: type[Function]
     print_kernel: Callable[[Launch, str, str], Function]
     load: Callable[[Mapping[str, Any], Options], Mapping[str, Loaded]]
+    awaken: Callable[[Options], None] = awake
     start: Callable[[Mapping[str, Any], Options], None] = when_loaded
     prepare: Callable[[Options], object] = at_once
     missing: Callable[[], str | None] = nothing

@@ -91,3 +91,52 @@ def test_a_step_that_fails_leaves_what_eagers_leaves() -> None:
         cleared = [[g is None for g in gradients(step)] for step in (ours, eager)]
         assert cleared[0] == cleared[1], order
         torch.testing.assert_close(*(list(s.model.parameters()) for s in (ours, eager)))
+
+
+class Asking(Step):
+    """It asks whether there are gradients before it clears them."""
+
+    seen = -1
+
+    def __call__(self, x: Tensor, index: Tensor) -> Any:
+        found = self.model.bias.grad
+        seen = 0 if found is None else found.dim() + 1
+        self.optimizer.zero_grad()
+        self.seen = seen
+        return super().__call__(x, index)
+
+
+def test_a_step_that_fails_and_runs_again_finds_that_there_were_gradients() -> None:
+    steps = [Asking("first"), Asking("first")]
+    fast = anyshape.compile(steps[1])
+    for run in (steps[0], fast):
+        for _ in range(3):
+            run(torch.ones(2, 4), torch.tensor([[1], [2]]))
+        with pytest.raises(IndexError):
+            run(torch.ones(2, 4), torch.tensor([[1], [9]]))
+        run(torch.ones(2, 4), torch.tensor([[1], [2]]))
+        with pytest.raises(IndexError):
+            run(torch.ones(2, 4), torch.tensor([[1], [9]]))
+    assert [step.seen for step in steps] == [2, 2]
+    assert [g is None for g in gradients(steps[1])] == [g is None for g in gradients(steps[0])]
+
+
+class Keeping(Step):
+    """It keeps a gradient that it clears."""
+
+    def __call__(self, x: Tensor, index: Tensor) -> Any:
+        kept = self.model.bias.grad
+        made = super().__call__(x, index)
+        self.last = kept
+        return made, kept
+
+
+def test_a_gradient_that_is_kept_is_the_one_that_was() -> None:
+    eager, ours = Keeping("first"), Keeping("first")
+    fast = anyshape.compile(ours)
+    for n in range(4):
+        given = torch.ones(2, 4) * n, torch.tensor([[1], [2]])
+        before = ours.model.bias.grad
+        torch.testing.assert_close(fast(*given)[1], eager(*given)[1])
+        assert ours.last is before
+        torch.testing.assert_close(ours.last, eager.last)

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("triton")
 
-from anyshape.ir.code import DeviceFunction
-from anyshape.ir.dtypes import float32
-from anyshape.ir.loops import Axis, Kernel, Load, Op, PointerParam, SizeParam, Store
+from anyshape.ir.code import DeviceFunction, NativeFunction
+from anyshape.ir.dtypes import float32, float64
+from anyshape.ir.loops import (
+    Axis,
+    Kernel,
+    Load,
+    Op,
+    PointerParam,
+    Read,
+    ScalarParam,
+    SizeParam,
+    Store,
+)
+from anyshape.options import Options
 from anyshape.runtime.cache import DiskCache
 from anyshape.symbolic import Space
-from anyshape.targets.triton import binaries
+from anyshape.targets.cpu.build import Builder
+from anyshape.targets.table import TARGETS
+from anyshape.targets.triton import binaries, target
 from anyshape.targets.triton.binaries import Binary, Compiler, Workers
 from anyshape.targets.triton.compile_worker import compile_text
+from anyshape.targets.triton.launch import TritonLoader
 from anyshape.targets.triton.schedules import KernelSchedule
+
+I = Space().symbol("i0")
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +95,57 @@ def test_processes_make_what_this_one_would(tmp_path, monkeypatch):
     assert workers.binary(wanted) is None
 
 
+def test_processes_begin_before_a_kernel_is_asked_for(tmp_path, monkeypatch):
+    begun, start = [], binaries._started
+    monkeypatch.setattr(binaries, "_started", lambda: begun.append(start()) or begun[-1])
+    compiler = Compiler(workers=Workers(2))
+    for _ in range(2):
+        compiler.awaken()
+    compiler.threads.submit(int).result()
+    assert 1 <= len(begun) <= 2
+    cache = DiskCache.open(str(tmp_path))
+    made = [compiler.start(doubled(), schedule, cache) for schedule in SCHEDULES]
+    assert all(each.result().code for each in made)
+    assert len(begun) <= 2
+    idle = Compiler(workers=Workers(0))
+    idle.awaken()
+    assert idle.threads is None
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_processes_begin_early_where_c_was_not_on_disk(compiles, monkeypatch):
+    begun = []
+    monkeypatch.setattr(Compiler, "awaken", lambda compiler: begun.append(compiler))
+    monkeypatch.setattr(target, "builder_of", lambda options: SimpleNamespace(compiles=compiles))
+    TARGETS.awaken(("cpu", "cuda:0", "cuda:1"), Options())
+    assert len(begun) == compiles
+
+
+def sizeless(dtype=float32) -> DeviceFunction:
+    """What an optimizer does to a parameter: every extent is a number."""
+    params = PointerParam("p0", dtype, "update"), ScalarParam("x0", float64)
+    elements = (Load("p0", I, dtype), Read("x0", float64), Op("mul", (0, 1), dtype))
+    kernel = Kernel(params, (Axis("i0", 64),), (), elements, (Store("p0", I, 2, "cell"),))
+    return DeviceFunction("mul_2f", "", kernel, 0)
+
+
+def test_kernels_without_sizes_are_begun_before_they_are_linked(monkeypatch):
+    asked = []
+    monkeypatch.setattr(Compiler, "start", lambda compiler, *given: asked.append(given))
+
+    class Begun:
+        cache = DiskCache(None)
+        start = staticmethod(lambda functions: asked.append(sorted(functions)))
+
+    TritonLoader().start({"mul": sizeless(), "add": doubled()}, Begun(), tune=False)
+    (function, schedule, _), functions = asked
+    assert function == sizeless() and schedule.divisible == (0,) and schedule.block == 256
+    assert functions == [
+        "as_gpu_launch",
+        *(f"as_gpu_launch_{kinds}" for kinds in ("ld", "ldll", "lll", "lllll")),
+    ]
+
+
 def test_a_failed_compile_is_raised_where_the_kernel_is_needed(monkeypatch):
     def failing(*arguments):
         raise RuntimeError("out of registers")
@@ -90,3 +158,14 @@ def test_a_failed_compile_is_raised_where_the_kernel_is_needed(monkeypatch):
 def test_machine_code_is_read_as_it_was_written():
     binary = Binary(b"\x7fELF", "add_1f", 128, 512)
     assert Binary.of_blobs(binary.blobs()) == binary
+
+
+def test_a_builder_says_whether_something_was_not_on_disk(tmp_path):
+    function = NativeFunction("long one(long x)\n{\n    return x;\n}\n", ("int64",))
+    for compiles in (True, False):
+        builder = Builder.create(Options(cache_dir=str(tmp_path)))
+        assert not builder.compiles
+        builder.start({"one": function})
+        assert builder.compiles or not compiles  # while it is being made
+        builder.functions({"one": function})
+        assert builder.compiles == compiles

@@ -21,7 +21,7 @@ from random_graphs import Maker
 
 from anyshape.costs import COSTS
 from anyshape.driver import Driver
-from anyshape.ir.loops import PointerParam
+from anyshape.ir.loops import PointerParam, ScalarParam
 from anyshape.ir.program import Launch, LibraryCall, NativeRegion
 from anyshape.runtime.launch import TRAPS, slots
 from anyshape.targets.triton.launch import Launcher
@@ -30,6 +30,7 @@ from tests.fake_gpu import FakeGpu, counter
 
 @pytest.fixture
 def gpu(monkeypatch):
+    gc.collect()  # programs of the tests before, whose handles are counted where they are deleted
     return FakeGpu(monkeypatch)
 
 
@@ -316,3 +317,22 @@ def test_small_launches_of_one_kernel_share_a_launch(gpu):
     parts = [step.kernel.parts for step in steps]
     assert parts.count(6) >= 1 and parts.count(3) >= 1, parts
     assert counter("wrong_streams").value == 0
+
+
+def test_what_is_handed_a_number_of_the_program_is_expected(gpu):
+    """A number chooses no schedule, so that its kernel is begun with the others."""
+    expected = []
+    target = replace(
+        gpu.targets.by_kind["cpu"],
+        expect=lambda function, arguments, options: expected.append((function.name, arguments)),
+    )
+    gpu.targets = replace(gpu.targets, by_kind={**gpu.targets.by_kind, "cpu": target})
+    fast = anyshape.compile(lambda x, rate: torch.softmax(x, 0) * rate)
+    for rate in (0.5, 0.25):
+        x = torch.randn(5, 7)
+        torch.testing.assert_close(fast(x, rate), torch.softmax(x, 0) * rate)
+    made = {name: arguments for name, arguments in expected}
+    kernels = {f.name: f.kernel for f in (each.function for each in gpu.loader.launchers.values())}
+    assert made.keys() == kernels.keys()
+    assert any(isinstance(p, ScalarParam) for k in kernels.values() for p in k.params)
+    assert all(len(made[name]) == len(kernel.params) for name, kernel in kernels.items())

@@ -19,6 +19,7 @@ from anyshape.ir.loops import (
 )
 from anyshape.symbolic import Space
 from anyshape.targets.reduction_phases import analyse
+from anyshape.targets.triton.launch_lists import parted
 from anyshape.targets.triton.narrow import narrow_elements, row_start
 from anyshape.targets.triton.schedules import Chooser, row_in_registers
 
@@ -166,3 +167,20 @@ def test_a_lone_row_is_cut_where_one_pass_is_enough():
 def test_each_element_of_the_shortest_strided_rows_is_a_tile(row):
     made = Chooser.of(rows(R * ROWS + I)).schedule((0, 0, 131072, row)).schedule
     assert (made.row, made.pieces, made.even) == (1, row, True)
+
+
+def test_where_one_number_lies_chooses_no_schedule():
+    scale = PointerParam("p2", float32, "read")
+    elements = (Load("p0", I, float32), Load("p2", ROWS * 3, float32), Op("mul", (0, 1), float32))
+    kernel = Kernel(
+        (*POINTERS, scale, *SIZES), (Axis("i0", ROWS),), (), elements, (Store("p1", I, 2, "cell"),)
+    )
+    chooser = Chooser.of(kernel)
+    assert chooser.pointers == (0, 1)
+    assert chooser.schedule((0, 0, 8, 64, 64)) == chooser.schedule((0, 0, 0, 64, 64))
+    assert chooser.schedule((0, 8, 0, 64, 64)) != chooser.schedule((0, 0, 0, 64, 64))
+    assert chooser.schedule((0, 0, 8, 64, 64)).schedule.divisible == (0, 1, 3, 4)
+    assert Chooser.of(gathered()).pointers == (0, 1, 2)  # it is read wherever the indices say
+    parts = parted(kernel, 3)
+    taken = [parts.params[n].name for n in Chooser.of(parts).pointers]
+    assert taken == ["p0", "p1", "p0_1", "p1_1", "p0_2", "p1_2"]

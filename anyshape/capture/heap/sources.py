@@ -77,6 +77,7 @@ class Sources:
         self._of: dict[int, Source] = {}
         self._alive: list[Any] = []
         self._constants: dict[int, tuple[Any, Source]] = {}
+        self.read_at_end: set[Source] = set()  # for what is made of the graph's results
 
     def slot(self, index: int, text: str) -> Source:
         """The value handed in at `index` when the program point is entered."""

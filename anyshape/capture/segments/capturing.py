@@ -31,7 +31,7 @@ from anyshape.capture.interpreter.stressed import StressedMachine
 from anyshape.capture.python.language import PYTHON, python_machine
 from anyshape.capture.recording.forks import Refusal
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.capture.segments.cleared_gradients import without_cleared
+from anyshape.capture.segments.cleared_gradients import Cleared, without_cleared
 from anyshape.capture.segments.declared_results import prove_returned
 from anyshape.capture.segments.module_names import module_name
 from anyshape.capture.segments.native_steps import concrete_machine
@@ -85,7 +85,7 @@ class Captured:
     end: tuple[Code, int] | None = None  # the instruction that is done natively; None: it returns
     widen: frozenset[str] = frozenset()  # the slots whose values are not relied on
     suspect: AnyshapeError | None = None  # what is to be reported where eager torch raises nothing
-    cleared: tuple[torch.Tensor, ...] = ()  # whose gradients are set to None before the graph runs
+    cleared: tuple[Cleared, ...] = ()  # gradients that are set to None before the graph runs
 
 
 @dataclass(frozen=True, slots=True)

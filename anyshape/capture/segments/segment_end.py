@@ -126,6 +126,7 @@ class Rebuilder:
         text = expression(source, self.constant)
         if source.is_constant or source.base is None:
             return text
+        self.recorder.sources.read_at_end.add(source)
         return self._reads.setdefault(text, f"r{len(self._reads)}")
 
     # ---- values ----------------------------------------------------------------------------------

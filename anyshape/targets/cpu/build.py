@@ -121,6 +121,13 @@ class Builder:
         cache = DiskCache.open(options.cache_dir) if options.cache else DiskCache(None)
         return cls(toolchain, cache, prelude, digest(*(part.text for part in prelude)))
 
+    @property
+    def compiles(self) -> bool:
+        """Whether something was not on disk so far."""
+        with self.lock:
+            parts = self.building.values()
+            return self.compiled > 0 or any(not part.done.done() for part in parts)
+
     def functions(self, wanted: Mapping[str, NativeFunction]) -> dict[str, Callable[..., Any]]:
         """A callable for each C function; names are content addresses."""
         return {name: found.call for name, found in self.load(wanted).items()}

@@ -8,6 +8,7 @@ parameters, so that it specializes on no value.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib.metadata
@@ -150,21 +151,33 @@ class Workers:
     count: int = field(default_factory=lambda: min((os.cpu_count() or 1) // 2, MOST_WORKERS))
     own: threading.local = field(default_factory=threading.local)
 
+    @property
+    def usable(self) -> bool:
+        return self.count >= FEWEST_WORKERS and bool(sys.executable)
+
     def binary(self, wanted: Wanted) -> Binary | None:
         """None where there is no such process. Raises RuntimeError where Triton raises."""
-        if self.count < FEWEST_WORKERS or not sys.executable:
+        if not self.usable:
             return None
-        process: subprocess.Popen[str] | None = getattr(self.own, "process", None)
         try:
-            if process is None:
-                process = self.own.process = _started()
-            found = json.loads(_asked(process, json.dumps(asdict(wanted))))
+            found = json.loads(_asked(self._process(), json.dumps(asdict(wanted))))
         except (OSError, ValueError):  # it could not be started, or was ended
             return None
         if "error" in found:
             raise RuntimeError(found["error"])
         code = Path(found["code"]).read_bytes()
         return Binary(code, found["name"], found["warps"] * 32, found["shared"])
+
+    def awaken(self) -> None:
+        """This thread's process imports Triton, for seconds, while nothing waits for it."""
+        with contextlib.suppress(OSError):  # it is told of where a kernel is asked for
+            self._process()
+
+    def _process(self) -> subprocess.Popen[str]:
+        process: subprocess.Popen[str] | None = getattr(self.own, "process", None)
+        if process is None:
+            process = self.own.process = _started()
+        return process
 
 
 def _started() -> subprocess.Popen[str]:
@@ -174,6 +187,7 @@ def _started() -> subprocess.Popen[str]:
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
     assert process.stdin is not None
     process.stdin.write(json.dumps(sys.path) + "\n")
+    process.stdin.flush()
     return process
 
 
@@ -208,6 +222,22 @@ class Compiler:
     files: tempfile.TemporaryDirectory[str] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def awaken(self) -> None:
+        """Begins the processes, once: kernels will be asked for in a second or so."""
+        with self.lock:
+            if self.threads is None and self.workers.usable:
+                threads = self._threads()
+                for _ in range(self.workers.count):
+                    threads.submit(self.workers.awaken)
+
+    def _threads(self) -> ThreadPoolExecutor:
+        """The lock is held."""
+        if self.threads is None:
+            threads = self.workers.count or os.cpu_count() or 1
+            self.threads = ThreadPoolExecutor(threads, "anyshape-triton")
+            self.files = tempfile.TemporaryDirectory(prefix="anyshape-triton-")
+        return self.threads
+
     def start(
         self, function: DeviceFunction, schedule: KernelSchedule, cache: DiskCache
     ) -> Future[Binary]:
@@ -216,11 +246,7 @@ class Compiler:
         wanted = function.name, schedule, capability
         with self.lock:
             if wanted not in self.pending:
-                if self.threads is None:
-                    threads = self.workers.count or os.cpu_count() or 1
-                    self.threads = ThreadPoolExecutor(threads, "anyshape-triton")
-                    self.files = tempfile.TemporaryDirectory(prefix="anyshape-triton-")
-                self.pending[wanted] = self.threads.submit(
+                self.pending[wanted] = self._threads().submit(
                     self._binary, function, schedule, capability, cache
                 )
             return self.pending[wanted]

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from anyshape.ir.code import ArgType, DeviceFunction, NativeFunction
-from anyshape.ir.loops import Kernel, PointerParam, ScalarParam
+from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
 from anyshape.runtime.cache import DiskCache
 from anyshape.runtime.launch import Loaded
 from anyshape.targets.cpu.build import Builder
@@ -128,7 +128,7 @@ class Launcher:
         if self.tuned is not None:
             choices += self.chooser.candidates(arguments)
         for choice in choices:
-            for schedule, _ in self._parts(choice):
+            for schedule, _ in parts_of(self.function.kernel, choice):
                 self._start(schedule)
 
     def _choose(self, key: tuple[int, ...], arguments: tuple[Any, ...]) -> Chosen:
@@ -187,20 +187,9 @@ class Launcher:
             self.compiled[schedule] = load_binary(self._start(schedule).result())
         return self.compiled[schedule]
 
-    def _parts(self, choice: Choice) -> Iterator[tuple[KernelSchedule, int]]:
-        """The kernels that a choice launches, and how many shares each works on: where rows are
-        cut a kernel for each phase, of which the last combines totals."""
-        if choice.shares <= 1:
-            yield choice.schedule, 1
-            return
-        phases = analyse(self.function.kernel)
-        for phase in range(phases.count):
-            shares = choice.shares if works_in_row(phases, phase) else 1
-            yield replace(choice.schedule, phase=phase), shares
-
     def _cut(self, choice: Choice, tiles: int) -> Launch:
         kernel, shares = self.function.kernel, choice.shares
-        plan = [*self._parts(choice)]
+        plan = [*parts_of(kernel, choice)]
         for schedule, _ in plan:
             self._start(schedule)
         parts = [(self._compiled(schedule), count) for schedule, count in plan]
@@ -236,6 +225,18 @@ class Launcher:
         return by(driver_entry(), loaded.function, stream, *about, *arguments)
 
 
+def parts_of(kernel: Kernel, choice: Choice) -> Iterator[tuple[KernelSchedule, int]]:
+    """The kernels that a choice launches, and how many shares each works on: where rows are cut a
+    kernel for each phase, of which the last combines totals."""
+    if choice.shares <= 1:
+        yield choice.schedule, 1
+        return
+    phases = analyse(kernel)
+    for phase in range(phases.count):
+        shares = choice.shares if works_in_row(phases, phase) else 1
+        yield replace(choice.schedule, phase=phase), shares
+
+
 def _nothing(stream: int, arguments: tuple[Any, ...]) -> None:
     """There are no cells."""
 
@@ -265,6 +266,20 @@ long {name}(void *entry, void *function, void *stream, long tiles, long shares, 
     return name, NativeFunction(text, tuple(types), returns_status=True)
 
 
+def _launches(
+    wanted: Mapping[str, DeviceFunction],
+) -> dict[str, tuple[tuple[str, NativeFunction], tuple[str, NativeFunction]]]:
+    """The C functions that launch a kernel, and its phases over shares, by its name."""
+    return {
+        name: (direct_launch(f.kernel), direct_launch(f.kernel, cut=True))
+        for name, f in wanted.items()
+    }
+
+
+def _has_sizes(kernel: Kernel) -> bool:
+    return any(isinstance(param, SizeParam) for param in kernel.params)
+
+
 @dataclass(slots=True)
 class TritonLoader:
     """Loads kernels for one process; each function is one launcher."""
@@ -274,15 +289,24 @@ class TritonLoader:
     loaded: dict[tuple[str, int, bool], Loaded] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def start(self, wanted: Mapping[str, DeviceFunction], builder: Builder, *, tune: bool) -> None:
+        """Begins to build the C functions of launches, and kernels that are handed no sizes: how
+        those are launched is known."""
+        for name, function in wanted.items():
+            kernel = function.kernel
+            if (name, function.device, tune) not in self.loaded and not _has_sizes(kernel):
+                choice = Chooser.of(kernel).schedule([0] * len(kernel.params))
+                for schedule, _ in parts_of(kernel, choice):
+                    COMPILER.start(function, schedule, builder.cache)
+        calls = (call for pair in _launches(wanted).values() for call in pair)
+        builder.start({LAUNCH_NAME: LAUNCH_FUNCTION, **dict(calls)})
+
     def load(
         self, wanted: Mapping[str, DeviceFunction], builder: Builder, *, tune: bool
     ) -> Mapping[str, Loaded]:
-        """Launchers by name. No kernel is made before it is expected or launched; ``builder``
-        builds the C functions that hand arguments to the driver."""
-        calls = {
-            name: (direct_launch(f.kernel), direct_launch(f.kernel, cut=True))
-            for name, f in wanted.items()
-        }
+        """Launchers by name. Kernels with sizes are made where they are expected or launched;
+        ``builder`` builds the C functions that hand arguments to the driver."""
+        calls = _launches(wanted)
         built = builder.functions(dict(call for pair in calls.values() for call in pair))
         launch = builder.load({LAUNCH_NAME: LAUNCH_FUNCTION})[LAUNCH_NAME].address
         assert launch is not None
@@ -300,7 +324,7 @@ class TritonLoader:
             return {name: self.loaded[name, f.device, tune] for name, f in wanted.items()}
 
     def expect(self, function: DeviceFunction, arguments: tuple[Any, ...], *, tune: bool) -> None:
-        """A launch with such arguments comes soon; 0 stands for any address."""
+        """A launch with such arguments comes soon; 0 stands for any address or number."""
         self.launchers[function.name, function.device, tune].expect(arguments)
 
     def schedules(self, function: DeviceFunction, *, tune: bool) -> list[str]:

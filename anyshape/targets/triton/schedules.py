@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from anyshape.ir.loops import (
     Kernel,
     Load,
-    PointerParam,
     Reduce,
     Scan,
     SizeParam,
     Store,
     element_of,
+    index_names,
 )
 from anyshape.symbolic import Dim, Expr, Symbol, substitute, to_python
 from anyshape.targets.reduction_phases import Phases, analyse, lane
@@ -163,7 +163,7 @@ class Chooser:
             may_split(kernel),
             row_start(kernel, analyse(kernel)) is not None,
             passes(kernel),
-            tuple(n for n, p in enumerate(kernel.params) if isinstance(p, PointerParam)),
+            _of_several_elements(kernel),
             tuple(n for n, p in enumerate(kernel.params) if isinstance(p, SizeParam)),
         )
 
@@ -309,6 +309,19 @@ def row_in_registers(row: int, *, few: bool = False) -> KernelSchedule:
 
 def _product(extents: Iterable[Dim]) -> str:
     return "*".join(f"({to_python(extent)})" for extent in extents) or "1"
+
+
+def _of_several_elements(kernel: Kernel) -> tuple[int, ...]:
+    """The positions of pointers of which a kernel takes more than one element. Where one number
+    lies widens no load, and it lies anywhere: several may share a buffer."""
+    sizes = {param.name for param in kernel.params if isinstance(param, SizeParam)}
+    loads = (element for element in kernel.elements if isinstance(element, Load))
+    accesses: Iterable[Load | Store] = itertools.chain(loads, kernel.stores)
+    several = {access.pointer for access in accesses if index_names(access) - sizes}
+    own = len(kernel.pointers) // kernel.parts
+    names = [pointer.name for pointer in kernel.pointers]
+    several |= {name for n, name in enumerate(names) if names[n % own] in several}
+    return tuple(n for n, param in enumerate(kernel.params) if param.name in several)
 
 
 def _furthest(kernel: Kernel) -> list[str]:

@@ -18,6 +18,7 @@ from anyshape.runtime.launch import Loaded, has_library
 from anyshape.symbolic import Facts
 from anyshape.targets.cpu.target import builder_of
 from anyshape.targets.target import Target
+from anyshape.targets.triton.binaries import COMPILER
 from anyshape.targets.triton.graphs import recorded, why_not_recorded
 from anyshape.targets.triton.kernel import emit_triton
 from anyshape.targets.triton.launch import TritonLoader
@@ -51,6 +52,17 @@ def _print_region(
     options: Options,
 ) -> PrintedRegion:
     return emit_gpu_region(region, program, kernel_names, name)
+
+
+def _awaken(options: Options) -> None:
+    """Where C is not on disk, of a graph's guards or of its regions, kernels are not either."""
+    if builder_of(options).compiles:
+        COMPILER.awaken()
+
+
+def _start(wanted: Mapping[str, DeviceFunction], options: Options) -> None:
+    _LOADER.start(wanted, builder_of(options), tune=options.tune)
+    _awaken(options)
 
 
 def _load(wanted: Mapping[str, DeviceFunction], options: Options) -> Mapping[str, Loaded]:
@@ -90,6 +102,8 @@ TRITON = Target(
     DeviceFunction,
     _print_kernel,
     _load,
+    awaken=_awaken,
+    start=_start,
     missing=_missing,
     variants=_variants,
     listed=_listed,

@@ -423,3 +423,35 @@ def test_a_function_under_autocast_is_eager_s() -> None:
         x = torch.randn(size, 8)
         assert_same(fast(x), expected(x), 2e-2)
         assert_same_parameters(other, net, 5e-2)
+
+
+class Breaking(Function):
+    """What its forward calls cannot be captured."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        y = x * 2
+        torch._dynamo.graph_break()
+        return y * x
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return g * x * 8
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_forward_that_breaks_the_graph_runs_natively_as_a_whole() -> None:
+    def step(x: Tensor, w: Tensor) -> Tensor:
+        leaf = w.detach().requires_grad_()
+        made = Breaking.apply(leaf * x)
+        made.sum().backward()
+        assert type(made.grad_fn).__name__ == "BreakingBackward"
+        return leaf.grad
+
+    fast = anyshape.compile(step)
+    for rows in (3, 5, 3):
+        x, w = torch.randn(rows, 4), torch.randn(4)
+        assert_same(fast(x, w), step(x, w))
+    assert fast.stats().internal_errors == 0

@@ -28,8 +28,10 @@ class Applied:
 
 @dataclass(slots=True, eq=False)
 class Functions:
-    """``refused``: why none is captured, "" where they are; ``left``: the same, found just now."""
+    """``refused``: why none is captured, "" where they are; ``left``: the same, found just now.
+    ``inside``: of how many the ``forward`` is being interpreted, or has raised."""
 
     refused: str = ""
     left: str = ""
+    inside: int = 0
     calls: list[Applied] = field(default_factory=list)

@@ -113,6 +113,7 @@ def _apply(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any
         return NotImplemented
     if not all(type(x) is TensorValue or not _may_require(x) for x in args):
         return NotImplemented
+    domain.functions.inside += 1
     return Call(apply_recorded, (len(recorder.builder.nodes), *args))
 
 
@@ -160,6 +161,7 @@ def _applied(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, A
     end = len(recorder.builder.nodes)
     call = Applied(cls, ctx, given, tuple(outputs), results, kept_alone, end, bool(materializes))
     domain.functions.calls.append(call)
+    domain.functions.inside -= 1
     return tuple(outputs) if several else outputs[0]
 
 
@@ -184,6 +186,8 @@ def why_native(functions: Functions) -> str:
     """Why a segment that ends now may not have captured what it has of functions; "" if it may."""
     if functions.left:
         return functions.left
+    if functions.inside:
+        return "whose forward breaks the graph"
     return "" if all(call.is_spent for call in functions.calls) else NOT_HERE
 
 

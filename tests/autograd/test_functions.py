@@ -447,7 +447,6 @@ def test_a_forward_that_breaks_the_graph_runs_natively_as_a_whole() -> None:
         leaf = w.detach().requires_grad_()
         made = Breaking.apply(leaf * x)
         made.sum().backward()
-        assert type(made.grad_fn).__name__ == "BreakingBackward"
         return leaf.grad
 
     fast = anyshape.compile(step)

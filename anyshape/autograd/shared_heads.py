@@ -23,8 +23,6 @@ from anyshape.ops.context import TypeContext
 from anyshape.ops.table import OpDef
 
 ATTENTION = "flash_attention"
-REPEATED = ("reshape", "expand", "unsqueeze")
-"""What repeats heads, the last one first."""
 
 
 def without_repeated_heads(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
@@ -57,17 +55,22 @@ def _is_on_gpu(node: Node) -> bool:
     return node.op == ATTENTION and node.outputs[0].tensor.device != HOST
 
 
+def _made_by(op: str, makers: Mapping[Value, Node], value: object) -> Node | None:
+    """The node of this operator that makes the value."""
+    node = makers.get(value) if isinstance(value, Value) else None
+    return node if node is not None and node.op == op else None
+
+
 def _unrepeated(cx: TypeContext, makers: Mapping[Value, Node], value: object) -> Value | None:
     """What the heads are repeated of; None where they are not."""
-    shapes = []
-    for op in REPEATED:
-        node = makers.get(value) if isinstance(value, Value) else None
-        if node is None or node.op != op:
-            return None
-        shapes.append(node.outputs[0].shape)
-        value = node.args[0]
+    last = _made_by("reshape", makers, value)
+    middle = last and _made_by("expand", makers, last.args[0])
+    first = middle and _made_by("unsqueeze", makers, middle.args[0])
+    if last is None or middle is None or first is None:
+        return None
+    joined, repeated, split = (node.outputs[0].shape for node in (last, middle, first))
+    value = first.args[0]
     assert isinstance(value, Value)
-    joined, repeated, split = shapes
     if (len(value.shape), len(split), len(joined)) != (4, 5, 4):
         return None
     batch, heads, length, width = value.shape

@@ -68,13 +68,17 @@ def outputs_as_views(
     makers = {value: node for node in captured.nodes for value in node.outputs}
     steps = (step for step in program.flat_steps() if isinstance(step, Allocate))
     new = {step.buffer for step in steps if step.over is None}
+    shared = [
+        (position, output)
+        for position, (output, now) in enumerate(zip(captured.outputs, program.outputs))
+        if isinstance(output, Value) and isinstance(output.type, TensorType)
+        if not isinstance(now, BufferRef) or now.name not in new
+    ]
+    if not shared:
+        return (), frozenset()
     cx = TypeContext(captured.space, captured.facts.fork(), captured.hints)
     never, sometimes = [], []
-    for position, (output, now) in enumerate(zip(captured.outputs, program.outputs)):
-        if not isinstance(output, Value) or not isinstance(output.type, TensorType):
-            continue
-        if isinstance(now, BufferRef) and now.name in new:
-            continue
+    for position, output in shared:
         known = is_view(cx, ops, makers, output)
         if known is False:
             never.append(position)

@@ -117,10 +117,13 @@ class Targets:
             target.start(own, options)
 
     def load(self, wanted: Mapping[str, Function], options: Options) -> Mapping[str, Loaded]:
-        """Every function by its name, each loaded by its own target; all begin to build first."""
-        self.start(wanted, options)
+        """Every function by its name, each loaded by its own target; where there are several, all
+        begin to build first."""
+        shared = [*self._shared(wanted)]
+        for target, own in shared if len(shared) > 1 else ():
+            target.start(own, options)
         loaded: dict[str, Loaded] = {}
-        for target, own in self._shared(wanted):
+        for target, own in shared:
             loaded |= target.load(own, options)
         return loaded
 

@@ -24,6 +24,7 @@ from anyshape.capture.interpreter.liveness import is_live, live_slots
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.forks import Refusal
 from anyshape.capture.sizes import data_join, numbers, sides
+from anyshape.capture.sizes.idle import writes_nothing
 from anyshape.capture.sizes.merging import (
     Merger,
     NotJoined,
@@ -33,7 +34,6 @@ from anyshape.capture.sizes.merging import (
 )
 from anyshape.ir.graph import Node
 from anyshape.ops import OPS
-from anyshape.ops.idle import writes_nothing
 from anyshape.symbolic import (
     Condition,
     Contradiction,

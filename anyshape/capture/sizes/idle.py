@@ -3,7 +3,7 @@
     out.index_add_(0, rows, values)     # rows is empty
 
 In: facts and a node. Out: whether it surely writes no element. A branch that leaves out work where
-there is none is joined by that (``capture/sizes/join.py``).
+there is none is joined by that (``join.py``).
 """
 
 from __future__ import annotations

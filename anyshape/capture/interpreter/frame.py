@@ -12,6 +12,7 @@ import dis
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
@@ -20,6 +21,8 @@ from anyshape.capture.heap.purity import is_library
 from anyshape.capture.interpreter.instructions import JUMPS, Instruction, instructions_of
 from anyshape.ir.graph import Location
 
+VIEWS_FILE = str(Path(__file__).with_name("frame_views.py"))
+"""Its functions handle what stands for no value, as the interpreter's own do."""
 VARARGS_FLAG = 0x04
 VARKEYWORDS_FLAG = 0x08
 
@@ -235,6 +238,9 @@ def decode(
     decoded = Code(code)
     if code.co_flags & ASYNC_FLAGS:
         decoded.unsupported = "coroutine"
+        return decoded
+    if code.co_filename == VIEWS_FILE:
+        decoded.unsupported = "a view of a frame"
         return decoded
     raw, start_of = instructions_of(code)
     line_at = _line_table(code)

@@ -1,8 +1,7 @@
 """The graph becomes a program: kernels, library calls, views, allocations and checks, in order.
 
 In: a graph of core rows. Out: a ``Program``. Nodes are grouped from the last to the first
-(``fuse.py``), each group becomes a launch (``build.py``, ``tile.py``), and the steps are laid out
-in their order.
+(``fuse.py``), and each group becomes a launch (``build.py``, ``tile.py``).
 """
 
 from __future__ import annotations

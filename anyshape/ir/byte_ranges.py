@@ -90,8 +90,10 @@ def _unrounded(dim: Dim, *, up: bool) -> Dim:
 
 
 def _elements_spanned(shape: Sequence[Dim], strides: Sequence[Dim]) -> Dim:
-    """As many as there are elements, where they are dense; no fewer than it takes, where there are
-    none."""
+    """As many as there are elements, where they are dense; no fewer than it takes, where sizes may
+    be 0."""
+    if 0 in shape:
+        return 0
     count: Dim = 1
     waiting = [(size, stride) for size, stride in zip(shape, strides, strict=True) if size != 1]
     while waiting:

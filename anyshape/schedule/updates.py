@@ -105,7 +105,7 @@ def _updates(
     for step in steps:
         for name in dict.fromkeys(step.reads()):
             readers.setdefault(name, []).append(step)
-    makers = {name: s for s in steps if isinstance(s, Launch) for name in s.writes()}
+    makers = _only_writers(steps)
     found = []
     for source, target, assign in _assigned(steps):
         launch = makers.get(source)
@@ -128,6 +128,16 @@ def _updates(
         if len(kept) == len(found):
             return kept
         found = kept
+
+
+def _only_writers(steps: Iterable[Step]) -> Mapping[str, Launch]:
+    """The launch that fills each buffer, where nothing else writes it. (A scatter writes what a
+    launch before it has filled: the argument's old value would be read between the two.)"""
+    writers: dict[str, list[Step]] = {}
+    for step in steps:
+        for name in dict.fromkeys(step.writes()):
+            writers.setdefault(name, []).append(step)
+    return {n: s[0] for n, s in writers.items() if len(s) == 1 and isinstance(s[0], Launch)}
 
 
 def _moves(

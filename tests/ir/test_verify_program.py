@@ -35,7 +35,7 @@ from anyshape.ir.program import (
 from anyshape.ir.verify import Malformed
 from anyshape.ir.verify_bounds import verify_bounds
 from anyshape.ir.verify_program import verify_program
-from anyshape.symbolic import Expr, Facts, Space, eq, ge
+from anyshape.symbolic import Dim, Expr, Facts, Space, eq, ge
 
 SPACE = Space()
 N, M = SPACE.fresh("n"), SPACE.fresh("m")
@@ -541,3 +541,14 @@ def test_the_work_grows_with_the_number_of_steps(monkeypatch: pytest.MonkeyPatch
         asked.append(0)
         verify_program(chain(length), FACTS)
     assert asked[1] <= 2 * asked[0] + 8 and asked[2] <= 2 * asked[1] + 8
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "expected"),
+    [((N, 0), (1, 1), 0), ((0, N, M), (M, M, 1), 0), ((N, M), (M, 1), BYTES * M)],
+)
+def test_what_has_no_elements_takes_no_memory(
+    shape: tuple[Dim, ...], strides: tuple[Dim, ...], expected: Dim
+) -> None:
+    buffer = Buffer("a", float32, "cpu", shape, strides, "temp")
+    assert Sizes(FACTS).span(buffer) == expected

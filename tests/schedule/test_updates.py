@@ -82,6 +82,11 @@ def by_the_old_one(p: Tensor, q: Tensor, g: Tensor) -> object:
     p.copy_(q.cumsum(1) + old)
 
 
+def moved_then_set(p: Tensor, q: Tensor, g: Tensor) -> object:
+    p.copy_(p - p.diagonal())  # reads in each row what another one writes
+    p.index_fill_(0, torch.arange(p.shape[0])[:1], 2.0)
+
+
 COPIES: dict[Program, int] = {
     by_the_new_one: 0,
     decayed: 0,
@@ -100,6 +105,7 @@ PROGRAMS = (
     a_view,
     of_another,
     by_the_old_one,
+    moved_then_set,
 )
 
 

@@ -426,3 +426,11 @@ def test_a_comparison_that_data_decides_is_told_in_the_words_of_the_program() ->
         given = x if "<" in said else x - 5
         made = anyshape.compile(scope["scaled"], fullgraph=True)(given)
         torch.testing.assert_close(made, scaled(given))
+
+
+def test_a_number_known_at_run_time_is_not_called_eagers_refusal() -> None:
+    def counted(x: Tensor) -> Tensor:
+        return torch.arange(float((x > 0).sum()))
+
+    found = agree(counted, (X,), (X.abs() + 1,))
+    assert [b.reason for b in found.explain().breaks] == ["operator-unknown"]

@@ -482,7 +482,7 @@ MakeTensor = Callable[[Sequence[int], Sequence[int], torch.dtype], Any]
 
 
 def value_at(arg: Any, number: Callable[[Dim], int], new: MakeTensor) -> Any:
-    """The argument at some sizes; `OpError` where it has no value there. `number`: of a size."""
+    """The argument at some sizes; `OpError` where it has none there. `number`: of a size."""
     if isinstance(arg, Value) and isinstance(arg.type, TensorType):
         t = arg.type
         shape, strides = [number(d) for d in t.shape], [number(d) for d in t.strides]
@@ -497,7 +497,7 @@ def value_at(arg: Any, number: Callable[[Dim], int], new: MakeTensor) -> Any:
         return tuple([value_at(item, number, new) for item in arg])
     if arg is None or isinstance(arg, (bool, int, float, complex, str, slice)):
         return arg
-    raise OpError(f"an argument of class {type(arg).__name__} has no value yet")
+    raise NoRow("a number that it is given is known only at run time")
 
 
 def number_at(dim: Dim, sizes: Mapping[Symbol, int]) -> int:

@@ -65,6 +65,7 @@ WHOLE = frozenset(
         autograd_functions.APPLY,
         torch_polyfills.MOVED_NATIVELY,
         torch_polyfills.SCANNED_NATIVELY,
+        torch_polyfills.ENCODED_NATIVELY,
         *torch_polyfills.CONVERTED_NATIVELY.values(),
     }
 )

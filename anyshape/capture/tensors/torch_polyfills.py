@@ -104,8 +104,9 @@ def weights_have_changed(self: Any) -> bool:
     return False
 
 
-def natively(method: Any) -> Any:
-    """The method under another identity, for which nothing stands in: it is called as a whole."""
+def itself(method: Any) -> Any:
+    """The method under another identity, for which nothing stands in. Those that are called as a
+    whole, natively, `segments/callables.py` lists."""
     return types.FunctionType(
         method.__code__,
         method.__globals__,
@@ -236,10 +237,12 @@ CONVERSIONS: Mapping[Any, torch.dtype] = types.MappingProxyType(
         torch.nn.Module.bfloat16: torch.bfloat16,
     }
 )
-MOVED_NATIVELY = natively(torch.nn.Module.to)
-CONVERTED_NATIVELY = types.MappingProxyType({method: natively(method) for method in CONVERSIONS})
+MOVED_NATIVELY = itself(torch.nn.Module.to)
+CONVERTED_NATIVELY = types.MappingProxyType({method: itself(method) for method in CONVERSIONS})
 
-SCANNED_NATIVELY = natively(torch_scan)
+SCANNED_NATIVELY = itself(torch_scan)
+ENCODED_NATIVELY = itself(torch.nn.TransformerEncoder.forward)
+ENCODED_AS_IT_IS = itself(torch.nn.TransformerEncoder.forward)  # not called as a whole
 
 MEMBERS: Mapping[Any, Callable[..., Any]] = types.MappingProxyType(
     {
@@ -309,6 +312,44 @@ def with_floats(function: Any) -> Callable[..., Any]:
     return made
 
 
+def encode(
+    self: Any, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: Any = None
+) -> Any:
+    """`TransformerEncoder.forward`. Eager torch packs sequences whose padding comes last, and what
+    it returns is 0 in place of the padding; torch's own code leaves that out while compiling."""
+    if not packs_sequences(self, src, mask, src_key_padding_mask):
+        return ENCODED_AS_IT_IS(self, src, mask, src_key_padding_mask, is_causal)
+    if any(type(layer) is not torch.nn.TransformerEncoderLayer for layer in self.layers):
+        return ENCODED_NATIVELY(self, src, mask, src_key_padding_mask, is_causal)
+    output = src
+    for layer in self.layers:
+        output = layer(
+            output, is_causal=is_causal is True, src_key_padding_mask=src_key_padding_mask
+        )
+    kept = src_key_padding_mask == 0
+    positions = torch.arange(src.size(1), device=src.device)
+    packed = (kept == (positions < kept.sum(1, keepdim=True))).all()
+    output = torch.where(kept.unsqueeze(2) | ~packed, output, 0.0)
+    return output if self.norm is None else self.norm(output)
+
+
+def packs_sequences(self: Any, src: Any, mask: Any, padding: Any) -> bool:
+    """Whether eager torch asks the padding if sequences can be packed."""
+    first = self.layers[0]
+    if padding is None or mask is not None or src.dim() != 3:
+        return False
+    if first.training or not getattr(self, "use_nested_tensor", False):
+        return False
+    if not getattr(self, "mask_check", True) or torch.is_autocast_enabled():
+        return False
+    if not torch.backends.mha.get_fastpath_enabled():
+        return False
+    recorded = torch.is_grad_enabled() and (
+        src.requires_grad or any(weight.requires_grad for weight in first.parameters())
+    )
+    return src.device.type in ("cpu", "cuda") and not recorded
+
+
 HEALTH_CHECKS = ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check")
 """What versions of torch call it."""
 
@@ -319,6 +360,7 @@ STAND_INS: Mapping[Any, Callable[..., Any]] = types.MappingProxyType(
         torch.nn.RNNBase._weights_have_changed: weights_have_changed,
         torch_scan: associative_scan,
         torch.nn.Module.to: move,
+        torch.nn.TransformerEncoder.forward: encode,
         foreach._group_tensors_by_device_and_dtype: group_tensors_by_device_and_dtype,
         torch.autograd.profiler.record_function.__enter__: enter_record_function,
         **{

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import anyshape
-from anyshape.errors import AnyshapeWarning
+from anyshape.errors import PerformanceWarning
 
 
 class OwnLayer(nn.TransformerEncoderLayer):
@@ -80,5 +80,5 @@ def test_nothing_is_packed_beside_another_mask() -> None:
 @torch.no_grad()
 def test_layers_of_the_programs_own_class_are_handed_what_eager_hands_them() -> None:
     model = encoder(layer=OwnLayer)
-    with pytest.warns(AnyshapeWarning):
+    with pytest.warns(PerformanceWarning):
         agree(model, anyshape.compile(model))

@@ -39,7 +39,7 @@ def test_two_sizes_of_1_are_not_taken_for_one(
 
 @pytest.mark.filterwarnings("ignore::anyshape.errors.AnyshapeWarning")
 def test_a_wrong_guess_is_no_mistake_of_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    samples = meta._assignments  # noqa: SLF001
+    samples = meta._assignments
 
     def the_first_alone(*given: Any) -> Any:
         return itertools.islice(samples(*given), 1)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 Kept = Mapping[str, tuple[str, ...]]
-"""Parameters, or ``result`` (the first of several: ``result 0``), and of which parameters the formula
-is that reads each: () of any."""
+"""Parameters, or ``result`` (the first of several: ``result 0``), and of which parameters the
+formula is that reads each: () of any."""
 
 INPUT: Kept = {"input": ()}
 BOTH: Kept = {"input": (), "target": ()}
@@ -51,4 +51,4 @@ UNCHECKED = frozenset({"kron"})
 """Rows whose formulas read the memory of their arguments by views of it that count no writes
 (``_unsafe_view``): what was written since is read."""
 CONVERTED = frozenset({"float_power"})
-"""Rows that convert their arguments to the result's dtype first: the formulas keep what they made."""
+"""Rows that convert their arguments to the result's dtype first: formulas keep what that made."""

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import torch
 
+from anyshape.eager import CheckFailed
 from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value
 from anyshape.ir.known_sizes import symbol_given_by, symbol_value
@@ -143,12 +144,18 @@ def _run_node(
     results = tuple(result) if isinstance(result, (tuple, list)) else (result,)
     for value, made in zip(node.outputs, results, strict=True):
         env.write(value, made)
+        if ops[node.op].guessed and not _is_as_guessed(value, made, env.sizes):
+            raise CheckFailed(f"{node.op} did not as its meta kernel")
         if check_types and isinstance(value.type, TensorType):
             problem = type_problem(value.type, made, env.sizes, strides=check_types is True)
             if problem and ops[node.op].alias == "maybe":  # a view where a copy was predicted
                 problem = type_problem(value.type, made.contiguous(), env.sizes)
             if problem:
                 raise TypeMismatch(f"{node.op}: {problem}")
+
+
+def _is_as_guessed(value: Value, made: Any, sizes: Mapping[Symbol, int]) -> bool:
+    return not isinstance(value.type, TensorType) or type_problem(value.type, made, sizes) is None
 
 
 def _lay_out(node: Node, env: Environment) -> None:

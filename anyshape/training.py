@@ -17,9 +17,10 @@ from typing import Any
 
 import torch
 
+from anyshape.autograd.copied import with_copies
 from anyshape.autograd.differentiate import Joint, differentiate
 from anyshape.autograd.inlined import inline_gradients, refuse_uncovered
-from anyshape.autograd.kept import kept_by_eager
+from anyshape.autograd.kept import kept_by_eager, unchecked_by_eager
 from anyshape.autograd.memory import roots
 from anyshape.autograd.outline import (
     Group,
@@ -98,7 +99,7 @@ def compile_training(
 ) -> CompiledTraining:
     """``budget``: the share of what would be saved that may be (``autograd/budget.py``). Raises
     ``NotDifferentiable``."""
-    outlined = outline(graph, OPS)
+    outlined = outline(with_copies(graph, OPS, reads_what_is_written), OPS)
     _refuse_shared(outlined)
     with _refusals(), stage_of("differentiation", graph.first_line):
         pure = without_repeated_heads(_last(DIFFERENTIABLE, outlined.graph), OPS)
@@ -213,12 +214,14 @@ def _joint(pure: Graph, outlined: Outline, absent: tuple[int, ...] = ()) -> Join
     core = without_causal_masks(_last(JOINT, joint.graph), OPS)
     own = separate_outputs(outlined.graph, _cut_to(core, joint.outputs), OPS)
     outputs = (*own.outputs, *core.outputs[joint.outputs :])
-    kept_inputs, kept_outputs = kept_by_eager(outlined.graph, OPS)
+    kept_inputs, kept_outputs = kept_by_eager(outlined.marked, OPS)
+    unchecked_inputs, unchecked_outputs = unchecked_by_eager(outlined.marked, OPS)
     return replace(
         joint,
         graph=replace(own, outputs=outputs),
         saved_inputs=joint.saved_inputs | kept_inputs,
-        saved_outputs=joint.saved_outputs | kept_outputs,
+        saved_outputs=(joint.saved_outputs - unchecked_outputs) | kept_outputs,
+        unchecked_inputs=unchecked_inputs,
     )
 
 
@@ -268,4 +271,4 @@ def _writes(node: Node) -> bool:
 
 
 def _saved_value(residual: Residual) -> SavedValue:
-    return SavedValue(residual.kind == "input", residual.position)
+    return SavedValue(residual.kind == "input", residual.position, residual.checked)

@@ -260,3 +260,19 @@ def test_what_a_tensor_is_a_view_of_is_told(name: str) -> None:
     fast, x = anyshape.compile(BASES[name]), torch.arange(6.0).view(3, 2) + 0
     for given in (x, x[:2]):
         assert fast(given) == BASES[name](given)
+
+
+ASKED: dict[str, Callable[[Tensor], Any]] = {
+    "a reshape": lambda x: (x * 2).mT.reshape(-1)._is_view(),
+    "contiguous()": lambda x: (x * 2).mT.contiguous()._is_view(),
+    "what it is a view of": lambda x: (x.detach() * 2).mT.reshape(-1)._base is None,
+}
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("name", ASKED)
+def test_view_or_none_is_asked_inside_where_sizes_decide(name: str, gradients: bool) -> None:
+    fast = anyshape.compile(ASKED[name])
+    for shape in ((3, 4), (1, 4), (3, 1), (2, 5)):
+        x = torch.randn(shape, requires_grad=gradients)
+        assert fast(x) == ASKED[name](x), shape

@@ -42,7 +42,7 @@ class Joint:
     (positions of the outputs that get one); ``graph.outputs`` are those of the program, then a
     gradient for each of ``wanted`` (positions of inputs), None where nothing depends on it.
     ``saved`` are positions of the inputs and outputs in whose memory eager's own backward formulas
-    read.
+    read. ``unchecked_inputs``: of those eager does not know whether they were written since.
     """
 
     graph: Graph
@@ -51,6 +51,7 @@ class Joint:
     wanted: tuple[int, ...]
     saved_inputs: frozenset[int]
     saved_outputs: frozenset[int]
+    unchecked_inputs: frozenset[int] = frozenset()
 
     @property
     def cotangents(self) -> tuple[Value, ...]:

@@ -1,16 +1,18 @@
 """What eager would keep for its own gradient formulas, of what the program can see.
 
-In: the captured graph. Out: positions of inputs and outputs. They are saved though nothing here
-reads them: a later write to one is the error that it is in eager.
+In: the captured graph, whose types say what requires gradients. Out: positions of inputs and
+outputs. They are saved though nothing here reads them: a later write to one is the error that it is
+in eager.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from anyshape.autograd.memory import roots
+from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, values_in
-from anyshape.ops.gradients.kept import KEPT
+from anyshape.ops.gradients.kept import CONVERTED, KEPT, UNCHECKED
 from anyshape.ops.table import OpDef
 
 
@@ -18,13 +20,37 @@ def kept_by_eager(graph: Graph, ops: Mapping[str, OpDef]) -> tuple[frozenset[int
     """(inputs, outputs) in whose memory it lies."""
     owner = roots(graph, ops)
     kept = {owner.get(v, v) for node in graph.nodes for v in values_in(tuple(_kept(node, ops)))}
-    inputs = (i for i, entry in enumerate(graph.inputs) if entry.value in kept)
+    return _lying_in(graph, owner, kept)
+
+
+def _lying_in(
+    graph: Graph, owner: Mapping[Value, Value], memory: Set[Value]
+) -> tuple[frozenset[int], frozenset[int]]:
+    """The positions of the inputs and of the outputs in it."""
+    inputs = (i for i, entry in enumerate(graph.inputs) if entry.value in memory)
     outputs = (
         i
         for i, output in enumerate(graph.outputs)
-        if any(owner.get(v, v) in kept for v in values_in(output))
+        if any(owner.get(v, v) in memory for v in values_in(output))
     )
     return frozenset(inputs), frozenset(outputs)
+
+
+def unchecked_by_eager(
+    graph: Graph, ops: Mapping[str, OpDef]
+) -> tuple[frozenset[int], frozenset[int]]:
+    """(inputs, outputs) whose memory eager reads in such formulas alone that do not know of writes
+    to it."""
+    owner = roots(graph, ops)
+    read: tuple[set[Value], set[Value]] = set(), set()
+    for node in graph.nodes:
+        row = ops.get(node.op)
+        if row is not None and row.alias != "none" and not row.mutates:
+            continue
+        if _requires_gradients(node.outputs):
+            read[node.op in UNCHECKED].update(owner.get(v, v) for v in node.inputs())
+    checked, unchecked = read
+    return _lying_in(graph, owner, unchecked - checked)
 
 
 def _kept(node: Node, ops: Mapping[str, OpDef]) -> Iterator[Arg]:
@@ -32,9 +58,15 @@ def _kept(node: Node, ops: Mapping[str, OpDef]) -> Iterator[Arg]:
         return
     given: dict[str, Arg] = dict(zip(ops[node.op].signature.names, node.args)) | dict(node.kwargs)
     given["result"] = node.outputs
+    given |= {f"result {number}": value for number, value in enumerate(node.outputs)}
     for name, readers in KEPT[node.op].items():
-        if _requires_gradients(given.get(reader) for reader in readers or given):
+        converted = node.op in CONVERTED and _dtype_of(given.get(name)) is not node.output.dtype
+        if not converted and _requires_gradients(given.get(reader) for reader in readers or given):
             yield given.get(name)
+
+
+def _dtype_of(arg: Arg) -> DType | None:
+    return arg.dtype if isinstance(arg, Value) else None
 
 
 def _requires_gradients(args: Iterable[Arg]) -> bool:

@@ -26,10 +26,12 @@ class NotDifferentiable(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outline:
-    """``graph`` makes nothing that requires gradients, by its types; ``wanted`` are positions of
-    inputs, and ``differentiable`` of outputs, that do in the program."""
+    """``graph`` makes nothing that requires gradients, by its types; ``marked`` is the graph whose
+    types say so. ``wanted`` are positions of inputs, and ``differentiable`` of outputs, that
+    require gradients in the program."""
 
     graph: Graph
+    marked: Graph
     wanted: tuple[int, ...]
     differentiable: tuple[int, ...]
 
@@ -42,6 +44,7 @@ def outline(graph: Graph, ops: Mapping[str, OpDef]) -> Outline:
             raise NotDifferentiable("outputs that require gradients lie in containers")
     return Outline(
         without_marks(graph),
+        graph,
         tuple(i for i, entry in enumerate(graph.inputs) if requires(entry.value)),
         tuple(i for i, out in enumerate(graph.outputs) if isinstance(out, Value) and requires(out)),
     )

@@ -47,10 +47,11 @@ ASSIGNMENTS = ("assign", "assign_data")
 @dataclass(frozen=True, slots=True)
 class Residual:
     """A tensor that is saved: an input or an output of the program, or another output of the
-    forward half, by its position among those."""
+    forward half, by its position among those. ``checked``: a write to it since is refused."""
 
     kind: str  # "input", "output" or "extra"
     position: int
+    checked: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,11 +178,14 @@ class _Partition:
             for i, out in enumerate(self.graph.outputs[: self.joint.outputs])
             if isinstance(out, Value)
         }
-        return found | {v: Residual("input", i) for i, v in enumerate(self.inputs)}
+        unchecked = self.joint.unchecked_inputs
+        given = {v: Residual("input", i, i not in unchecked) for i, v in enumerate(self.inputs)}
+        return found | given
 
     def _watched(self, residuals: Sequence[Residual]) -> tuple[Residual, ...]:
         """What eager saves of what the program can see, and the backward half does not read."""
-        seen = [Residual("input", i) for i in sorted(self.joint.saved_inputs)]
+        checked = self.joint.saved_inputs - self.joint.unchecked_inputs
+        seen = [Residual("input", i) for i in sorted(checked)]
         seen += [Residual("output", i) for i in sorted(self.joint.saved_outputs)]
         return tuple(one for one in seen if one not in residuals)
 

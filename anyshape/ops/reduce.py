@@ -371,8 +371,7 @@ def _only_the_last_is_infinite(b: Any, x: Any, dims: tuple[int, ...], keepdim: b
 
 
 _VAR = "input, dim=None, unbiased=None, keepdim=False, *, correction=None"
-_SPREADS = (("var", _var_expand, reductions.VAR), ("std", _std_expand, reductions.STD))
-for _name, _expand, _vjp in _SPREADS:
+for _name, _expand in (("var", _var_expand), ("std", _std_expand)):
     op(
         _name,
         _VAR,
@@ -382,13 +381,13 @@ for _name, _expand, _vjp in _SPREADS:
         normalize=_normal_var,
         by_value=("correction",),
         expand=_expand,
-        vjp=_vjp,
+        vjp=reductions.SPREADS[_name],
     )
     op(
         f"{_name}_mean",
         _VAR,
         torch=f"anyshape.eager.{_name}_mean_",
-        vjp="expansion",
+        vjp=reductions.SPREADS[f"{_name}_mean"],
         spellings=(f"torch.{_name}_mean",),
         type=lambda cx, *a, **k: (_var_type(cx, *a, **k),) * 2,
         normalize=_normal_var,

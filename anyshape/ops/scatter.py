@@ -322,7 +322,7 @@ def _masked_index_put_expand(
         return b.index_put(x, unmasked(b, x, indices), values, accumulate)
     made = b.masked_fill(x, mask, one_number(b, values))  # which is row-major
     strides = preserved_strides(b.cx, tensor(x))
-    order = dense_order(made.shape, strides)
+    order = dense_order(tensor(x).shape, strides)  # whose sizes those of the mask may be
     if made.type.strides == strides or order is None:
         return made
     outermost = order[::-1]

@@ -28,27 +28,33 @@ def lies_in_argument(cx: TypeContext, node: Node, row: OpDef | None) -> bool:
 
 
 def is_view(
-    cx: TypeContext, ops: Mapping[str, OpDef], makers: Mapping[Value, Node], value: Value
+    cx: TypeContext,
+    ops: Mapping[str, OpDef],
+    makers: Mapping[Value, Node],
+    value: Value,
+    exact: bool = False,
 ) -> bool | None:
     """Does eager call this value a view? ``makers``: the nodes that make values; an input may be
-    one."""
+    one. ``exact``: all sizes are numbers, so that what does not surely lie in its argument does
+    not."""
     node = makers.get(value)
     row = None if node is None else ops.get(node.op)
     if node is None or row is None:
         return None
     if row.mutates:
-        return is_view(cx, ops, makers, node.read[0])
+        return is_view(cx, ops, makers, node.read[0], exact)
     if node.op in DETACHED:
         return False
     if row.alias == "none":
         return None if node.op in VIEWS_OF_NEW else False
     if row.alias == "view":
         return True
+    otherwise = False if exact else None
     if row.new_view:
-        return True if lies_in_argument(cx, node, row) else None
+        return True if lies_in_argument(cx, node, row) else otherwise
     # the argument itself, or a new tensor
-    argument = is_view(cx, ops, makers, node.read[0])
-    return argument if argument is False or lies_in_argument(cx, node, row) else None
+    argument = is_view(cx, ops, makers, node.read[0], exact)
+    return argument if argument is False or lies_in_argument(cx, node, row) else otherwise
 
 
 def base_of(value: Value, makers: Mapping[Value, Node], ops: Mapping[str, OpDef]) -> Value:

@@ -31,13 +31,16 @@ _C = torch._C
 
 @dataclass(frozen=True, slots=True)
 class SavedValue:
-    """A residual: among the graph's inputs, or among what the forward half returns."""
+    """A residual: among the graph's inputs, or among what the forward half returns. ``checked``: a
+    write to it since is refused."""
 
     of_inputs: bool
     position: int
+    checked: bool = True
 
     def read(self, inputs: Sequence[Any], outs: Sequence[Any]) -> Any:
-        return (inputs if self.of_inputs else outs)[self.position]
+        found = (inputs if self.of_inputs else outs)[self.position]
+        return found if self.checked else found.data
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ def reads_what_is_written(graph: Graph, node: Node, written: Set[Value]) -> bool
         with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
             leaves = [_like(graph, value) for value in values]
             wanted = [t for t in leaves if isinstance(t, Tensor) and t.requires_grad]
-            tensors = [t.clone() if isinstance(t, Tensor) else t for t in leaves]
+            tensors = [_made_of(t) if isinstance(t, Tensor) else t for t in leaves]
             made = eager_function(part)(*tensors)
             for value, tensor in zip((*values, *node.outputs), (*tensors, *made), strict=True):
                 if value in written:
@@ -48,6 +48,13 @@ def reads_what_is_written(graph: Graph, node: Node, written: Set[Value]) -> bool
             raise
         return True
     return False
+
+
+def _made_of(leaf: Tensor) -> Tensor:
+    """A tensor like the leaf that is none, so that it may be written in place; a view where a copy
+    lies otherwise."""
+    copy = leaf.clone()
+    return copy if copy.stride() == leaf.stride() else leaf.view_as(leaf)
 
 
 def _like(graph: Graph, value: Value) -> object:

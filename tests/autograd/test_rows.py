@@ -12,6 +12,7 @@ import warnings
 
 import pytest
 import torch
+from torch import Tensor
 from torch.testing._internal.common_methods_invocations import op_db
 
 import anyshape
@@ -133,3 +134,19 @@ def test_gradients_of_a_row_are_torchs_own(entry) -> None:
         refused += stats.eager_graphs
         assert stats.internal_errors == 0
     assert compiled, refused
+
+
+@pytest.mark.parametrize("name", ["std", "std_mean", "var_mean"])
+@pytest.mark.parametrize("part", [slice(0, 1), slice(1, 2), slice(None)])
+def test_the_spread_of_equal_numbers_has_a_gradient(name: str, part: slice) -> None:
+    def program(x: Tensor) -> Tensor:
+        made = getattr(torch, name)(x, 0)
+        parts = made[part] if isinstance(made, tuple) else (made,)
+        return sum(one.sum() for one in parts)  # type: ignore[return-value]
+
+    for rows in (torch.tensor([2.0, 2.0]), torch.tensor([2.0, 3.0])):
+        x = rows[:, None].repeat(1, 3).requires_grad_()
+        ours, theirs = (
+            torch.autograd.grad(run(x), x)[0] for run in (anyshape.compile(program), program)
+        )
+        torch.testing.assert_close(ours, theirs)

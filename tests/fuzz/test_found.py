@@ -372,6 +372,9 @@ FOUND = {
         "4 b c, 4 4 3 3, 4 4 1 1", "y = x1.contiguous(memory_format=torch.channels_last)",
         "torch.nn.functional.conv2d(x0, y, padding=1), torch.nn.functional.conv2d(x2[0], x2, padding=1)", layouts="plain transposed", dtypes="float64 float64 float64"
     ),
+    "what is put at a mask of an argument's size lies as what it is put into": over(
+        "a, a 4", "t = torch.index_put(x1, (x0 > 0,), torch.ones(()))", "t.logical_not_()", "t", layouts="transposed plain"
+    ),
     "at least one dimension of a number": over("a", "torch.atleast_1d(x0, 3)"),
 }  # fmt: skip
 

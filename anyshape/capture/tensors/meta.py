@@ -60,7 +60,8 @@ NAMESPACES = (
     "torch", "torch.Tensor", "torch.special", "torch.linalg", "torch.fft", "torch.nn.functional",
     "torch._C._nn", "torch._C._VariableFunctions",
 )  # fmt: skip
-SAMPLES = 8
+FEW = 7
+SAMPLES = 2 * FEW + 2
 SIZES = (3, 5, 7, 4, 9, 2)
 MOST_DIMS = 12  # of which sums and products are tried
 MOST_ELEMENTS = 1 << 20
@@ -363,9 +364,10 @@ def _symbols(dim: Dim) -> frozenset[Symbol]:
 
 
 def _assignments(cx: TypeContext, symbols: list[Symbol]) -> Iterator[dict[Symbol, int]]:
-    """Sizes within what is known of each symbol: the hints first, then the symbols of one hint
-    changed together, one symbol at a time, and all. Cost: linear in the symbols that are asked for,
-    whatever else is known."""
+    """Sizes within what is known of each symbol: the hints first, then one symbol at a time, so
+    that no two of one hint are taken for each other, the symbols of one hint together, where the
+    operator wants them equal, and all. Cost: linear in the symbols that are asked for, whatever
+    else is known."""
     allowed = [_allowed(cx, s) for s in symbols]
 
     def fitted(wanted: Sequence[int]) -> dict[Symbol, int]:
@@ -373,17 +375,20 @@ def _assignments(cx: TypeContext, symbols: list[Symbol]) -> Iterator[dict[Symbol
 
     yield fitted([cx.hints.get(s, SIZES[i % len(SIZES)]) for i, s in enumerate(symbols)])
     base = [cx.hints.get(s, 3) for s in symbols]
-    if len(symbols) < SAMPLES:
-        for alike in sorted(set(base)) if len(set(base)) < len(base) else ():
-            yield fitted([size + 2 if size == alike else size for size in base])
-        for i, size in enumerate(base):
-            for delta in (2, 5):
+    if len(symbols) <= FEW:
+        for delta in (2, 5):
+            for i, size in enumerate(base):
                 yield fitted([*base[:i], size + delta, *base[i + 1 :]])
-        for alike in sorted(set(base)) if len(set(base)) < len(base) else ():
-            yield fitted([size + 5 if size == alike else size for size in base])
+            for alike in sorted(set(base)) if len(set(base)) < len(base) else ():
+                yield fitted([size + delta if size == alike else size for size in base])
     for scale in (8, 1, 4):
-        yield fitted([SIZES[(i + scale) % len(SIZES)] * scale for i in range(len(symbols))])
+        yield fitted([_size_of_its_own(i, scale) * scale for i in range(len(symbols))])
     yield fitted([6] * len(symbols))
+
+
+def _size_of_its_own(i: int, scale: int) -> int:
+    """That of the i-th symbol: no two have the same."""
+    return SIZES[(i + scale) % len(SIZES)] + 10 * (i // len(SIZES))
 
 
 def _allowed(cx: TypeContext, symbol: Symbol) -> Callable[[int], int]:

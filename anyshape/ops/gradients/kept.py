@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 Kept = Mapping[str, tuple[str, ...]]
-"""Parameters, or ``result``, and of which parameters the formula is that reads each: () of any."""
+"""Parameters, or ``result`` (the first of several: ``result 0``), and of which parameters the
+formula is that reads each: () of any."""
 
 INPUT: Kept = {"input": ()}
 BOTH: Kept = {"input": (), "target": ()}
@@ -23,6 +24,7 @@ KEPT: Mapping[str, Kept] = {
     "cross": CROSS,
     "dist": {"input": (), "other": (), "result": ()},
     "div": {"input": ("other",), "other": ()},
+    "embedding_bag": {"weight": ("per_sample_weights",)},
     "float_power": {"input": (), "exponent": ()},
     "gather": {"input": ("input",)},
     "group_norm": INPUT,
@@ -40,6 +42,13 @@ KEPT: Mapping[str, Kept] = {
     "sgn": {"input": (), "result": ()},
     "smooth_l1_loss": BOTH,
     "soft_margin_loss": BOTH,
+    "std_mean": {"input": (), "result 0": ()},
     "take": INPUT,
     "take_along_dim": INPUT,
+    "var_mean": INPUT,
 }
+UNCHECKED = frozenset({"kron"})
+"""Rows whose formulas read the memory of their arguments by views of it that count no writes
+(``_unsafe_view``): what was written since is read."""
+CONVERTED = frozenset({"float_power"})
+"""Rows that convert their arguments to the result's dtype first: formulas keep what that made."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from anyshape.ops.context import NoRow
@@ -99,6 +100,23 @@ def _std(
     return _variance(b, slope, x, dims, keepdim, correction)
 
 
+def _with_mean(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """That of the spread, and that of the mean beside it, as far as they have cotangents."""
+
+    def both(
+        b: Any, g: Any, y: Any, x: Any, dims: Any, unbiased: Any, keepdim: bool, **options: Any
+    ) -> Any:
+        spread, center = g
+        parts = []
+        if spread is not None:
+            parts.append(rule(b, spread, y[0], x, dims, unbiased, keepdim, **options))
+        if center is not None:
+            parts.append(_mean(b, center, y[1], x, dims, keepdim))
+        return parts[0] if len(parts) == 1 else b.add(*parts)
+
+    return both
+
+
 def _logsumexp(b: Any, g: Any, y: Any, x: Any, dims: Any, keepdim: bool) -> Any:
     share = b.exp(b.sub(x, kept(b, y, x, dims, keepdim)))
     return b.mul(kept(b, g, x, dims, keepdim), share)
@@ -123,8 +141,12 @@ SUM = {"input": _sum}
 MEAN = {"input": _mean}
 EXTREME = {"input": _extreme}
 EXTREMUM = {"input": _extremum}
-VAR = {"input": _var}
-STD = {"input": _std}
+SPREADS = {
+    "var": {"input": _var},
+    "std": {"input": _std},
+    "var_mean": {"input": _with_mean(_var)},
+    "std_mean": {"input": _with_mean(_std)},
+}
 LOGSUMEXP = {"input": _logsumexp}
 VECTOR_NORM = {"input": _vector_norm}
 NORM = {"input": _vector_norm}

@@ -1,0 +1,74 @@
+"""An argument is written behind the call: eager refuses the gradient, has saved a copy, or reads
+what was written; so does what is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import anyshape
+from anyshape.errors import AnyshapeWarning
+
+Function = Callable[[Tensor, Tensor], Tensor]
+IDS = torch.tensor([[0, 1], [2, 3]])
+
+FUNCTIONS: dict[str, Function] = {
+    "kron": torch.kron,
+    "kron and a product": lambda x, y: torch.kron(x, y).sum() * y,
+    "matmul": lambda x, y: x @ y,
+    "matmul of what is repeated": lambda x, y: x.expand(3, 4, 4) @ y,
+    "matmul of a batch": lambda x, y: x.expand(3, 4, 4) @ y[None],
+    "linear of what is repeated": lambda x, y: F.linear(x.expand(2, 3, 4, 4), y, y[0]),
+    "einsum": lambda x, y: torch.einsum("bij,bjk->bik", x.expand(3, 4, 4), y.expand(3, 4, 4)),
+    "tensordot": lambda x, y: torch.tensordot(x.expand(3, 4, 4), y.expand(3, 4, 4), ([0, 1], [0, 2])),
+    "inner": torch.inner,
+    "bilinear": lambda x, y: F.bilinear(x, y, y.expand(2, 4, 4)),
+    "group_norm": lambda x, y: F.group_norm(x[None].mT, 2, y[0], y[1]),
+    "weights of samples": lambda x, y: F.embedding_bag(IDS, x, per_sample_weights=y[:2, :2], mode="sum"),
+    "float_power": lambda x, y: torch.float_power(x.abs() + 1, y.abs()),
+    "float_power of arguments": torch.float_power,
+    "var_mean": lambda x, y: torch.stack(torch.var_mean(x, 0)),
+    "std_mean": lambda x, y: torch.stack(torch.std_mean(x, 0)),
+    "a loss of what is computed": lambda x, y: F.smooth_l1_loss(x * 2, y.detach()),
+    "what a kept argument goes with is a view": lambda x, y: F.mse_loss(x.t(), y.detach()),
+}  # fmt: skip
+LAYOUTS: dict[str, Callable[[], Tensor]] = {
+    "in rows": lambda: torch.randn(4, 4),
+    "turned": lambda: torch.randn(4, 4).t(),
+    "repeated": lambda: torch.randn(1, 4).expand(4, 4),
+}
+
+
+@pytest.mark.filterwarnings(f"error::{AnyshapeWarning.__module__}.{AnyshapeWarning.__name__}")
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_is_written_behind_the_call_is_refused_or_read_as_in_eager(
+    name: str, layout: str
+) -> None:
+    function = FUNCTIONS[name]
+    fast = anyshape.compile(function)
+    for written in range(2):
+        ours, theirs = (_outcome(run, layout, written) for run in (fast, function))
+        assert (ours is None) == (theirs is None), "refused" if ours is None else "not refused"
+        for a, b in zip(ours or (), theirs or (), strict=True):
+            assert (a is None) == (b is None)
+            if a is not None:
+                torch.testing.assert_close(a, b, equal_nan=True)
+
+
+def _outcome(run: Function, layout: str, written: int) -> tuple[Tensor | None, ...] | None:
+    """The gradients; None where they are refused."""
+    torch.manual_seed(0)
+    arguments = [LAYOUTS[layout]().requires_grad_() for _ in range(2)]
+    made = run(*arguments)
+    memory = arguments[written].detach()
+    (memory[:1] if layout == "repeated" else memory).fill_(3.0)
+    try:
+        return torch.autograd.grad(made.sum(), arguments, allow_unused=True)
+    except RuntimeError as refused:
+        assert "modified by an inplace operation" in str(refused)
+        return None

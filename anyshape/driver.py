@@ -49,6 +49,7 @@ from anyshape.passes.ambiguous_layouts import ambiguous_layouts
 from anyshape.passes.ambiguous_places import ambiguous_places
 from anyshape.passes.outputs import outputs_as_views
 from anyshape.passes.pipeline import INFERENCE
+from anyshape.passes.sure_copies import sure_copies
 from anyshape.passes.versions import Moves, moves
 from anyshape.runtime.boundary import spending
 from anyshape.runtime.cache import digest
@@ -491,15 +492,18 @@ def _laid_out(
     compiled: CompiledGraph, graph: Graph, constants: Mapping[str, torch.Tensor]
 ) -> CompiledGraph:
     """The outputs of the captured graph with eager's strides, also at sizes of 0 and 1."""
+    copied = sure_copies(graph, OPS)
     usual, odd = [
         None if found is None else EagerLayouts.of(found.graph, found.outputs, constants)
-        for found in ambiguous_layouts(graph, OPS)
+        for found in ambiguous_layouts(graph, OPS, copied)
     ]
     never, sometimes = outputs_as_views(graph, compiled.translation.flat, OPS)
-    apart = ambiguous_places(graph, OPS, sometimes)
+    apart = ambiguous_places(graph, OPS, sometimes, copied)
     places = None
     if apart is not None:
-        places = EagerPlaces(apart.graph, apart.outputs, apart.moved, apart.lent, constants)
+        places = EagerPlaces(
+            *(apart.graph, apart.outputs, apart.moved, apart.lent, apart.where_empty), constants
+        )
     run = layouts_as_eager(compiled.run, graph, usual, odd)
     run = places_as_eager(run, places)
     run = without_views(run, never)

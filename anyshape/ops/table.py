@@ -306,6 +306,7 @@ class OpDef:
     functional: str | None = None
     alias: Literal["none", "view", "maybe"] = "none"
     views_where: Callable[[Any, Node], bool] | None = None
+    copies_where: Callable[[Any, Node], bool] | None = None
     new_view: bool = False
     by_layout: bool = False
     image_order: str | None = None
@@ -378,7 +379,8 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     called, so that no graph holds it; ``expand`` may return ``NotImplemented`` where it has none
     for these arguments, which leaves the node to eager torch. ``alias``: the result views the first
     argument always (``view``) or depending on its layout (``maybe``, then ``views_where(cx, node)``
-    says when, if it can be said; without a copy the result is the argument itself, or, with
+    says when, if it can be said, and ``copies_where`` when it is row-major memory of its own unless
+    it is empty; without a copy the result is the argument itself, or, with
     ``new_view``, another object). ``by_layout``: a view that some layouts have, and others not.
     ``image_order``: the parameter, an image or several, in whose order of dimensions the results
     lie, channels innermost or not.

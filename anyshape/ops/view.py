@@ -504,6 +504,7 @@ op(
     expand=_contiguous_expand,
     alias="maybe",
     views_where=write_back.contiguous_is_view,
+    copies_where=write_back.contiguous_is_copy,
     write_back=write_back.reshaped,
     keeps_elements=True,
 )

@@ -2,11 +2,12 @@
 
 In: the builder, the parent's newest value, the view's new value, the view's node and which of its
 results is written. Out: the parent with the view's elements replaced. Also when a row that may copy
-gives a view: the column ``views_where``.
+gives a view, and when it surely copies: the columns ``views_where`` and ``copies_where``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from anyshape.ir.dtypes import int64
@@ -15,7 +16,7 @@ from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext, Undecided
 from anyshape.ops.layout import contiguous_strides, is_contiguous, numel, view_strides
 from anyshape.ops.rules import dim_of, dims_of, size_of
-from anyshape.symbolic import Dim, ge
+from anyshape.symbolic import Dim, eq, ge
 
 
 class WrittenThrough(Exception):
@@ -35,6 +36,70 @@ def contiguous_is_view(cx: TypeContext, node: Node) -> bool:
     source = node.args[0]
     assert isinstance(source, Value) and isinstance(source.type, TensorType)
     return node.kwargs.get("memory_format") is None and is_contiguous(cx, source.type)
+
+
+def reshape_is_copy(cx: TypeContext, node: Node) -> bool:
+    """Is there surely no view in the other shape, unless it is empty? Dimensions that surely do not
+    lie together have to be cut apart in that shape, too."""
+    source, made = node.read[0].tensor, node.outputs[0].tensor
+    chunks = _chunks(cx, source)
+    left = list(made.shape)
+    for size in (chunks or ())[:-1]:
+        cut = _cut(cx, left, size)
+        if cut is None:
+            return False
+        if not cut:
+            return True
+        del left[:cut]
+    return False
+
+
+def _chunks(cx: TypeContext, t: TensorType) -> list[Dim] | None:
+    """The sizes of what lies together; None where that is not known."""
+    chunks: list[Dim] = []
+    outer: Dim | None = None  # the stride of the dimension before
+    for size, stride in zip(t.shape, t.strides, strict=True):
+        one = cx.known(eq(size, 1))
+        if one is None:
+            return None
+        if one:
+            continue
+        together = False if outer is None else cx.known(eq(outer, stride * size))
+        if together is None:
+            return None
+        if together:
+            chunks[-1] = chunks[-1] * size
+        else:
+            chunks.append(size)
+        outer = stride
+    return chunks
+
+
+def _cut(cx: TypeContext, shape: Sequence[Dim], size: Dim) -> int | None:
+    """How many of the first dimensions have so many elements; 0 if no number of them, None if that
+    is not known."""
+    whole: Dim = 1
+    for count, dim in enumerate(shape, 1):
+        whole = whole * dim
+        same = cx.known(eq(whole, size))
+        if same is None:
+            return None
+        if same:
+            return count
+    return 0
+
+
+def contiguous_is_copy(cx: TypeContext, node: Node) -> bool:
+    """Has surely some dimension another stride than row-major, unless the tensor is empty?"""
+    source = node.read[0].tensor
+    if node.kwargs.get("memory_format") is not None:
+        return False
+    expected: Dim = 1
+    for size, stride in zip(reversed(source.shape), reversed(source.strides)):
+        if cx.known(eq(stride, expected)) is False and cx.known(eq(size, 1)) is False:
+            return True
+        expected = expected * size
+    return False
 
 
 def _argument(node: Node, index: int, name: str) -> Arg:

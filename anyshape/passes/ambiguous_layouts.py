@@ -54,16 +54,26 @@ def _returned(graph: Graph) -> list[tuple[int, Value]]:
     ]
 
 
-@only_where(lambda graph, ops: bool(_returned(graph)), nothing=lambda graph, ops: (None, None))
+@only_where(
+    lambda graph, ops, *rest: bool(_returned(graph)), nothing=lambda graph, *rest: (None, None)
+)
 def ambiguous_layouts(
-    graph: Graph, ops: Mapping[str, OpDef]
+    graph: Graph, ops: Mapping[str, OpDef], copied: frozenset[Value] = frozenset()
 ) -> tuple[AmbiguousLayouts | None, AmbiguousLayouts | None]:
     """Of arguments that lie as their types say, and of those that have strides of their own where
-    sizes are 0 and 1. None where there are none, or where data or regions decide how they lie."""
+    sizes are 0 and 1. None where there are none, or where data or regions decide how they lie.
+    ``copied`` are row-major unless they are empty; so they are then, too, in another number of
+    dimensions."""
     given = {entry.value for entry in graph.inputs}
     returned = _returned(graph)
     builder = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops)
     certain, open_nodes = _decided_by_rows(graph, builder, {output for _, output in returned})
+    certain.update(
+        value
+        for node in open_nodes
+        for value in copied.intersection(node.outputs)
+        if value.tensor.rank != node.read[0].tensor.rank and is_row_major(builder, value)
+    )
     as_typed = _certain(builder, open_nodes, certain | given)
     usual = _part(graph, builder, given, as_typed, returned)
     return usual, _part(graph, builder, given, _certain(builder, open_nodes, certain), returned)

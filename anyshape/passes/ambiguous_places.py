@@ -18,6 +18,7 @@ from anyshape.ops.context import TypeContext
 from anyshape.ops.offsets import begins_at
 from anyshape.ops.shared_memory import lies_in_argument
 from anyshape.ops.table import OpDef
+from anyshape.passes.sure_copies import leading_to_outputs
 from anyshape.symbolic import Dim
 
 
@@ -25,33 +26,40 @@ from anyshape.symbolic import Dim
 class AmbiguousPlaces:
     """``graph`` has the inputs of the program, then values that it makes, and some of its outputs.
     ``outputs`` are their positions; ``moved`` those that begin elsewhere at some sizes, ``lent``
-    those that may be views of an argument where that is empty."""
+    those that may be views of an argument where that is empty. ``where_empty``: nothing of this is
+    so unless one of them is empty."""
 
     graph: Graph
     outputs: tuple[int, ...]
     moved: frozenset[int]
     lent: frozenset[int]
+    where_empty: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
     """Where a value begins in the storage of what it views at last, the ``root``, if every copy is
-    a view; None where nobody says. ``unsure``: there are such copies."""
+    a view; None where nobody says. ``unsure``: there are such copies; ``full``: some of which may
+    be views of what is not empty."""
 
     begins: Dim | None
     root: Value
     unsure: bool = False
+    full: bool = False
 
 
 def ambiguous_places(
-    graph: Graph, ops: Mapping[str, OpDef], seen: Set[int] = frozenset()
+    graph: Graph,
+    ops: Mapping[str, OpDef],
+    seen: Set[int] = frozenset(),
+    copied: Set[Value] = frozenset(),
 ) -> AmbiguousPlaces | None:
     """None where there are none. ``seen`` are outputs of which only sizes tell whether eager calls
-    them views."""
-    nodes = _leading_to_outputs(graph, ops)
+    them views, ``copied`` the copies that are none unless they are empty."""
+    nodes = leading_to_outputs(graph, ops)
     if not any(ops[node.op].views_where is not None for node in nodes):
         return None
-    places = _places(graph, nodes, ops)
+    places = _places(graph, nodes, ops, copied)
     unsure = {
         position: places[output]
         for position, output in enumerate(graph.outputs)
@@ -62,24 +70,15 @@ def ambiguous_places(
     lent = frozenset(position for position, place in unsure.items() if place.root in given)
     wanted = moved | lent | seen
     positions = tuple(position for position in unsure if position in wanted)
-    return _part(graph, ops, positions, moved, lent) if positions else None
+    if not positions:
+        return None
+    where_empty = seen.isdisjoint(positions) and not any(unsure[p].full for p in positions)
+    return _part(graph, ops, AmbiguousPlaces(graph, positions, moved, lent, where_empty))
 
 
-def _leading_to_outputs(graph: Graph, ops: Mapping[str, OpDef]) -> list[Node]:
-    """The views, and the copies and writes that may be views, which outputs are made by alone."""
-    wanted = set(values_in(graph.outputs))
-    nodes: list[Node] = []
-    for node in reversed(graph.nodes):
-        row = ops.get(node.op)
-        if row is None or not node.read or wanted.isdisjoint(node.outputs):
-            continue
-        if _passes(row) or row.mutates:
-            nodes.append(node)
-            wanted.add(node.read[0])
-    return nodes[::-1]
-
-
-def _places(graph: Graph, nodes: Sequence[Node], ops: Mapping[str, OpDef]) -> dict[Value, _Place]:
+def _places(
+    graph: Graph, nodes: Sequence[Node], ops: Mapping[str, OpDef], copied: Set[Value]
+) -> dict[Value, _Place]:
     cx = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops).cx
     found: dict[Value, _Place] = {}
     for node in nodes:
@@ -87,13 +86,14 @@ def _places(graph: Graph, nodes: Sequence[Node], ops: Mapping[str, OpDef]) -> di
         before = found.get(source, _Place(0, source))
         copies = row.views_where is not None and not lies_in_argument(cx, node, row)
         unsure = before.unsure or copies
+        full = before.full or (copies and copied.isdisjoint(node.outputs))
         for position, output in enumerate(node.outputs):
             after = begins_at(cx, row, node, position)
             if before.begins is None or after is None:
-                found[output] = _Place(None, before.root, unsure)
+                found[output] = _Place(None, before.root, unsure, full)
             else:
                 begins = cx.facts.simplify(before.begins + after)
-                found[output] = _Place(begins, before.root, unsure)
+                found[output] = _Place(begins, before.root, unsure, full)
     return found
 
 
@@ -101,14 +101,8 @@ def _passes(row: OpDef) -> bool:
     return row.alias == "view" or row.views_where is not None
 
 
-def _part(
-    graph: Graph,
-    ops: Mapping[str, OpDef],
-    positions: tuple[int, ...],
-    moved: frozenset[int],
-    lent: frozenset[int],
-) -> AmbiguousPlaces | None:
-    """The views on the way to these outputs; None where they are told more than tensors."""
+def _part(graph: Graph, ops: Mapping[str, OpDef], found: AmbiguousPlaces) -> AmbiguousPlaces:
+    """The views on the way to these outputs."""
     written = {n.output: n.read[0] for n in graph.nodes if n.op in ops and ops[n.op].mutates}
 
     def unwritten(value: Value) -> Value:
@@ -116,7 +110,7 @@ def _part(
             value = written[value]
         return value
 
-    outputs = tuple(map_values(graph.outputs[position], unwritten) for position in positions)
+    outputs = tuple(map_values(graph.outputs[position], unwritten) for position in found.outputs)
     wanted = set(values_in(outputs))
     nodes: list[Node] = []
     for node in reversed(graph.nodes):
@@ -129,4 +123,4 @@ def _part(
     given = {entry.value for entry in graph.inputs}
     cut = [Input(v, "argument", "") for v in sorted(wanted - given - made, key=lambda v: v.name)]
     part = replace(graph, inputs=(*graph.inputs, *cut), nodes=tuple(nodes[::-1]), outputs=outputs)
-    return AmbiguousPlaces(part, positions, moved, lent)
+    return replace(found, graph=part)

@@ -38,7 +38,18 @@ def places_as_eager(run: Run, places: EagerPlaces | None) -> Run:
     if places is None:
         return run
     placed = places.placed
-    return lambda *arguments: placed(arguments, run(*arguments))
+    if not places.where_empty:
+        return lambda *arguments: placed(arguments, run(*arguments))
+    positions = places.positions
+
+    def running(*arguments: Any) -> tuple[Any, ...]:
+        made = run(*arguments)
+        for position in positions:
+            if not made[position].numel():
+                return placed(arguments, made)
+        return made
+
+    return running
 
 
 def without_views(run: Run, positions: Sequence[int]) -> Run:
@@ -234,12 +245,14 @@ class EagerPlaces:
     """Where the results at ``positions`` begin in their storage, which ``graph`` makes by views,
     and whether they are views; found by torch without memory, for each combination of sizes.
     All but the ``moved`` ones begin where they should. The ``lent`` ones may be views of an
-    argument where that is empty: a write to them is one to the argument then."""
+    argument where that is empty: a write to them is one to the argument then. ``where_empty``: all
+    are new memory but where one of them is empty."""
 
     graph: Graph
     positions: tuple[int, ...]
     moved: frozenset[int]
     lent: frozenset[int]
+    where_empty: bool
     constants: Mapping[str, Tensor]
     found: dict[Form, Sequence[Tensor] | None] = field(default_factory=dict)
     _eager: Callable[..., Any] | None = None

@@ -7,6 +7,8 @@ of two quotients, by what sizes leave on division (`residues.py`), by both value
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from anyshape.symbolic.atoms import Atom, deep
 from anyshape.symbolic.conditions import Relation, eq, ge, le
 from anyshape.symbolic.expr import Dim, Expr, divide, symbols_of, total
@@ -14,7 +16,7 @@ from anyshape.symbolic.knowledge import KnownFacts
 from anyshape.symbolic.linear import Steps
 from anyshape.symbolic.ranges import bounds_of
 from anyshape.symbolic.residues import least
-from anyshape.symbolic.simplify import BUILD, common_factor
+from anyshape.symbolic.simplify import BUILD, common_factor, two_factors
 
 FEW = 8  # terms
 CASE = 512  # steps that count for the two questions of a choice
@@ -28,7 +30,7 @@ def by_form(facts: KnownFacts, relation: Relation) -> bool | None:
         if found is not None:
             return found
     if relation.kind not in ("ge", "le"):
-        return None
+        return _any_is_zero(facts, relation, two_factors(relation.excess()) or ())
     for way in (_by_choice, _by_order, _by_residues, _by_cases):
         found = way(facts, relation)
         if found is not None:
@@ -47,9 +49,7 @@ def _by_factors(facts: KnownFacts, relation: Relation) -> bool | None:
     if not isinstance(rest, int):
         parts.append(rest)
     if relation.kind in ("eq", "ne"):
-        zeros = [facts.known(eq(part, 0)) for part in parts]
-        same = True if True in zeros else None if None in zeros else False
-        return same if same is None or relation.kind == "eq" else not same
+        return _any_is_zero(facts, relation, parts)
     if isinstance(rest, int):
         return None
     lo = bounds_of(facts, form.space.term(factors))[0]
@@ -57,6 +57,13 @@ def _by_factors(facts: KnownFacts, relation: Relation) -> bool | None:
         return None
     answer = facts.known(ge(rest, 0) if relation.kind == "ge" else le(rest, 0))
     return answer if answer is True or lo >= 1 else None
+
+
+def _any_is_zero(facts: KnownFacts, relation: Relation, parts: Sequence[Dim]) -> bool | None:
+    """Whether a product is 0, or is not, from whether its factors are."""
+    zeros = [facts.known(eq(part, 0)) for part in parts]
+    same = True if True in zeros else None if None in zeros or not zeros else False
+    return same if same is None or relation.kind == "eq" else not same
 
 
 def _by_choice(facts: KnownFacts, relation: Relation) -> bool | None:

@@ -42,6 +42,7 @@ from anyshape.symbolic.simplify import (
     not_zero,
     relation_simplified,
     simplified,
+    two_factors,
 )
 
 EQUATIONS = 64  # facts about one symbol looked at again when it is known not to be 0
@@ -97,7 +98,7 @@ def _learn_relation(facts: KnownFacts, relation: Relation, why: Why) -> None:
             narrow(facts, form, bound, None, why)
         case "le":
             narrow(facts, form, None, bound, why)
-        case "ne" if not bound and _factors_not_zero(facts, form, why):
+        case "ne" if _factors_not_zero(facts, form, bound, why):
             pass
         case "ne":
             _link(facts, form)
@@ -246,11 +247,15 @@ def _factors_positive(facts: KnownFacts, form: Expr, why: Why) -> None:
             learn(facts, ge(atom.expr, 1), why + facts.sources_about(atom.expr))
 
 
-def _factors_not_zero(facts: KnownFacts, form: Expr, why: Why) -> bool:
-    """x*y - x != 0: x != 0 and y != 1, which together say it again."""
-    factors = common_factor(form) if form.atom is None else ()
+def _factors_not_zero(facts: KnownFacts, form: Expr, bound: int, why: Why) -> bool:
+    """x*y - x != 0: x != 0 and y != 1, which together say it again; so it is with the factors of
+    x*y - x - z*y + z."""
+    factors = common_factor(form) if form.atom is None and not bound else ()
     if not factors:
-        return False
+        pair = two_factors(form - bound)
+        for factor in pair or ():
+            learn(facts, ne(factor, 0), why)
+        return pair is not None
     for atom in dict.fromkeys(factors):
         learn(facts, ne(atom.expr, 0), why)
     learn(facts, ne(divide(form, form.space.term(factors))[0], 0), why)

@@ -31,6 +31,7 @@ from anyshape.symbolic.rules import UNDER_FACTS
 LONG = 32  # terms of a sum of which it is remembered that it cannot be simplified
 
 BUILD = {"eq": eq, "ne": ne, "ge": ge, "le": le}
+SUMS = (4, 8)  # terms of a form that may be a product of two sums
 RELATIONS = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 
 
@@ -231,6 +232,31 @@ def common_factor(*exprs: Expr) -> Monomial:
         if not common:
             break
     return tuple(common)
+
+
+def two_factors(form: Dim) -> tuple[Expr, Expr] | None:
+    """x*y - x - z*y + z => (x - z, y - 1): a short form as a product of two sums, of which one is
+    linear in some factor of the first product of two."""
+    if isinstance(form, int) or not SUMS[0] <= len(form.terms) + bool(form.constant) <= SUMS[1]:
+        return None
+    pair = next((monomial for monomial in form.terms if len(monomial) == 2), ())
+    for atom in pair:
+        times: list[Dim] = []
+        for monomial, c in form.terms.items():
+            if atom in monomial:
+                others = list(monomial)
+                others.remove(atom)
+                if atom in others:
+                    break
+                times.append(form.space.term(tuple(others), c) if others else c)
+        else:
+            factor = total(times)
+            if isinstance(factor, Expr) and len(factor.terms) + bool(factor.constant) > 1:
+                quotient, rest = divide(form - factor * atom.expr, factor)
+                other = atom.expr + quotient
+                if rest == 0 and isinstance(other, Expr):
+                    return other, factor
+    return None
 
 
 def not_zero(facts: KnownFacts, dim: Dim) -> bool:

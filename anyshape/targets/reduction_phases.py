@@ -26,7 +26,7 @@ from anyshape.ir.loops import (
     index_names,
     operands,
 )
-from anyshape.symbolic import Dim, Expr, Symbol
+from anyshape.symbolic import Atom, Dim, Expr, Symbol
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +94,21 @@ class Phases:
         ``elements`` stand in for the kernel's own, see ``specialize``.
         """
         found: dict[int, None] = {}
+        all_elements = elements or self.kernel.elements
         stack = [(n, False) for n in sorted(set(roots), reverse=True)]
         while stack:
             number, ready = stack.pop()
             if number in found or number in stop:
                 continue
-            if ready:
-                found[number] = None
-                continue
-            stack.append((number, True))
-            element = (elements or self.kernel.elements)[number]
-            if not isinstance(element, Reduce):
-                stack.extend((n, False) for n in reversed(operands(element)))
+            if not ready:
+                element = all_elements[number]
+                own = () if isinstance(element, Reduce) else operands(element)
+                waiting = [(n, False) for n in own if n not in found and n not in stop]
+                if waiting:
+                    stack.append((number, True))
+                    stack += waiting[::-1]
+                    continue
+            found[number] = None
         return list(found)
 
 
@@ -138,21 +141,22 @@ def coefficient(index: Dim, axis: str) -> Dim | None:
         return 0
     result: Dim = 0
     for monomial, scale in index.terms.items():
-        names = [a.name if isinstance(a, Symbol) else "" for a in monomial]
-        if axis not in names:
-            if any(axis in {s.name for s in a.symbols} for a in monomial):
-                return None
+        others: list[Atom] = []
+        for atom in monomial:
+            if not isinstance(atom, Symbol):
+                if any(s.name == axis for s in atom.symbols):
+                    return None
+                others.append(atom)
+            elif atom.name != axis:
+                others.append(atom)
+        if len(others) == len(monomial):
             continue
-        if names.count(axis) > 1:
+        if len(others) < len(monomial) - 1:
             return None
-        rest: Dim = scale
-        for atom, name in zip(monomial, names, strict=True):
-            if name == axis:
-                continue
-            if axis in {s.name for s in atom.symbols}:
-                return None
-            rest = rest * atom.expr
-        result = result + rest
+        step: Dim = scale
+        for atom in others:
+            step = step * atom.expr
+        result = result + step
     return result
 
 

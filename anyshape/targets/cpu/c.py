@@ -35,7 +35,7 @@ from anyshape.targets.cpu.c_lanes import WIDE, Work
 from anyshape.targets.cpu.c_texts import C_TYPES, STORAGE, c_identity, total_type
 from anyshape.targets.cpu.schedules import KernelSchedule, Walk, variants
 from anyshape.targets.cpu.sizes import to_c
-from anyshape.targets.reduction_phases import analyse, lane, step_of, thresholds, turned
+from anyshape.targets.reduction_phases import Phases, analyse, lane, step_of, thresholds, turned
 
 CHUNK = 2048
 """Cells of the innermost axis that one thread takes at a time."""
@@ -75,10 +75,12 @@ def _by_value(
     *chosen, last = ways
     if not chosen:
         return _Emitter(kernel, name, linkage=linkage).text(last.schedule)
+    phases = analyse(kernel)
     names = [f"{name}_{number}" for number in range(len(chosen) + 1)]
     printers = [_Emitter(kernel, each, linkage="static ") for each in names]
     texts = [
-        printer.text(way.schedule) for printer, way in zip(printers, (*chosen, last), strict=True)
+        printer.text(way.schedule, phases)
+        for printer, way in zip(printers, (*chosen, last), strict=True)
     ]
     given = ", ".join(p.name for p in kernel.params)
     calls = [
@@ -113,10 +115,10 @@ class _Emitter(ColumnPrinter):
     linkage: str = ""  # what the function's text begins with
     started: set[int] = field(default_factory=set)
 
-    def text(self, schedule: KernelSchedule) -> str:
+    def text(self, schedule: KernelSchedule, phases: Phases | None = None) -> str:
         """The function that walks the kernel so."""
         kernel = self.kernel
-        self.phases = analyse(kernel)
+        self.phases = phases or analyse(kernel)
         self.elements = list(kernel.elements)
         self.lane = lane(kernel, self.phases)
         if self.lane is not None and not kernel.ordered:

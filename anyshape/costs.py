@@ -53,6 +53,8 @@ class CostModel:
     gpu_region_steps: int = 32
     """The same on a GPU, whose memory is scarcer, and of how many steps one is: what they leave is
     allocated before them."""
+    kept_nodes: int = 16
+    """Of a graph whose translation is kept on disk: of fewer it takes as long as looking there."""
     interpreted_instructions: int = 5_000
     """Run between segments before a segment is tried again."""
 

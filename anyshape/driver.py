@@ -26,23 +26,15 @@ from anyshape.ir.loops import Kernel, SizeParam, fused_words
 from anyshape.ir.native_regions import native_regions
 from anyshape.ir.nesting import nodes_in
 from anyshape.ir.program import (
-    Assign,
-    BindItem,
-    BindSize,
-    BumpVersion,
     EagerCall,
-    ExternCall,
     Launch,
-    LaunchList,
     NativeRegion,
     Program,
-    Step,
 )
 from anyshape.ir.scalars import evaluate_scalar
 from anyshape.ir.step_labels import kernel_uses, segment_label, step_labels
-from anyshape.ir.text import print_graph
+from anyshape.kept_translations import KeptTranslations
 from anyshape.ops import OPS
-from anyshape.ops.gradients.recorded import RECORDING
 from anyshape.ops.write_back import WrittenThrough
 from anyshape.options import Options
 from anyshape.passes.ambiguous_layouts import ambiguous_layouts
@@ -76,42 +68,11 @@ from anyshape.symbolic import Symbol
 from anyshape.targets.table import TARGETS, Targets, on_device
 from anyshape.targets.target import Target
 from anyshape.training import CompiledTraining, compile_training, whole_step
+from anyshape.translation import Intermediates, Summary, Translation, structure_of
 from anyshape.verification import refuse_malformed, refuse_overwriting, verified
 from anyshape.wrapped import moving_versions, without_gradients, writing_last
 
 PLACEHOLDER = "ANYSHAPE_FUNCTION"
-COUNTED: Mapping[str, type[Step] | tuple[type[Step], ...]] = {
-    "extern": ExternCall,
-    "eager": EagerCall,
-    "launch": (Launch, LaunchList),
-    "recorded": ExternCall,
-    "sync": (BindItem, BindSize),
-}
-"""What ``CompiledGraph.count`` can count."""
-
-
-@dataclass(frozen=True, eq=False)
-class Translation:
-    """What a graph became, whatever its constants are: graphs that are equal but for where their
-    inputs come from share one. ``flat`` is the program before native regions were formed."""
-
-    graph: Graph
-    stages: tuple[tuple[str, Graph], ...]
-    flat: Program
-    program: Program
-    code: Code
-    names: Mapping[Kernel, str]
-
-    @functools.cached_property
-    def structure(self) -> str:
-        """What has to be equal."""
-        return _structure(self.graph)
-
-
-def _structure(graph: Graph) -> str:
-    """All of a graph but for example values, and where its inputs come from."""
-    inputs = tuple([replace(entry, source="") for entry in graph.inputs])
-    return print_graph(replace(graph, inputs=inputs, hints={}), lambda name: name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,33 +80,37 @@ class CompiledGraph:
     """A segment's graph, compiled, with every intermediate.
 
     ``run`` takes the graph's argument inputs in order and returns its outputs, flat. ``stages`` are
-    (pass name, graph after it).
+    (pass name, graph after it); ``before``, those that led to the graph that was translated.
     """
 
     run: Callable[..., tuple[Any, ...]]
     graph: Graph
-    stages: tuple[tuple[str, Graph], ...]
     translation: Translation
     linked: Linked
     launched: Launched
     schedules: Callable[[str], Iterable[str]]
     why_not_replayed: str = ""
+    before: tuple[tuple[str, Graph], ...] = ()
     differentiated: bool = False
+
+    @property
+    def stages(self) -> tuple[tuple[str, Graph], ...]:
+        return (*self.before, *self.translation.stages)
 
     @property
     def program(self) -> Program:
         """The steps that it runs."""
-        return self.translation.program
+        return self.translation.intermediates.program
 
     @property
     def names(self) -> Mapping[Kernel, str]:
         """The function that each kernel is."""
-        return self.translation.names
+        return self.translation.intermediates.names
 
     @property
     def kernel_names(self) -> frozenset[str]:
         """Of the functions that its launches call."""
-        return frozenset(self.names.values())
+        return self.translation.summary.kernel_names
 
     def kernels(self, times: Times = MappingProxyType({})) -> list[str]:
         """A line for each kernel, with its time where that was measured, and one for each schedule
@@ -158,16 +123,8 @@ class CompiledGraph:
         return lines
 
     def count(self, kind: str) -> int:
-        """How many steps are ``extern``, ``eager`` or ``launch``; or ``sync``, which wait for a
-        device; or ``recorded``, which torch's autograd records."""
-        found = [step for step in self.program.flat_steps() if isinstance(step, COUNTED[kind])]
-        if kind == "recorded":
-            return sum(isinstance(s, ExternCall) and s.function in RECORDING for s in found)
-        return sum(kind != "sync" or self._waits(step) for step in found)
-
-    def _waits(self, step: Step) -> bool:
-        placed = any(symbol in self.program.placements for symbol in step.binds())
-        return placed or any(self.program.buffers[n].device != "cpu" for n in step.reads())
+        """How many steps are of a kind of ``COUNTED``."""
+        return self.translation.summary.counts[kind]
 
 
 def why_eager(graph: Graph, targets: Targets = TARGETS) -> tuple[Node | None, str] | None:
@@ -203,6 +160,10 @@ class Driver:
     functions: dict[str, Function] = field(default_factory=dict)
     targets: Targets = TARGETS
     translations: tuple[weakref.ref[Translation], ...] = ()  # those in use; never in place
+    kept: KeptTranslations = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kept = KeptTranslations(self.options)
 
     @classmethod
     def create(cls, options: Options, name: str = "a graph") -> Driver:
@@ -240,8 +201,7 @@ class Driver:
         except NotDifferentiable as refused:
             return self._records_eagerly(graph, constants, refused)
         run = spending(made.run, step.spent) if step.spent else made.run
-        stages = (*step.stages, *made.stages)
-        return replace(made, run=run, graph=graph, stages=stages, differentiated=True)
+        return replace(made, run=run, graph=graph, before=step.stages, differentiated=True)
 
     def _training(
         self, graph: Graph, constants: Mapping[str, torch.Tensor]
@@ -278,7 +238,7 @@ class Driver:
     ) -> Callable[[], CompiledGraph]:
         """Its code is being built; the result links it. Raises ``NotDifferentiable`` where eager
         torch has to run all of it."""
-        made = self._known(half) or self._translated(half)
+        made = self._translation(half)
         if not isinstance(made, Translation):
             raise NotDifferentiable(self._eager_graph(half, constants, None, made).why)
         self.targets.start(made.code.functions, self.options)
@@ -288,7 +248,7 @@ class Driver:
         self, graph: Graph, constants: Mapping[str, torch.Tensor], *, replayed: bool
     ) -> CompiledGraph | EagerGraph:
         """A graph that records no gradients; ``replayed``: the device may replay it as a whole."""
-        made = self._known(graph) or self._translated(graph)
+        made = self._translation(graph)
         if not isinstance(made, Translation):
             return self._eager_graph(graph, constants, None, made)
         return self._linked(made, graph, constants, replayed=replayed)
@@ -308,13 +268,12 @@ class Driver:
             launched = Launched()
             twin = functools.cache(lambda: self._labelled(made, graph, constants, launched))
             linked = link(made.code, constants, self._load, twin, self.name)
-        program = made.program
-        run = self._expecting(linked, program)
+        run, told = self._expecting(linked, made), made.summary
         alone = "it records gradients" if self.options.cuda_graphs else ""
         if replayed:
-            run, alone = self.targets.recorded(run, program, constants)
-        run = on_device(run, _devices(program))
-        if any(map(_writes_an_argument, program.steps)):
+            run, alone = self.targets.recorded(run, made.intermediates.program, constants)
+        run = on_device(run, told.devices)
+        if told.writes_arguments:
             run = writing_last(run)
         if moved := (moves(graph, OPS) if written is None else written):
             run = moving_versions(run, moved, graph, constants)
@@ -322,11 +281,36 @@ class Driver:
             run = without_gradients(run)
         if self.options.verify:
             run = verified(run, graph, made.stages, constants)
-        return CompiledGraph(
-            run, graph, made.stages, made, linked, launched, self._schedules, alone
-        )
+        return CompiledGraph(run, graph, made, linked, launched, self._schedules, alone)
 
-    def _known(self, graph: Graph) -> Translation | None:
+    def _translation(self, graph: Graph) -> Translation | str:
+        """What the graph becomes, or became before; or why eager torch has to run all of it."""
+        structure = functools.cache(lambda: structure_of(graph))
+        if (known := self._known(graph, structure)) is not None:
+            return known
+        with graph.space.work.stage("looking on disk"):
+            devices = _devices_of(graph)
+            said = functools.partial(self.targets.identity, devices, self.options)
+            key = self.kept.key(graph, structure, said)
+            found = None if key is None else self.kept.load(key)
+        if found is not None:
+            code, summary = found
+            again = functools.partial(self._worked_out_again, graph)
+        else:
+            translated = self._translated(graph)
+            if isinstance(translated, str):
+                return translated
+            intermediates, code = translated
+            summary = Summary.of(intermediates)
+            again = functools.partial(_as_it_is, intermediates)
+            if key is not None:
+                self.kept.store(key, code, summary)
+        made = Translation(graph, structure, code, summary, again)
+        kept = (ref for ref in self.translations if ref() is not None)
+        self.translations = (*kept, weakref.ref(made))
+        return made
+
+    def _known(self, graph: Graph, structure: Callable[[], str]) -> Translation | None:
         """What an equal graph became: that of another adapter, or of a module that was replaced."""
         size = len(graph.nodes), len(graph.inputs)
         used = [made for ref in self.translations if (made := ref()) is not None]
@@ -334,10 +318,15 @@ class Driver:
         if not alike or self.options.verify:
             return None
         with graph.space.work.stage("comparing"):
-            structure = _structure(graph)
-            return next((known for known in alike if known.structure == structure), None)
+            return next((known for known in alike if known.structure() == structure()), None)
 
-    def _translated(self, graph: Graph) -> Translation | str:
+    def _worked_out_again(self, graph: Graph) -> Intermediates:
+        """What led to code that was found on disk."""
+        translated = self._translated(graph)
+        assert not isinstance(translated, str), translated
+        return translated[0]
+
+    def _translated(self, graph: Graph) -> tuple[Intermediates, Code] | str:
         """A graph becomes code; or why eager torch has to run all of it."""
         line, work = graph.first_line, graph.space.work
         try:
@@ -374,19 +363,17 @@ class Driver:
                 code = self._generate(program, names)
             except NotImplementedError as missing:
                 return f"no kernel for {missing}"
-        made = Translation(graph, passed, flat, program, code, names)
-        kept = (ref for ref in self.translations if ref() is not None)
-        self.translations = (*kept, weakref.ref(made))
-        return made
+        return Intermediates(passed, flat, program, names), code
 
     def _schedules(self, name: str) -> Iterable[str]:
         return self.targets.schedules(self.functions[name], self.options)
 
-    def _expecting(self, linked: Linked, program: Program) -> Callable[..., tuple[Any, ...]]:
+    def _expecting(self, linked: Linked, made: Translation) -> Callable[..., tuple[Any, ...]]:
         """The running program; where kernels are built when they are launched, it says at the first
         call of each combination of sizes what will be launched."""
         if not any(map(self.targets.builds_late, linked.code.functions.values())):
             return linked.run
+        program = made.intermediates.program
         launches = [
             (launch, self.functions[self._name(launch, _device_of(launch, inside))])
             for inside in program.nested()
@@ -412,7 +399,7 @@ class Driver:
     ) -> Callable[..., Any]:
         """What runs while a profiler records: each kernel and each call of a library by itself,
         under its name and the user's lines."""
-        program, final = made.flat, made.stages[-1][1]
+        program, final = made.intermediates.flat, made.stages[-1][1]
         kernel_names = self._names(program)
         labels = step_labels(program, final, kernel_names)
         functions = {name: self.functions[name] for name in kernel_names.values()}
@@ -497,7 +484,7 @@ def _laid_out(
         None if found is None else EagerLayouts.of(found.graph, found.outputs, constants)
         for found in ambiguous_layouts(graph, OPS, copied)
     ]
-    never, sometimes = outputs_as_views(graph, compiled.translation.flat, OPS)
+    never, sometimes = outputs_as_views(graph, compiled.translation.summary.lent, OPS)
     apart = ambiguous_places(graph, OPS, sometimes, copied)
     places = None
     if apart is not None:
@@ -574,5 +561,5 @@ def _entry(
     return entry
 
 
-def _writes_an_argument(step: Step) -> bool:
-    return isinstance(step, (BumpVersion, Assign))
+def _as_it_is(made: Intermediates) -> Intermediates:
+    return made

@@ -24,6 +24,9 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 README = ROOT / "README.md"
 
 Row = Mapping[str, object]
+MACHINE = "machine"
+"""What a row was measured on, where that is not what its benchmark was measured on last."""
+MACHINE_KEYS = ("cpu", "cores", "threads", "torch", "python", "date")
 
 # name -> (title, what is measured)
 BENCHMARKS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -105,25 +108,32 @@ def cpu_name() -> str:
     return found.group(1) if found else platform.machine()
 
 
-def save(name: str, rows: Sequence[Row], note: str = "") -> None:
-    """Write the figures of one benchmark, and the pages that show them."""
+def save(name: str, rows: Sequence[Row], note: str | None = None) -> None:
+    """Write the figures of one benchmark, and the pages that show them. Without a note, that of
+    before stays."""
     RESULTS.mkdir(exist_ok=True)
+    if note is None:
+        note = (load(name) or {}).get("note", "")
     content = {"machine": machine(), "note": note, "rows": list(rows)}
     (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     write_pages()
 
 
 def merged(name: str, rows: Sequence[Row], keys: Sequence[str]) -> list[Row]:
-    """The rows of before, from this machine and torch, replaced where they were measured anew."""
-    before = load(name)
+    """The rows of before, replaced where they were measured anew. Those that stay say what they
+    were measured on, where that was something else."""
+    before, host = load(name), machine()
     if before is None:
         return list(rows)
-    host = machine()
-    if any(before["machine"][key] != host[key] for key in ("cpu", "cores", "threads", "torch")):
-        return list(rows)
-    new = {tuple(row[key] for key in keys) for row in rows}
-    kept = [row for row in before["rows"] if tuple(row[key] for key in keys) not in new]
-    return kept + list(rows)
+    new = {tuple(row[key] for key in keys): row for row in rows}
+    whole: list[Row] = []
+    for row in before["rows"]:
+        own = {key: value for key, value in row.items() if key != MACHINE}
+        there = row.get(MACHINE, before["machine"])
+        if any(there[key] != host[key] for key in MACHINE_KEYS):
+            own[MACHINE] = there
+        whole.append(new.pop(tuple(row[key] for key in keys), own))
+    return [*whole, *new.values()]
 
 
 def load(name: str) -> dict[str, object] | None:
@@ -140,10 +150,12 @@ def write_pages() -> None:
         content = load(name)
         if content is None:
             continue
+        rows = content["rows"]
         parts.append(f"## {title}\n\n{what}\n\n{describe(content['machine'])}\n")
+        parts += [f"{line}\n" for line in measured_elsewhere(rows)]
         if content["note"]:
             parts.append(f"{content['note']}\n")
-        parts.append(f"{markdown(content['rows'])}\n")
+        parts.append(f"{markdown([own_figures(row) for row in rows])}\n")
     PAGE.parent.mkdir(exist_ok=True)
     PAGE.write_text("\n".join(parts), encoding="utf-8")
     if README.exists():
@@ -161,6 +173,21 @@ def describe(host: Mapping[str, object]) -> str:
         f"Python {host['python']}, torch {host['torch']}; load of the machine at the end "
         f"{host['load']} (more than the benchmark's own threads means that others were at work)."
     )
+
+
+def own_figures(row: Row) -> Row:
+    """The columns of a row."""
+    return {key: value for key, value in row.items() if key != MACHINE}
+
+
+def measured_elsewhere(rows: Sequence[Row]) -> list[str]:
+    """A sentence for each machine or day that was not the last one: its rows, by their first
+    column."""
+    named: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if MACHINE in row:
+            named.setdefault(describe(row[MACHINE]), {})[str(next(iter(row.values())))] = None
+    return [f"Rows of {', '.join(names)}: {where}" for where, names in named.items()]
 
 
 def markdown(rows: Sequence[Row]) -> str:
@@ -199,7 +226,10 @@ def readme_table() -> str:
         "symbols": symbol_claims,
     }
     measured = {name: content for name in claims if (content := load(name)) is not None}
-    rows = [row for name, content in measured.items() for row in claims[name](content["rows"])]
+    here = {
+        name: [r for r in content["rows"] if MACHINE not in r] for name, content in measured.items()
+    }
+    rows = [row for name in measured for row in claims[name](here[name])]
     hosts = [content["machine"] for content in measured.values()]
     return f"{markdown(rows)}\n\n{conditions(hosts)}" if rows else "Not measured yet: `make bench`."
 

@@ -185,7 +185,9 @@ def test_a_model_of_96_layers_is_at_most_three_and_a_bit_of_32(
     monkeypatch.setenv("ANYSHAPE_VERIFY_PROGRAMS", "0")
     make = demo_model(name)
     work(make, 2)
-    assert work(make, 96) < 3.2 * work(make, 32)
+    times = work(make, 96) / work(make, 32)
+    print(f"{name}: {times:.2f}")  # for the page of benchmarks: `pytest -rP`
+    assert times < 3.2
 
 
 def counted(make: Callable[[int], Program], count: int) -> tuple[int, int]:

@@ -6,7 +6,7 @@ return x + 1, x + 1      merging the two would put both results in one memory: s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from anyshape.ir.buffers import BufferRef
@@ -60,19 +60,29 @@ def separate_outputs(captured: Graph, final: Graph, ops: Mapping[str, OpDef]) ->
     return replace(final, nodes=tuple(nodes), outputs=outputs) if aliases else final
 
 
-def outputs_as_views(
-    captured: Graph, program: Program, ops: Mapping[str, OpDef]
-) -> tuple[tuple[int, ...], frozenset[int]]:
-    """The positions of outputs that the program may make as views, and eager makes as none, for
-    sure (what was written through a view, ``detach``) or at some sizes."""
-    makers = {value: node for node in captured.nodes for value in node.outputs}
+def lent_outputs(program: Program) -> tuple[int, ...]:
+    """The positions of outputs that are not new memory of the program."""
     steps = (step for step in program.flat_steps() if isinstance(step, Allocate))
     new = {step.buffer for step in steps if step.over is None}
+    return tuple(
+        position
+        for position, now in enumerate(program.outputs)
+        if not isinstance(now, BufferRef) or now.name not in new
+    )
+
+
+def outputs_as_views(
+    captured: Graph, lent: Iterable[int], ops: Mapping[str, OpDef]
+) -> tuple[tuple[int, ...], frozenset[int]]:
+    """The positions of outputs that the program may make as views (of those that are ``lent``),
+    and eager makes as none, for sure (what was written through a view, ``detach``) or at some
+    sizes."""
+    makers = {value: node for node in captured.nodes for value in node.outputs}
     shared = [
         (position, output)
-        for position, (output, now) in enumerate(zip(captured.outputs, program.outputs))
+        for position in lent
+        for output in captured.outputs[position : position + 1]
         if isinstance(output, Value) and isinstance(output.type, TensorType)
-        if not isinstance(now, BufferRef) or now.name not in new
     ]
     if not shared:
         return (), frozenset()

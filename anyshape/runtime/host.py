@@ -428,9 +428,8 @@ class _Printer:
 
     def check(self, step: CheckStep) -> None:
         failed = self._name("check_failed", ("function", "anyshape.check_failed"))
-        name = self._name(f"check_{len(self.names)}", ("object", step))
         condition = self._condition(step.condition)
-        self.lines.append(f"if not ({condition}): {failed}({name})")
+        self.lines.append(f"if not ({condition}): {failed}({step.message!r})")
 
     def _condition(self, condition: Condition | bool) -> str:
         """Long sums in it are computed once, each from the one before."""

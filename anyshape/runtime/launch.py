@@ -24,7 +24,6 @@ from anyshape.eager import CheckFailed, DeviceError
 from anyshape.errors import AnyshapeError
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.code import Code, Function
-from anyshape.ir.program import CheckStep
 from anyshape.ir.scalars import applied
 from anyshape.torch_names import resolve
 
@@ -169,6 +168,14 @@ def torch_libraries() -> tuple[ctypes.CDLL, ...]:
     return tuple(ctypes.CDLL(str(folder / name)) for name in LIBRARIES if (folder / name).exists())
 
 
+@functools.cache
+def library_identity() -> str:
+    """What changes when torch's own libraries do."""
+    folder = Path(torch.__file__).parent / "lib"
+    states = ((name, (folder / name).stat()) for name in LIBRARIES if (folder / name).exists())
+    return "\n".join(f"{name} {state.st_size} {state.st_mtime_ns}" for name, state in states)
+
+
 def library_function(symbol: str) -> Any:
     """A C function of torch's; AttributeError where no library exports one of that name."""
     for library in torch_libraries():
@@ -245,9 +252,9 @@ def has_library(kind: str = "cpu") -> bool:
     return all(map(is_exported, (*LIBRARY, *products)))
 
 
-def check_failed(step: CheckStep) -> NoReturn:
+def check_failed(message: str) -> NoReturn:
     """Raises ``CheckFailed``; the trampoline runs the segment again in the concrete domain."""
-    raise CheckFailed(step.message)
+    raise CheckFailed(message)
 
 
 SMALL_ARENA = 1 << 24

@@ -111,6 +111,14 @@ class Targets:
         for target in targets.values():
             target.awaken(options)
 
+    def identity(self, devices: Iterable[str], options: Options) -> str | None:
+        """What decides the code of a graph on these devices, besides the graph, the options and
+        our own source; None where one of their targets does not say."""
+        kinds = sorted({HOST, *(device.partition(":")[0] for device in devices)})
+        targets = {kind: self.of(kind) for kind in kinds}
+        said = [t and t.identity(options) for t in targets.values()]
+        return None if None in said else "\n".join(map(str, (*kinds, *said)))
+
     def start(self, wanted: Mapping[str, Function], options: Options) -> None:
         """Each target begins to build what it will be asked to load."""
         for target, own in self._shared(wanted):

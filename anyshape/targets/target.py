@@ -84,6 +84,10 @@ def records_nothing(program: Program) -> str | None:
     return "its device records nothing"
 
 
+def unknown(options: Options) -> None:
+    """The target does not say what its code depends on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """One kind of device; ``kind`` is torch's name of it.
@@ -104,6 +108,8 @@ class Target:
     ``expect`` is handed a function that is loaded, and likely arguments (0 for what is no size),
     before it is first called. ``schedules`` describes those that a function has run with, where
     they are chosen at the launch.
+    ``identity`` is what decides the text of its code besides the graph, the options and our own
+    source; None where translations for it are not kept on disk.
     """
 
     kind: str
@@ -124,3 +130,4 @@ class Target:
     why_not_recorded: Callable[[Program], str | None] = records_nothing
     expect: Callable[[Any, tuple[Any, ...], Options], None] = built_when_loaded
     schedules: Callable[[Any, Options], Iterable[str]] = none_chosen
+    identity: Callable[[Options], str | None] = unknown

@@ -9,9 +9,9 @@ from anyshape.ir.code import NativeFunction, PrintedRegion
 from anyshape.ir.loops import Kernel
 from anyshape.ir.program import Launch, NativeRegion, Program
 from anyshape.options import Options
-from anyshape.runtime.launch import Loaded, has_blas, has_library
+from anyshape.runtime.launch import Loaded, has_blas, has_library, library_identity
 from anyshape.symbolic import Facts
-from anyshape.targets.cpu.build import Builder
+from anyshape.targets.cpu.build import Builder, cpu_identity
 from anyshape.targets.cpu.c import argument_types, emit_c
 from anyshape.targets.cpu.launch_lists import with_launch_lists
 from anyshape.targets.cpu.library import IN_MEMORY
@@ -66,6 +66,12 @@ def _start(wanted: Mapping[str, NativeFunction], options: Options) -> None:
     builder_of(options).start(wanted)
 
 
+def _identity(options: Options) -> str:
+    """Processor, C compiler, and the libraries whose functions native regions may call."""
+    toolchain = builder_of(options).toolchain
+    return "\n".join((toolchain.identity, *toolchain.flags, cpu_identity(), library_identity()))
+
+
 CPU = Target(
     "cpu",
     NativeFunction,
@@ -79,4 +85,5 @@ CPU = Target(
     print_region=_print_region,
     allocator="anyshape.empty_cpu",
     sizes_in_memory=IN_MEMORY,
+    identity=_identity,
 )

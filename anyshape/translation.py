@@ -1,0 +1,120 @@
+"""What a graph became: its code, what is told of its program, and the stages between, which are
+worked out when they are asked for.
+
+In: what the driver made, or what an earlier process kept (``kept_translations.py``). Out: a
+``Translation``, which graphs that are equal but for where their inputs come from share.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from anyshape.ir.code import Code
+from anyshape.ir.graph import HOST, Graph
+from anyshape.ir.loops import Kernel
+from anyshape.ir.program import (
+    Assign,
+    BindItem,
+    BindSize,
+    BumpVersion,
+    EagerCall,
+    ExternCall,
+    Launch,
+    LaunchList,
+    Program,
+    Step,
+)
+from anyshape.ir.text import print_graph
+from anyshape.ops.gradients.recorded import RECORDING
+from anyshape.passes.outputs import lent_outputs
+from anyshape.runtime.cache import digest
+
+COUNTED: Mapping[str, type[Step] | tuple[type[Step], ...]] = MappingProxyType(
+    {
+        "extern": ExternCall,
+        "eager": EagerCall,
+        "launch": (Launch, LaunchList),
+        "recorded": ExternCall,
+        "sync": (BindItem, BindSize),
+    }
+)
+"""What ``Summary.counts`` counts."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intermediates:
+    """``stages`` are (pass name, graph after it); ``flat`` is the program before native regions
+    were formed; ``names`` are the function that each kernel is."""
+
+    stages: tuple[tuple[str, Graph], ...]
+    flat: Program
+    program: Program
+    names: Mapping[Kernel, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """All that the runtime and ``stats()`` need to know of a program besides its code.
+
+    ``lent``: the positions of outputs that are not new memory. ``counts``: how many steps are
+    ``extern``, ``eager`` or ``launch``; or ``sync``, which wait for a device; or ``recorded``,
+    which torch's autograd records."""
+
+    devices: frozenset[str]
+    kernel_names: frozenset[str]
+    writes_arguments: bool
+    lent: tuple[int, ...]
+    counts: Mapping[str, int]
+
+    @classmethod
+    def of(cls, made: Intermediates) -> Summary:
+        """That of a program that was just made."""
+        program = made.program
+        return cls(
+            frozenset(b.device for inside in program.nested() for b in inside.buffers.values()),
+            frozenset(made.names.values()),
+            any(isinstance(step, (BumpVersion, Assign)) for step in program.steps),
+            lent_outputs(made.flat),
+            {kind: _count(program, kind) for kind in COUNTED},
+        )
+
+
+def _count(program: Program, kind: str) -> int:
+    found = [step for step in program.flat_steps() if isinstance(step, COUNTED[kind])]
+    if kind == "recorded":
+        return sum(isinstance(s, ExternCall) and s.function in RECORDING for s in found)
+    return sum(kind != "sync" or _waits(step, program) for step in found)
+
+
+def _waits(step: Step, program: Program) -> bool:
+    placed = any(symbol in program.placements for symbol in step.binds())
+    return placed or any(program.buffers[n].device != HOST for n in step.reads())
+
+
+@dataclass(frozen=True, eq=False)
+class Translation:
+    """What a graph became, whatever its constants are. ``structure`` is what has to be equal;
+    ``work_out`` makes the intermediates, again where an earlier process made the code."""
+
+    graph: Graph
+    structure: Callable[[], str]
+    code: Code
+    summary: Summary
+    work_out: Callable[[], Intermediates]
+
+    @functools.cached_property
+    def intermediates(self) -> Intermediates:
+        return self.work_out()
+
+    @property
+    def stages(self) -> tuple[tuple[str, Graph], ...]:
+        return self.intermediates.stages
+
+
+def structure_of(graph: Graph) -> str:
+    """The digest of all of a graph but for example values, and where its inputs come from."""
+    inputs = tuple([replace(entry, source="") for entry in graph.inputs])
+    return digest(print_graph(replace(graph, inputs=inputs, hints={}), lambda name: name))

@@ -327,7 +327,7 @@ def store_of(asks: bool) -> Callable[..., Any]:
 
 def settled_bounds(key: slice, length: int) -> slice:
     """The bounds that C works out for this length; raises what C has against them. Those that are
-    worked out later stay as they are, as those of steps do, whose sides mean something else then."""
+    worked out later stay as they are, and those of steps, whose sides mean something else then."""
     parts = (length, key.start, key.stop, key.step)
     if any(type(part) in PROXIES for part in parts):
         return key
@@ -551,7 +551,7 @@ def unpack_list(iterable: Any, count: Any) -> Any:
 
 
 def unpack_starred(iterable: Any, before: Any) -> Any:
-    """The values of `a, *b = iterable`: as UNPACK_EX takes so many, and makes a list of the rest."""
+    """The values of `a, *b = iterable`: UNPACK_EX takes so many, and makes a list of the rest."""
     values: list[Any] = []
     iterator = iter(iterable)
     while len(values) < before:

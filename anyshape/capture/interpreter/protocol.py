@@ -45,7 +45,6 @@ PLAIN = frozenset(
         complex,
         str,
         bytes,
-        bytearray,
         type(None),
         type(NotImplemented),
         type(...),

@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Any, NoReturn
 
 from anyshape.errors import AnyshapeError
+from anyshape.known_builtins import generated
 from anyshape.options import near
 from anyshape.symbolic import (
     Condition,
@@ -559,8 +560,9 @@ class _Front:
         body = "".join(f"        {line}\n" for line in (*self.lines, "return True"))
         text = f"def front(slots):\n    try:\n{body}    except {caught}:\n        return False\n"
         scope: dict[str, Any] = {"absent": self.declared.is_absent}
-        exec(compile(text, "<anyshape declared sizes>", "exec"), scope)
-        front: Callable[[Sequence[Any]], bool] = scope.pop("front")
+        front: Callable[[Sequence[Any]], bool] = generated(
+            text, "<anyshape declared sizes>", scope, "front"
+        )
         return front
 
     def _unpack(self, slot: int, pattern: Pattern) -> None:

@@ -23,7 +23,7 @@ OTHER_NAMES = {
     "capture/tensors/foreach.py": "functions of torch on lists of tensors",
     "capture/tensors/scans.py": "the operators of one pattern, in order",
     "capture/tensors/tensor_ops.py": "attributes of tensors, and torch.return_types",
-    "dispatch/replaced_builtins.py": "builtins of Python",
+    "known_builtins.py": "builtins of Python",
     "ir/loops.py": "scalar operators of kernels, which are defined there",
     "ir/parse.py": "functions of host numbers",
     "ir/scalars.py": "functions of host numbers, which are defined there",

@@ -45,7 +45,7 @@ from anyshape.dispatch.inside import code_text, counts, guards_text, kernels_tex
 from anyshape.dispatch.interpreted_regions import InterpretedRegions
 from anyshape.dispatch.printed_graphs import printed_graphs
 from anyshape.dispatch.profitability import CallRecord, largest
-from anyshape.dispatch.ranks import warn_once
+from anyshape.dispatch.ranks import Notices
 from anyshape.dispatch.specializations import (
     Point,
     Specialization,
@@ -120,6 +120,7 @@ class Compiled:
         self.mistakes: dict[tuple[Any, ...], AnyshapeError] = {}  # of ours, each reported once
         self.warned: set[str] = set()  # other codes
         self.slow_paths: set[str] = set()  # of what is slower than it could be
+        self.notices = Notices()
         self.stressed = options.break_every > 0
         self.max_points = sys.maxsize if self.stressed else MAX_POINTS
         self.parameters = parameters_of(fn)
@@ -150,8 +151,12 @@ class Compiled:
                             return self._rerun(specialization, failed, args, kwargs)
                         finally:
                             del failed  # its traceback holds this frame
+                            self.notices.tell()
                     break
-        return self._slow(args, kwargs, [*slots])
+        try:
+            return self._slow(args, kwargs, [*slots])
+        finally:
+            self.notices.tell()
 
     def _rerun(
         self,
@@ -491,10 +496,8 @@ class Compiled:
     def _go_native(self, key: Any, why: AnyshapeError) -> None:
         """Runs natively from this point on: for good, or until a later call's attempt. A mistake of
         ours is an error instead where nothing may run natively."""
-        if why.code in MISTAKES:
-            self._mistaken(why)
-        else:
-            self._warn(why)
+        tell = self._mistaken if why.code in MISTAKES else self._warn
+        tell(why)
         with self.lock:
             point = self.points.get(key, Point())
             failed = point.failed + 1
@@ -511,13 +514,13 @@ class Compiled:
         if self.options.fullgraph or self.options.fallback == "error":
             raise raised(why)
         if first:
-            warn_once(why)
+            self.notices.add(why)
 
     def _warn(self, why: AnyshapeError | None) -> None:
         """One visible warning of each code for each compiled function."""
         if why is not None and why.code not in self.slow_paths:
             self.slow_paths.add(why.code)
-            warn_once(why)
+            self.notices.add(why)
 
     # ---- seeing inside ---------------------------------------------------------------------------
     def _specializations(self) -> list[Specialization]:

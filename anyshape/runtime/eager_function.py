@@ -21,6 +21,7 @@ from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import Arg, Graph, Location, Node, ScalarType, Value, values_in
 from anyshape.ir.known_sizes import size_defining_values, symbol_given_by
 from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, names_of
+from anyshape.known_builtins import generated
 from anyshape.ops.table import OPS
 from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol, to_python
 from anyshape.torch_names import MEMORY_FORMATS, resolve, torch_dtype
@@ -66,8 +67,7 @@ class _Writer:
 
     def function(self) -> Run:
         head, lines = self._function("run")
-        exec(compile("\n".join([head, *lines]), "<anyshape graph>", "exec"), self.scope)
-        made: Run = self.scope.pop("run")
+        made: Run = generated("\n".join([head, *lines]), "<anyshape graph>", self.scope, "run")
         return made
 
     def _function(self, name: str) -> tuple[str, list[str]]:

@@ -25,6 +25,7 @@ from anyshape.errors import AnyshapeError
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.code import Code, Function
 from anyshape.ir.scalars import applied
+from anyshape.known_builtins import generated
 from anyshape.torch_names import resolve
 
 LIBRARY = (
@@ -82,8 +83,8 @@ def link(
     functions = load(code.functions) if code.functions else {}
     resolve = Resolver(code, constants, functions, twin)
     namespace = {name: resolve(*reference) for name, reference in code.host.names.items()}
-    exec(compile(code.host.text, f"<anyshape {name}>", "exec"), namespace)
-    return Linked(namespace.pop("run"), code.host.parameters, code)
+    run = generated(code.host.text, f"<anyshape {name}>", namespace, "run")
+    return Linked(run, code.host.parameters, code)
 
 
 class Address(int):

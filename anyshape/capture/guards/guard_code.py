@@ -29,6 +29,7 @@ from anyshape.capture.heap.values import is_empty
 from anyshape.frozen import frozen
 from anyshape.ir.graph import Location
 from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, names_of, render_scalar
+from anyshape.known_builtins import generated
 from anyshape.symbolic import Condition, Symbol, to_python
 
 
@@ -411,8 +412,7 @@ class _Text:
         head, tail = f"def {name}({parameters}):\n    try:", f"    except {caught}:"
         text = f"{head}\n{body}\n{tail}\n        return None\n"
         scope: dict[str, Any] = {**self.constants, **given}
-        exec(compile(text, f"<anyshape {name}>", "exec"), scope)
-        function: Callable[..., Any] = scope.pop(name)  # no cycle: what it holds dies with it
+        function: Callable[..., Any] = generated(text, f"<anyshape {name}>", scope, name)
         return function
 
 

@@ -474,24 +474,21 @@ class Heap:
 
     def global_name(self, globals_: dict[str, Any], builtins: Any, name: str) -> Any:
         """A global or builtin name."""
-        known = self._known(globals_)
-        value = (globals_ if known is None else known.state).get(name, NULL)
-        if value is not NULL:
-            if id(globals_) in self.created or (
-                known is not None and globals_.get(name, NULL) is not value
-            ):
-                return value
-            return self.domain.read(globals_, "global", name, value)
-        if id(globals_) not in self.created and name not in globals_:
-            self.domain.read(globals_, "unbound", name, NULL)
-        value = self.mirror_of(builtins).get(name, NULL)
-        if id(builtins) not in self.created:
-            value = self.domain.read(
-                builtins, "global" if value is not NULL else "unbound", name, value
-            )
+        value = self._name_in(globals_, name)
+        if value is NULL:
+            value = self._name_in(builtins, name)
         if value is NULL:
             raise NameError(f"name {name!r} is not defined", name=name)
         return value
+
+    def _name_in(self, scope: dict[str, Any], name: str) -> Any:
+        """What was there before is relied on, not what the program has written since."""
+        known = self._known(scope)
+        value = (scope if known is None else known.state).get(name, NULL)
+        before = value if known is None else scope.get(name, NULL)
+        if id(scope) in self.created or before is not value:
+            return value
+        return self.domain.read(scope, "unbound" if value is NULL else "global", name, value)
 
     def cell(self, cell: CellType, name: str) -> Any:
         """The contents of a cell; NULL where it is empty."""

@@ -42,11 +42,11 @@ def call(
 
 
 def calls_python(fn: Callable[..., Any]) -> bool:
-    """Whether a function of C calls library code that looks further up than at its caller: `re`
-    warns of the program, and the hooks of `typing`'s protocols ask who wants to know."""
+    """Whether a function of C looks further up than at its caller, or calls library code that does:
+    `warn` and `re` warn of a program, and hooks of `typing`'s protocols ask who wants to know."""
     if type(fn) is not BuiltinFunctionType:
         return False
-    return type(fn.__self__) is re.Pattern or fn.__module__ == "_abc"
+    return type(fn.__self__) is re.Pattern or fn.__module__ in ("_abc", "_warnings")
 
 
 def _template(fn: Any, args: Any, kwargs: Any) -> Any: return fn(*args, **kwargs)  # fmt: skip  # noqa: E704

@@ -357,6 +357,8 @@ def leave(machine: Interpreter, frame: Frame, value: Any) -> Frame:
     """Return from a frame."""
     if frame.generator is not None:
         frame.generator.returned()
+    elif not machine.recording:
+        frame.let_go()
     caller, continuation = frame.back, frame.continuation
     if continuation is None:
         machine.frame = caller

@@ -210,6 +210,12 @@ class Frame:
         """Whether the program holds a frame object that shows this frame."""
         return self.shown is not None and self.shown() is not None
 
+    def let_go(self) -> None:
+        """Nobody reads the locals any more. They die in the order of their slots, as in CPython: a
+        list lets go of its last item first."""
+        if not self.is_watched():
+            self.locals.reverse()
+
     def __repr__(self) -> str:
         return f"<Frame {self.code.code.co_qualname} at {self.code.code.co_filename}:{self.line}>"
 

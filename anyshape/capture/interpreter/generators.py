@@ -116,6 +116,11 @@ class Generator:
         code = self.frame.code
         return STOOD_FOR.get(code.code.co_name, GeneratorType) if code.hidden else GeneratorType
 
+    def _named_by_c(self) -> str:
+        """How C's errors call its type."""
+        kind = self.python_type
+        return kind.__name__ if kind.__module__ == "builtins" else f"itertools.{kind.__name__}"
+
     def check_attribute(self, name: str) -> None:
         """Raises AttributeError for what only generators have, if it stands for something else."""
         kind = self.python_type
@@ -123,8 +128,7 @@ class Generator:
         if name == "__setstate__":
             missing = not self.frame.code.hidden or self.frame.code.code.co_name not in NUMBERS
         if missing:
-            module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-            text = f"'{module}{kind.__name__}' object has no attribute '{name}'"
+            text = f"'{self._named_by_c()}' object has no attribute '{name}'"
             raise AttributeError(text, name=name, obj=self)
 
     def left_of_reversed(self) -> tuple[Any, int]:
@@ -139,9 +143,11 @@ class Generator:
         """As a generator of C has it, whose names are texts and cannot be deleted."""
         if self.python_type is not GeneratorType or name not in ("__name__", "__qualname__"):
             self.check_attribute(name)
-            kind = self.python_type.__name__
-            if hasattr(self.python_type, name):
+            kind = self._named_by_c()
+            if hasattr(getattr(self.python_type, name, None), "__set__"):
                 raise AttributeError(f"attribute {name!r} of {kind!r} objects is not writable")
+            if hasattr(self.python_type, name):
+                raise AttributeError(f"{kind!r} object attribute {name!r} is read-only")
             text = f"{kind!r} object has no attribute {name!r}{VERSION.without_dict}"
             raise AttributeError(text, name=name, obj=self)
         if not issubclass(type(value), str):
@@ -156,7 +162,8 @@ class Generator:
         if code.hidden and name in STATES and not self.running:
             values = dict(zip(code.local_names, self.frame.locals))
             return ENDED[name] if self.finished else STATES[name](values, self.started)
-        raise TypeError(f"cannot pickle '{self.python_type.__name__}' object")
+        kind = self.python_type.__name__ if protocol < 2 else self._named_by_c()  # as copyreg does
+        raise TypeError(f"cannot pickle '{kind}' object")
 
     def __setstate__(self, state: Any) -> None:
         """As the iterator of C that it stands for."""
@@ -227,6 +234,7 @@ class Generator:
 
     def let_go(self) -> None:
         """What its code held dies with the frame that is left."""
+        self.frame.let_go()
         self.frame = Frame(self.frame.code, {}, {}, [])
 
     def closed_unstarted(self) -> None:

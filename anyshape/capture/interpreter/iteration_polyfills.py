@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import operator
 import sys
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -76,7 +77,8 @@ def list_of(iterable: Any) -> Any:
 
 
 def taken(iterable: Any) -> Any:
-    return elements_of(iter(iterable))
+    """As `PySequence_Fast`: it is the iterator that C makes a list of, and so asks once more."""
+    return list_of(iter(iterable))
 
 
 def elements_of(iterator: Any) -> Any:
@@ -297,15 +299,57 @@ def count_elements(counts: Any, iterable: Any) -> None:
 
 
 def store_slice(target: Any, key: Any, iterable: Any) -> Any:
-    native(refuse_bounds, key)  # before an item is taken
-    target[key] = taken(iterable)  # which asks for no length
+    """`target[key] = iterable`: C reads the bounds before it takes an item."""
+    key = native(settled_bounds, key, len(target))
+    if is_subtype(type(target), bytearray):
+        target[key] = bytes_of(bytearray, iterable)
+    else:
+        target[key] = taken(iterable)
 
 
-def refuse_bounds(key: slice) -> None:
-    """Raises what C has against the bounds of a slice, where no code of the program says."""
-    others = [type(p) for p in (key.start, key.stop, key.step) if p is not None]
-    if not any(cls is not int and (cls in PROXIES or hasattr(cls, "__index__")) for cls in others):
-        key.indices(0)
+def item_by_slice(obj: Any, key: Any) -> Any:
+    return obj[asked_bounds(key)]
+
+
+def store_asked_slice(target: Any, key: Any, iterable: Any) -> Any:
+    """The same, where the program says what the bounds are; those of bytes are read twice."""
+    bounds = asked_bounds(key)
+    if is_subtype(type(target), bytearray):
+        values = bytes_of(bytearray, iterable)
+        target[asked_bounds(key)] = values
+    else:
+        store_slice(target, bounds, iterable)
+
+
+def store_of(asks: bool) -> Callable[..., Any]:
+    return store_asked_slice if asks else store_slice
+
+
+def settled_bounds(key: slice, length: int) -> slice:
+    """The bounds that C works out for this length; raises what C has against them. Those that are
+    worked out later stay as they are, and those of steps, whose sides mean something else then."""
+    parts = (length, key.start, key.stop, key.step)
+    if any(type(part) in PROXIES for part in parts):
+        return key
+    start, stop, step = key.indices(length)
+    return slice(start, stop) if step == 1 else key
+
+
+def asked_bounds(key: Any) -> Any:
+    """The slice with what its parts say, in the order in which C asks them."""
+    step = asked_bound(key.step)
+    if step == 0:
+        raise ValueError("slice step cannot be zero")
+    start = asked_bound(key.start)
+    return slice(start, asked_bound(key.stop), step)
+
+
+def asked_bound(part: Any) -> Any:
+    if part is None:
+        return None
+    if find(type(part), "__index__") is ABSENT:
+        raise TypeError("slice indices must be integers or None or have an __index__ method")
+    return operator.index(part)
 
 
 def name_or_global(names: Any, name: Any, globals_: Any, builtins: Any) -> Any:
@@ -504,6 +548,18 @@ def unpack_list(iterable: Any, count: Any) -> Any:
             break
         values.append(value)
     return values
+
+
+def unpack_starred(iterable: Any, before: Any) -> Any:
+    """The values of `a, *b = iterable`: UNPACK_EX takes so many, and makes a list of the rest."""
+    values: list[Any] = []
+    iterator = iter(iterable)
+    while len(values) < before:
+        value = next(iterator, ABSENT)
+        if value is ABSENT:
+            return values
+        values.append(value)
+    return [*values, *list_of(iterator)]
 
 
 def reversed_by_getitem(obj: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from anyshape.capture.heap.values import ABSENT
@@ -70,6 +71,10 @@ def ordered_update_from(receiver: Any, source: Any, kwargs: Any) -> None:
         store_from(receiver, source)
     if kwargs:
         store_pairs(receiver, kwargs.items())
+
+
+def update_of(ordered: bool) -> Callable[..., Any]:
+    return ordered_update_from if ordered else dict_update_from
 
 
 def store_from(receiver: Any, source: Any) -> None:

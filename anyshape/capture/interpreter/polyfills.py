@@ -388,11 +388,6 @@ def item_by_index(obj: Any, key: Any) -> Any:
     return obj[operator.index(key)]
 
 
-def item_by_slice(obj: Any, key: Any) -> Any:
-    parts = (key.start, key.stop, key.step)
-    return obj[slice(*[None if part is None else operator.index(part) for part in parts])]
-
-
 def item_or_missing(obj: Any, key: Any) -> Any:
     found = native(dict.get, obj, key, ABSENT)
     if found is not ABSENT:

@@ -45,7 +45,6 @@ PLAIN = frozenset(
         complex,
         str,
         bytes,
-        bytearray,
         type(None),
         type(NotImplemented),
         type(...),
@@ -141,7 +140,7 @@ def _taken_in_place(machine: Interpreter, method: str, a: Any, b: Any) -> Call |
     if method == "__ior__" and issubclass(type(a), dict):
         if must_be_taken_first(machine, b) or is_python_mapping(machine, b):
             ordered = issubclass(type(a), OrderedDict)
-            update = mapping_polyfills.ordered_update_from if ordered else FROM_SOURCE
+            update = mapping_polyfills.update_of(ordered)
             return Call(mapping_polyfills.dict_updated, (update, a, b))
     return None
 
@@ -378,6 +377,10 @@ def asks_index(machine: Interpreter, cls: type) -> bool:
     return not issubclass(cls, int) and is_python(machine, cls, "__index__")
 
 
+def _asks_bounds(machine: Interpreter, key: slice) -> bool:
+    return any(asks_index(machine, type(part)) for part in (key.start, key.stop, key.step))
+
+
 def load_item(machine: Interpreter, obj: Any, key: Any) -> Any:
     """`obj[key]`."""
     cls = type(obj)
@@ -428,10 +431,8 @@ def _recorded_item(machine: Interpreter, obj: Any, key: Any) -> Any:
     if issubclass(type(obj), dict):
         return machine.heap.item(obj, plain_key(machine, key))
     kind = type(key)
-    if kind is slice and any(
-        asks_index(machine, type(part)) for part in (key.start, key.stop, key.step)
-    ):
-        return Call(polyfills.item_by_slice, (obj, key))
+    if kind is slice and _asks_bounds(machine, key):
+        return Call(iteration_polyfills.item_by_slice, (obj, key))
     if kind not in PLAIN and asks_index(machine, kind):
         return Call(polyfills.item_by_index, (obj, key))
     found = machine.heap.item(obj, key)
@@ -473,7 +474,7 @@ def store_item(machine: Interpreter, obj: Any, key: Any, value: Any) -> Any:
         return call_bound(machine, attribute, obj, (key,) if delete else (key, value), None)
     fills = type(key) is slice and issubclass(type(obj), (list, bytearray))
     if fills and must_be_taken_first(machine, value):
-        return Call(iteration_polyfills.store_slice, (obj, key, value))
+        return Call(iteration_polyfills.store_of(_asks_bounds(machine, key)), (obj, key, value))
     if machine.recording:
         key = plain_key(machine, key) if issubclass(type(obj), dict) else key
         return machine.native(attribute, (obj, key) if delete else (obj, key, value), {})
@@ -536,9 +537,6 @@ def must_be_taken_first(machine: Interpreter, iterable: Any) -> bool:
     """
     advanced = machine.recording and hasattr(type(iterable), "__next__")
     return advanced or needs_interpretation(machine, iterable)
-
-
-FROM_SOURCE = mapping_polyfills.dict_update_from
 
 
 def is_python_mapping(machine: Interpreter, source: Any) -> bool:

@@ -463,9 +463,9 @@ def unpack_ex(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     stack = frame.stack
     value = stack[-1]
     _refuse_to_unpack(machine, value)
-    if protocol.needs_interpretation(machine, value) and type(value) not in PROXIES:
-        return again(machine, frame, Call(iteration_polyfills.taken, (value,)))
     before, after = arg & 0xFF, arg >> 8
+    if protocol.needs_interpretation(machine, value) and type(value) not in PROXIES:
+        return again(machine, frame, Call(iteration_polyfills.unpack_starred, (value, before)))
     values = list(_iterator(machine, value))
     if len(values) < before + after:
         wanted = before + after

@@ -256,7 +256,7 @@ def _adder(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 def _dict_maker(make: Any, position: int = 0) -> Handler:
     """`dict(source)`; `position` is that of the source among the arguments."""
-    update = mapping_polyfills.ordered_update_from if make is OrderedDict else FROM_SOURCE
+    update = mapping_polyfills.update_of(make is OrderedDict)
 
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == position + 1 and _is_python_source(machine, args[position]):
@@ -268,7 +268,7 @@ def _dict_maker(make: Any, position: int = 0) -> Handler:
 
 def _dict_update(method: Any) -> Handler:
     ordered = method in (OrderedDict.update, OrderedDict.__init__)
-    update = mapping_polyfills.ordered_update_from if ordered else FROM_SOURCE
+    update = mapping_polyfills.update_of(ordered)
 
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == 2 and _is_python_source(machine, args[1]):
@@ -285,9 +285,6 @@ def _fromkeys(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     if args and protocol.must_be_taken_first(machine, args[0]):
         return Call(iteration_polyfills.dict_from_keys, (fn.__self__, *args))
     return machine.native(fn, args, kwargs)
-
-
-FROM_SOURCE = mapping_polyfills.dict_update_from
 
 
 def _is_python_source(machine: Interpreter, source: Any) -> bool:

@@ -54,10 +54,8 @@ def instantiate(
 
 def construct(machine: Interpreter, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`type.__call__(cls, *args, **kwargs)`."""
-    new = machine.lookup(cls, "__new__")
+    new = _new_of(machine, cls)
     init = machine.lookup(cls, "__init__")
-    if issubclass(type(new), staticmethod):
-        new = new.__func__
     if type(new) is FunctionType:
         return Call(class_polyfills.construct, (cls, new, args, kwargs))
     if type(init) is not FunctionType:
@@ -82,6 +80,11 @@ def construct(machine: Interpreter, cls: Any, args: tuple[Any, ...], kwargs: dic
     return frame
 
 
+def _new_of(machine: Interpreter, cls: Any) -> Any:
+    new = machine.lookup(cls, "__new__")
+    return new.__func__ if issubclass(type(new), staticmethod) else new
+
+
 def _native_instance(
     machine: Interpreter, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
@@ -96,11 +99,15 @@ def _native_instance(
 
 
 def type_call(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`type.__call__` called by name, as metaclasses do through `super().__call__(...)`."""
-    cls, *rest = args
+    """`type.__call__` called by name, as metaclasses do through `super().__call__(...)`: C's call
+    of such a class would ask the metaclass again."""
+    cls, *given = args
+    rest = tuple(given)
     if cls is type:
-        return machine.native(cls, tuple(rest), kwargs)
-    return construct(machine, cls, tuple(rest), kwargs)
+        return machine.native(cls, rest, kwargs)
+    if machine.lookup(type(cls), "__call__") is _type_call:
+        return construct(machine, cls, rest, kwargs)
+    return Call(class_polyfills.construct, (cls, _new_of(machine, cls), rest, kwargs))
 
 
 def build_class(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

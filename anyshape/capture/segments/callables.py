@@ -379,10 +379,8 @@ def _as_it_is(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 NATIVE: Mapping[Any, Callable[..., Any]] = {
-    iteration_polyfills.refuse_bounds: lambda d, args, kwargs: iteration_polyfills.refuse_bounds(
-        *args
-    ),
-    class_polyfills.matches_itself: lambda d, args, kwargs: class_polyfills.matches_itself(*args),
+    iteration_polyfills.settled_bounds: _as_it_is(iteration_polyfills.settled_bounds),
+    class_polyfills.matches_itself: _as_it_is(class_polyfills.matches_itself),
     operator.is_: _same_object(True),
     operator.is_not: _same_object(False),
     _C._has_torch_function: _has_override_inside,

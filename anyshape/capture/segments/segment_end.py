@@ -50,6 +50,7 @@ from anyshape.capture.segments.suspended_generators import STATE
 from anyshape.capture.tensors.tensor_ops import SizeTuple
 from anyshape.ir.graph import Arg
 from anyshape.ir.scalars import Scalar, ScalarInput
+from anyshape.known_builtins import generated
 
 SIMPLE = (IMMUTABLE - {slice}) | {types.ModuleType, types.CodeType, re.Pattern, re.Match}
 """What is written as it is: a slice may hold sizes."""
@@ -445,10 +446,9 @@ class Rebuilder:
         head, tail = "def rebuild(outs, slots):", f"    return {result}"
         text = "\n".join([head, *reads, *self.lines, *self._positions, tail, ""])
         scope = dict(self.constants)
-        exec(compile(text, "<anyshape rebuild>", "exec"), scope)
-        function: Callable[[Sequence[Any], Sequence[Any]], Any] = scope.pop(
-            "rebuild"
-        )  # no cycle: what it holds dies with it
+        function: Callable[[Sequence[Any], Sequence[Any]], Any] = generated(
+            text, "<anyshape rebuild>", scope, "rebuild"
+        )
         return function
 
 

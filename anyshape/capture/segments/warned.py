@@ -1,6 +1,6 @@
 """`warnings.warn` of a program: an effect at the end of the segment, of the program's own line.
 
-In: the call. Out: nothing; the warning comes when the segment's writes do, once for each line as
+In: the call. Out: nothing, or a break where it is an error; the warning comes when the segment's writes do, once for each line as
 natively, since it goes by the file, the line and the registry of the frame that it is about.
 """
 
@@ -10,6 +10,7 @@ import functools
 import warnings
 from typing import Any
 
+from anyshape.capture.heap.breaks import broken
 from anyshape.capture.python.builtin_objects import visible_frame
 from anyshape.capture.recording.domain import RecordingDomain
 
@@ -18,6 +19,10 @@ def warn(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any])
     """Defers the warning; one about a caller of the compiled function is left to `warnings`."""
     given = dict(zip(("message", "category", "stacklevel"), args)) | kwargs
     category = given.get("category") or UserWarning
+    if isinstance(given.get("message"), Warning):
+        category = type(given["message"])
+    if domain.relied.asked(are_raised, (category,)):
+        raise broken("unknown-call", "a warning that a filter turns into an error,")
     level = given.get("stacklevel", 1)
     plain = given.keys() <= {"message", "category", "stacklevel"} and "message" in given
     frame = visible_frame(domain.machine, max(level, 1) - 1) if type(level) is int else None
@@ -27,6 +32,14 @@ def warn(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any])
     line = frame.code.lines[max(frame.index - 1, 0)] or frame.code.code.co_firstlineno
     line_of = frame.code.code.co_filename, line, frame.globals
     domain.defer(functools.partial(_warn_at, line_of), (given["message"], category), {})
+
+
+def are_raised(category: Any) -> bool:
+    """Whether a filter turns warnings of this class into errors, be it in one module alone."""
+    return warnings.defaultaction == "error" or any(
+        action == "error" and issubclass(category, kind)
+        for action, _, kind, _, _ in warnings.filters
+    )
 
 
 def _warn_at(line_of: tuple[str, int, dict[str, Any]], message: Any, category: Any) -> None:

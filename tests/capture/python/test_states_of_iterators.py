@@ -104,3 +104,25 @@ def test_one_tuple_is_given_again_where_nobody_holds_it() -> None:
     wanted = program(torch.ones(2))[1]
     assert wanted == 1
     assert anyshape.compile(program)(torch.ones(2))[1] == wanted
+
+
+def refusals(x: Any) -> Any:
+    texts = []
+    for made in (itertools.pairwise(Items(3)), itertools.chain(Items(1)), map(small, Items(2))):
+        for refused in (
+            lambda it: copy.copy(it) if type(it) is itertools.pairwise else None,
+            lambda it: it.__reduce_ex__(1) if type(it) is itertools.pairwise else None,
+            lambda it: it.gi_frame,
+            lambda it: setattr(it, "extra", 1),
+            lambda it: setattr(it, "__next__", 1),
+        ):
+            try:
+                refused(made)
+            except (TypeError, AttributeError) as error:
+                texts.append(str(error))
+    return x + 1, texts
+
+
+def test_errors_call_them_as_c_does() -> None:
+    fast = anyshape.compile(refusals)
+    assert fast(torch.ones(2))[1] == refusals(torch.ones(2))[1]

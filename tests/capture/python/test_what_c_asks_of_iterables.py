@@ -42,6 +42,38 @@ class Sized:
             yield item
 
 
+class Counting(Sized):
+    """Its own iterator, which is asked for its length as well."""
+
+    def __iter__(self) -> Any:
+        LOG.append("iter")
+        return self
+
+    def __next__(self) -> Any:
+        LOG.append("next")
+        if not self.items:
+            raise StopIteration
+        return self.items.pop()
+
+
+class Handing(Sized):
+    """Its iterator is another object, that has a length."""
+
+    def __iter__(self) -> Any:
+        LOG.append("hands")
+        return Counting(self.items)
+
+
+class Ready(Counting):
+    """It says how much is left."""
+
+    __len__ = None  # type: ignore[assignment]
+
+    def __length_hint__(self) -> int:
+        LOG.append("hint")
+        return 2
+
+
 def _set(target: Any, key: Any, value: Any) -> Any:
     target[key] = value
     return target
@@ -88,6 +120,28 @@ def unpacked(x: Any, name: str) -> Any:
     return x + 1, (a, b, c, d, e)
 
 
+def asked_of_an_iterator(x: Any, name: str, kind: Any) -> Any:
+    try:
+        return x + 1, ASKED[name](kind([1, 2, 3]))
+    except Exception as error:
+        return x + 1, repr(error)
+
+
+def unpacked_iterators(x: Any, count: str, kind: Any) -> Any:
+    LOG.append(count)
+    try:
+        if count == "rest":
+            a, *b = kind([1, 2, 3])
+            return x, (a, b)
+        if count == "first":
+            *b, a = kind([1, 2, 3])
+            return x, (a, b)
+        a, b, *c, d, e = kind([1, 2, 3])
+        return x, (a, b, c, d, e)
+    except ValueError as error:
+        return x, str(error)
+
+
 def noted(call: Callable[..., Any], name: str) -> tuple[list[str], str]:
     LOG.clear()
     _, result = call(torch.ones(2), name)
@@ -109,6 +163,95 @@ def test_iterables_are_asked_what_c_asks(name: str, every: int) -> None:
 def test_unpacking_asks_what_c_asks(every: int) -> None:
     fast = Compiled(unpacked, Options(break_every=every), ByReference)
     assert noted(fast, "") == noted(unpacked, "")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("every", [0, 1])
+@pytest.mark.parametrize("kind", [Counting, Handing, Ready])
+@pytest.mark.parametrize("name", ASKED)
+def test_iterators_are_asked_what_c_asks(name: str, kind: Any, every: int) -> None:
+    def noted_of(call: Callable[..., Any]) -> tuple[list[str], str]:
+        return noted(lambda x, name: call(x, name, kind), name)
+
+    fast = Compiled(asked_of_an_iterator, Options(break_every=every), ByReference)
+    assert noted_of(fast) == noted_of(asked_of_an_iterator)
+    assert not fast.mistakes
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("every", [0, 1])
+@pytest.mark.parametrize("kind", [Counting, Handing, Ready])
+@pytest.mark.parametrize("count", ["rest", "first", "too many"])
+def test_unpacking_asks_iterators_what_c_asks(count: str, kind: Any, every: int) -> None:
+    def noted_of(call: Callable[..., Any]) -> tuple[list[str], str]:
+        return noted(lambda x, name: call(x, name, kind), count)
+
+    fast = Compiled(unpacked_iterators, Options(break_every=every), ByReference)
+    assert noted_of(fast) == noted_of(unpacked_iterators)
+    assert not fast.mistakes
+
+
+class Bound:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __index__(self) -> Any:
+        LOG.append(f"index {self.value!r}")
+        return self.value
+
+
+def stored(x: Any, what: str) -> Any:
+    """The order of what is asked of bounds and of items."""
+    found: list[Any] = []
+    for target in ([1, 2, 3, 4, 5], bytearray(b"abcde")):
+        for parts in (
+            (Bound(1), Bound(3), None),
+            (Bound(0), 5, Bound(2)),
+            (Bound(1), 2, Bound(0)),
+            (Bound("a"), 2, 1),
+            (Bound(-2), "b", Bound(-1)),
+            (Bound(9), Bound(-9), 1),
+            (5, 2, None),
+        ):
+            try:
+                if what == "taken":
+                    found.append(target[slice(*parts)])
+                else:
+                    target[slice(*parts)] = Counting([7, 8, 300 if what == "wrong" else 9])
+            except Exception as error:
+                found.append(repr(error))
+            found.append(list(target))
+    return x + 1, found
+
+
+def growing(items: list[Any]) -> Iterator[Any]:
+    for n in range(3):
+        items.append(n)
+        yield n
+
+
+def stored_while_it_grows(x: Any, what: str) -> Any:
+    items = [1, 2, 3]
+    items[-1:] = growing(items)
+    more = [1, 2, 3]
+    more[-2:-1] = growing(more)
+    return x + 1, (items, more)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("every", [0, 1])
+@pytest.mark.parametrize("what", ["right", "wrong", "taken"])
+def test_bounds_are_asked_before_items(what: str, every: int) -> None:
+    fast = Compiled(stored, Options(break_every=every), ByReference)
+    assert noted(fast, what) == noted(stored, what)
+    assert not fast.mistakes
+
+
+@pytest.mark.parametrize("every", [0, 1])
+def test_bounds_are_those_of_the_list_as_it_was(every: int) -> None:
+    fast = Compiled(stored_while_it_grows, Options(break_every=every), ByReference)
+    assert noted(fast, "") == noted(stored_while_it_grows, "")
+    assert not fast.mistakes
 
 
 LENGTHS: list[str] = []

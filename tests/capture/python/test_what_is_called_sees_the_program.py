@@ -61,6 +61,17 @@ def lines_of_a_traceback(x: Any) -> Any:
     return None
 
 
+def a_warning_behind_a_break(x: Any) -> Any:
+    def warns() -> None:
+        os.getpid()
+        warnings.warn("there", stacklevel=2)
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        warns()
+    return [(w.filename, w.lineno) for w in found]
+
+
 def names_of_callers(x: Any) -> Any:
     def found(match: Any) -> str:
         caller = sys._getframe(1)
@@ -71,7 +82,7 @@ def names_of_callers(x: Any) -> Any:
 
 
 PATTERN = re.compile("a")
-PROGRAMS = [a_named_tuple, a_warning, the_callers_name, lines_of_a_traceback, names_of_callers]
+PROGRAMS = [a_named_tuple, a_warning, a_warning_behind_a_break, the_callers_name, lines_of_a_traceback, names_of_callers]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -122,6 +122,8 @@ def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> b
         return bool(args) and issubclass(type(args[0]), (FunctionType, MethodType))
     if fn is getattr(operator, "call", None):
         return True
+    if times.is_quiet(fn, args):
+        return False
     if type(fn) is BuiltinFunctionType and _makes_by_code(machine, fn, owner):
         return True
     if type(fn) in purity.CALLABLE_TYPES and _asks_nobody(machine, fn, args):

@@ -433,6 +433,14 @@ def proxy_repr(mapping: Any) -> Any:
     return f"mappingproxy({mapping!r})"
 
 
+def percent(text: Any, values: Any, kinds: Any) -> Any:
+    shown = []
+    for position in range(len(kinds)):
+        kind, value = kinds[position], values[position]
+        shown.append(str(value) if kind == "s" else repr(value) if kind == "r" else value)
+    return native(operator.mod, text, tuple(shown))
+
+
 def text_by_method(value: Any, method: Any) -> Any:
     cls = type(value)
     result = bind(find(cls, method), value, cls)()

@@ -24,6 +24,7 @@ from anyshape.capture.interpreter import (
     exception_opcodes,
     intrinsic_names,
     iteration_polyfills,
+    operators,
     polyfills,
     protocol,
 )
@@ -111,7 +112,7 @@ def _unary_operator(sign: str) -> Handler:
     return handler
 
 
-def _binary_operator(operation: protocol.Operator) -> Handler:
+def _binary_operator(operation: operators.Operator) -> Handler:
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if len(args) != 2:
             return machine.native(operation.function, args, kwargs)
@@ -153,7 +154,7 @@ def _divmod(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 def _pow(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2 and not kwargs:
-        return protocol.binary(machine, protocol.BINARY["**"], *args)
+        return protocol.binary(machine, operators.BINARY["**"], *args)
     proxy = bool(args) and type(args[0]) in PROXIES
     if len(args) == 3 and not proxy and attributes.is_python(machine, type(args[0]), "__pow__"):
         return Call(polyfills.power_modulo, args)
@@ -399,9 +400,9 @@ BUILTINS: dict[Any, Handler] = {
     DEFAULT: _default,
     FUNCTION_GET: _bound_function,
     **{vars(types.MappingProxyType)[name]: _shown(name) for name in PROXY_METHODS},
-    **{op.function: _binary_operator(op) for op in protocol.BINARY.values()},
-    **{op.function: _binary_operator(op) for op in protocol.INPLACE.values()},
-    **{function: _comparison(sign) for sign, (_, _, function) in protocol.COMPARISONS.items()},
+    **{op.function: _binary_operator(op) for op in operators.BINARY.values()},
+    **{op.function: _binary_operator(op) for op in operators.INPLACE.values()},
+    **{function: _comparison(sign) for sign, (_, _, function) in operators.COMPARISONS.items()},
     intrinsic_names.find: _find,
     intrinsic_names.bind: _bind,
     intrinsic_names.generic_getattr: _generic_getattr,

@@ -173,6 +173,7 @@ PURE_MODULES = frozenset(
         "re",
         "_struct",
         "_abc",
+        "_bisect",
         "_contextvars_",
     }
 )

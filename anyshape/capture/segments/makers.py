@@ -12,6 +12,7 @@ import operator
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from datetime import tzinfo
 from typing import TYPE_CHECKING, Any
 
 from anyshape.capture.heap import times
@@ -283,12 +284,25 @@ def _getter(rebuilder: Rebuilder, value: Any) -> str:
 def _time(rebuilder: Rebuilder, value: Any) -> str:
     """One of a `tzinfo` is made of what that is in this run."""
     zone_of = times.ZONES.get(type(value))
-    if not times.is_plain(value) and zone_of is None:
-        return instance(rebuilder, value)
+    if type(value) not in times.CLASSES:
+        return _time_of_subclass(rebuilder, value)
     if zone_of is None or times.is_plain(value):
         return rebuilder.constant(value)
     bare = rebuilder.constant(value.replace(tzinfo=None))
     return rebuilder.named(value, f"{bare}.replace(tzinfo={rebuilder.text(zone_of(value))})")
+
+
+def _time_of_subclass(rebuilder: Rebuilder, value: Any) -> str:
+    """Made by C of its fields, whatever its class says."""
+    base = _base_in_c(type(value))
+    fields = [getattr(base, name).__get__(value) for name in times.FIELDS[base]]
+    *parts, zone = (*fields, None) if base not in times.ZONES else fields
+    given = [rebuilder.constant(type(value)), *map(repr, parts)]
+    named = f", tzinfo={rebuilder.text(zone)}, fold={value.fold}" if base in times.ZONES else ""
+    name = rebuilder.fresh(value)
+    rebuilder.add(f"{name} = {rebuilder.constant(base)}.__new__({', '.join(given)}{named})")
+    attributes(rebuilder, name, value)
+    return name
 
 
 def _lock(rebuilder: Rebuilder, value: Any) -> str:
@@ -310,11 +324,13 @@ def _bytearray(rebuilder: Rebuilder, value: bytearray) -> str:
 def instance(rebuilder: Rebuilder, value: Any) -> str:
     """An object with nothing but attributes; breaks where C code has made more of it."""
     kind = type(value)
-    bare = kind.__new__ is not object.__new__ and instance_dict(value) is None
+    made = tzinfo if issubclass(kind, tzinfo) else object
+    bare = kind.__new__ is not made.__new__ and instance_dict(value) is None
     if (bare and not _slots(kind)) or not _is_plain(kind):
         raise broken("escape", f"an object of class {kind.__name__}")
     name = rebuilder.fresh(value)
-    rebuilder.add(f"{name} = object.__new__({rebuilder.constant(kind)})")
+    base = "object" if not issubclass(kind, tzinfo) else rebuilder.constant(tzinfo)
+    rebuilder.add(f"{name} = {base}.__new__({rebuilder.constant(kind)})")
     attributes(rebuilder, name, value)
     return name
 
@@ -322,7 +338,7 @@ def instance(rebuilder: Rebuilder, value: Any) -> str:
 def _is_plain(kind: type) -> bool:
     """Whether all that an instance holds is in its attributes: no C base has made it its way."""
     try:
-        object.__new__(kind)
+        (tzinfo if issubclass(kind, tzinfo) else object).__new__(kind)
     except TypeError:
         return False
     return True
@@ -364,7 +380,7 @@ MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
     (types.FunctionType, _function),
     (BaseException, _exception),
     (types.TracebackType, _traceback),
-    (times.CLASSES, _time),
+    (times.KINDS, _time),
     (tuple(LOCKS), _lock),
     (bytearray, _bytearray),
     ((operator.itemgetter, operator.attrgetter, operator.methodcaller), _getter),

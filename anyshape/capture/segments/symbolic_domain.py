@@ -21,7 +21,6 @@ from anyshape.capture.heap import purity
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import class_name, name_of
 from anyshape.capture.heap.effects import Effect
-from anyshape.capture.heap.mirrors import buffer_of
 from anyshape.capture.heap.values import (
     NULL,
     PROXIES,
@@ -35,7 +34,6 @@ from anyshape.capture.heap.values import (
     TextValue,
 )
 from anyshape.capture.interpreter import size_texts
-from anyshape.capture.interpreter.attributes import C_FUNCTIONS
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.forks import Forks
@@ -44,7 +42,7 @@ from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.segments import c_calls, callables, data_branches
 from anyshape.capture.segments.cleared_gradients import clears_gradient
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
-from anyshape.capture.segments.outside_reads import read_at_number
+from anyshape.capture.segments.outside_reads import look_inside, read_at_number
 from anyshape.capture.segments.reading_domain import ReadingDomain
 from anyshape.capture.sizes import formed_texts, join, numbers
 from anyshape.capture.tensors import (
@@ -80,7 +78,6 @@ def unread(hook: Callable[..., Any]) -> Callable[..., Any]:
 
 SEQUENCES = (list, tuple, str, bytes, bytearray, deque)
 OF_SEQUENCES = {"+": operator.add, "*": operator.mul, "+=": operator.iadd, "*=": operator.imul}
-UNCHANGING = (str, bytes, range, type, types.GenericAlias)
 TURNS = "the allowed number of turns of its loops"
 GUARD_TURNS = 50
 """How many turns of unrolled loops a guard on a branch counts for: it costs as much to capture."""
@@ -193,16 +190,7 @@ class SymbolicDomain(ReadingDomain):
             sources.remember(mapping, sources.child(source, "behind", None))
 
     def will_look_inside(self, obj: Any) -> None:
-        """Only what a guard can compare, where it holds what may change."""
-        iterates = type(getattr(type(obj), "__iter__", None)) in C_FUNCTIONS
-        if not iterates or issubclass(type(obj), UNCHANGING) or hasattr(type(obj), "__next__"):
-            return
-        if self.recorder.sources.of(obj) is None:
-            return
-        content = buffer_of(obj)
-        if content is None:
-            raise broken("unknown-call", f"what a {type(obj).__name__} from outside holds")
-        self.read(obj, "buffer", None, content)
+        look_inside(self, obj)
 
     def key(self, value: Any) -> Any:
         if type(value) is tuple:

@@ -151,9 +151,12 @@ def _asks_nobody(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> bool:
     """Whether no class is asked, whatever its objects could do."""
     if fn in _ORDERING:
         return all(_has_no_order(machine, arg) for arg in args)
+    if fn in _STORING_AT:
+        return len(args) == 3 and type(args[1]) is int
     return fn in _LOOKING_UP and len(args) > 1 and type(args[1]) is str and _has_texts(args[0])
 
 
+_STORING_AT = (list.__setitem__, deque.__setitem__)
 _ORDERING = (operator.lt, operator.le, operator.gt, operator.ge)
 _NO_ORDER = {name: vars(object)[name] for name in ("__lt__", "__le__", "__gt__", "__ge__")}
 

@@ -30,7 +30,7 @@ from anyshape.capture.heap.raised_state import (
 )
 from anyshape.capture.heap.values import IMMUTABLE
 from anyshape.capture.interpreter.attributes import HEAP_TYPE, instance_dict
-from anyshape.capture.segments.processes import LOCKS
+from anyshape.capture.segments.owned_objects import KINDS
 
 if TYPE_CHECKING:
     from anyshape.capture.segments.segment_end import Rebuilder
@@ -305,11 +305,15 @@ def _time_of_subclass(rebuilder: Rebuilder, value: Any) -> str:
     return name
 
 
-def _lock(rebuilder: Rebuilder, value: Any) -> str:
-    """One that nobody holds is as good as a new one."""
-    if not repr(value).startswith("<unlocked "):
-        raise broken("escape", "a lock that is held")
-    return rebuilder.named(value, f"{rebuilder.constant(LOCKS[type(value)])}()")
+def _owned(rebuilder: Rebuilder, value: Any) -> str:
+    """An object of C that nobody but capture has had, as its row makes it again."""
+    row = KINDS[type(value)]
+    state = row.state(value)
+    if state is None:
+        raise broken("escape", f"a {type(value).__name__} that is held")
+    name = rebuilder.named(value, f"{rebuilder.constant(row.again)}({rebuilder.constant(state)})")
+    attributes(rebuilder, name, value)
+    return name
 
 
 def _bytearray(rebuilder: Rebuilder, value: bytearray) -> str:
@@ -381,7 +385,7 @@ MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
     (BaseException, _exception),
     (types.TracebackType, _traceback),
     (times.KINDS, _time),
-    (tuple(LOCKS), _lock),
+    (tuple(KINDS), _owned),
     (bytearray, _bytearray),
     ((operator.itemgetter, operator.attrgetter, operator.methodcaller), _getter),
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import sys
 import types
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -39,7 +40,7 @@ from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.forks import Forks
 from anyshape.capture.recording.functions import Functions
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.capture.segments import c_calls, callables, data_branches
+from anyshape.capture.segments import c_calls, callables, data_branches, owned_objects
 from anyshape.capture.segments.cleared_gradients import clears_gradient
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
 from anyshape.capture.segments.outside_reads import look_inside, read_at_number
@@ -78,6 +79,8 @@ def unread(hook: Callable[..., Any]) -> Callable[..., Any]:
 
 SEQUENCES = (list, tuple, str, bytes, bytearray, deque)
 OF_SEQUENCES = {"+": operator.add, "*": operator.mul, "+=": operator.iadd, "*=": operator.imul}
+UNSTREAMED = (print, sys.audit)
+"""Effects that go to no stream but those that are named, or that `sys` has."""
 TURNS = "the allowed number of turns of its loops"
 GUARD_TURNS = 50
 """How many turns of unrolled loops a guard on a branch counts for: it costs as much to capture."""
@@ -570,6 +573,8 @@ class SymbolicDomain(ReadingDomain):
         """An effect whose result nobody uses: done at the end of the segment, in order."""
         if self.recorder.depth:
             raise broken("fork", f"the effect {getattr(fn, '__name__', fn)}")
+        if fn not in UNSTREAMED and owned_objects.holds_stream(self):  # which may be told of it
+            raise broken("unknown-call", getattr(fn, "__name__", "an effect outside"))
         shown = tuple([snapshot(self, arg) for arg in args])
         named = {name: snapshot(self, arg) for name, arg in kwargs.items()}
         self.machine.heap.effects.append(Effect(callables.called, fn, shown, named))

@@ -8,6 +8,7 @@ uses `PURE` to decide whether a C function of constants may simply be called.
 from __future__ import annotations
 
 import _codecs
+import _string
 import binascii
 import bisect
 import builtins
@@ -330,7 +331,7 @@ OF_VALUES: frozenset[Any] = frozenset(
     [
         *[
             value
-            for module in (binascii, unicodedata)
+            for module in (binascii, unicodedata, _string)
             for value in vars(module).values()
             if type(value) is types.BuiltinFunctionType
         ],

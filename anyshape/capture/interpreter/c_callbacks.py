@@ -181,7 +181,7 @@ def _makes_by_code(machine: Interpreter, fn: Any, cls: Any) -> bool:
     Python how."""
     if not issubclass(type(cls), type) or not cls.__flags__ & _HEAP_TYPE:
         return False
-    if fn.__name__.startswith("__"):
+    if fn.__name__.startswith("__") or fn.__name__ == "mro":
         return False
     return any(_is_of_the_program(machine, cls, name) for name in (*_MADE_ANEW, *WRITES))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
 import types
 from collections import defaultdict
 from collections.abc import Callable
@@ -252,6 +253,21 @@ def _cached(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     return machine.domain.remembered(fn, () if kwargs else args, result)
 
 
+def _substituting(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+    """`pattern.sub` and `subn` with a function, which C calls for each match."""
+    method = polyfills.SUBSTITUTIONS.get(fn.__name__)
+    if not machine.recording or method is None or type(fn.__self__) is not re.Pattern:
+        return machine.native(fn, args, kwargs)
+    given = dict(zip(("repl", "string", "count"), args)) | kwargs
+    count = given.get("count", 0)
+    fits = given.keys() <= {"repl", "string", "count"} and len(args) + len(kwargs) == len(given)
+    if not fits or type(count) is not int or type(given.get("string")) not in (str, bytes):
+        return machine.native(fn, args, kwargs)
+    if type(given["repl"]) in PROXIES or not callable(given["repl"]):
+        return machine.native(fn, args, kwargs)
+    return Call(method, (fn.__self__, given["repl"], given["string"], count))
+
+
 def _refuse_unhashable(machine: Interpreter, value: Any) -> None:
     """As the key of a cache is refused before the function is called."""
     cls = protocol.class_shown(machine, value)
@@ -420,6 +436,7 @@ BUILTINS: dict[Any, Handler] = {
 OBJECT_CALLS: dict[type, Callable[[Interpreter, Any, Args, Kwargs], Any]] = {
     functools.partial: _partial,
     type(functools.lru_cache(len)): _cached,
+    type(re.compile("").sub): _substituting,
     operator.itemgetter: _getter(polyfills.items_of),
     operator.attrgetter: _getter(polyfills.attributes_of),
     operator.methodcaller: _getter(polyfills.method_of),

@@ -140,6 +140,8 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
         return fn.__module__ not in purity.IMPURE_MODULES or fn is time.struct_time
     bound = getattr(fn, "__self__", None)
     if bound is not None and not issubclass(type(bound), types.ModuleType):
+        if fn.__name__ == "mro" and issubclass(type(bound), type):
+            return True
         return type(bound) in purity.PURE_TYPES or type(bound) in CONTAINERS or bound in CONTAINERS
     return (getattr(fn, "__module__", None) or "") in PURE_MODULES
 

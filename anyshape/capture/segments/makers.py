@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from anyshape.capture.heap import times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.iterators import Position, advanced, position_of
-from anyshape.capture.heap.mirrors import MAXLEN, keys_in_order
+from anyshape.capture.heap.mirrors import MAXLEN, keys_in_order, mapping_behind
 from anyshape.capture.heap.quiet_reads import asks_the_program
 from anyshape.capture.heap.raised_state import (
     ARGS,
@@ -316,6 +316,25 @@ def _owned(rebuilder: Rebuilder, value: Any) -> str:
     return name
 
 
+def _alias(rebuilder: Rebuilder, value: types.GenericAlias) -> str:
+    """`list[int]`; an unpacked one is what such a one gives when it is iterated over."""
+    made = rebuilder.constant(types.GenericAlias)
+    text = f"{made}({rebuilder.text(value.__origin__)}, {rebuilder.text(value.__args__)})"
+    if getattr(value, "__unpacked__", False):
+        text = f"{rebuilder.constant(next)}({rebuilder.constant(iter)}({text}))"
+    return rebuilder.named(value, text)
+
+
+def _proxy(rebuilder: Rebuilder, value: Any) -> str:
+    """Of a dict that was made, or handed in; that of a class is no object of its own."""
+    mapping = mapping_behind(value)
+    handed = rebuilder.recorder.sources.of(mapping) is not None
+    if not handed and not rebuilder.heap.is_created(mapping):
+        raise broken("escape", "an object of class mappingproxy")
+    made = rebuilder.constant(types.MappingProxyType)
+    return rebuilder.named(value, f"{made}({rebuilder.text(mapping)})")
+
+
 def _bytearray(rebuilder: Rebuilder, value: bytearray) -> str:
     name = rebuilder.fresh(value)
     made, kind = rebuilder.constant(bytearray), rebuilder.constant(type(value))
@@ -387,5 +406,7 @@ MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
     (times.KINDS, _time),
     (tuple(KINDS), _owned),
     (bytearray, _bytearray),
+    (types.GenericAlias, _alias),
+    (types.MappingProxyType, _proxy),
     ((operator.itemgetter, operator.attrgetter, operator.methodcaller), _getter),
 )

@@ -19,6 +19,11 @@ GENERICS = (
     *(type(typing.Generator), type(typing.Generator[int, None, None])),
 )
 """What `typing` has in place of classes."""
+PARAMETERS = tuple(
+    getattr(typing, name)
+    for name in ("TypeVar", "ParamSpec", "TypeVarTuple")
+    if hasattr(typing, name)
+)
 LEFT_OUT = tuple(map(type, (re.sub.__kwdefaults__ or {}).values()))
 """What stands for an argument of `re.sub` that is not given; since 3.13 not an `int`."""
 IDENTITY = (
@@ -34,6 +39,7 @@ IDENTITY = (
     re.Pattern,
     *LEFT_OUT,
     *GENERICS,
+    *PARAMETERS,
 )
 EQUAL = (torch.device, slice)
 CALLED = (

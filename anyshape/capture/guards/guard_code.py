@@ -25,6 +25,7 @@ from anyshape.capture.heap.sources import (
     path_expression,
     read_source,
 )
+from anyshape.capture.heap.times import state_of
 from anyshape.capture.heap.values import is_empty
 from anyshape.frozen import frozen
 from anyshape.ir.graph import Location
@@ -132,7 +133,7 @@ def _keys_text(path: str, expected: tuple[Any, ...], name: Namer) -> str:
     return f"not {name(same_constant, 'same')}(tuple({path}), {constant})"
 
 
-CONTENTS = frozenset({"length", "keys", "contains", "buffer"})
+CONTENTS = frozenset({"length", "keys", "contains", "buffer", "time"})
 OPAQUE = frozenset({str, bytes, range})
 """What native code may make anew in each call, with another value: it is handed on unread then."""
 
@@ -257,6 +258,13 @@ KINDS: Mapping[str, GuardKind] = {
         ),
         lambda value, expected: buffer_of(value) == expected,
         lambda path, expected: f"what {path} holds is the same",
+    ),
+    "time": GuardKind(
+        lambda path, expected, name: (
+            f"{name(state_of, 'state_of')}({path}) != {name(expected, 'time')}"
+        ),
+        lambda value, expected: state_of(value) == expected,
+        lambda path, expected: f"{path} is the same time",
     ),
     "contains": GuardKind(
         lambda path, expected, name: (

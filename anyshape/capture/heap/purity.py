@@ -7,6 +7,9 @@ uses `PURE` to decide whether a C function of constants may simply be called.
 
 from __future__ import annotations
 
+import _codecs
+import _string
+import binascii
 import bisect
 import builtins
 import collections
@@ -19,6 +22,8 @@ import operator
 import re
 import sys
 import types
+import unicodedata
+import zlib
 from collections import OrderedDict, defaultdict, deque
 from typing import Any
 
@@ -321,6 +326,41 @@ PURE: frozenset[Any] = frozenset(
         ],
     ]
 )
+# C functions whose result depends on their arguments alone, where these are values.
+OF_VALUES: frozenset[Any] = frozenset(
+    [
+        *[
+            value
+            for module in (binascii, unicodedata, _string)
+            for value in vars(module).values()
+            if type(value) is types.BuiltinFunctionType
+        ],
+        *[zlib.crc32, zlib.adler32, zlib.compress, zlib.decompress],
+    ]
+)
+_ENCODINGS = "utf_8 ascii latin_1 raw_unicode_escape unicode_escape escape utf_16 utf_32"
+# Those that may be told how to go on after an error, and those that are told which codec, too.
+ENCODING: frozenset[Any] = frozenset(
+    getattr(_codecs, f"{name}_{way}") for name in _ENCODINGS.split() for way in ("encode", "decode")
+)
+BY_CODEC: frozenset[Any] = frozenset([_codecs.encode, _codecs.decode])
+# The names of codecs and of ways to go on that are C all through.
+CODECS = frozenset({"utf-8", "utf8", "ascii", "latin1", "latin-1", "raw-unicode-escape"})
+ERRORS = frozenset({"strict", "ignore", "replace", "backslashreplace", "surrogateescape"})
+VALUES = frozenset({int, float, bool, str, bytes, complex, type(None)})
+
+
+def is_of_values(fn: Any, args: tuple[Any, ...]) -> bool:
+    """Whether the function depends on nothing but the values that it is given."""
+    if not all(type(arg) in VALUES for arg in args):
+        return False
+    if fn in ENCODING:
+        return all(type(arg) is not str or arg in ERRORS for arg in args[1:])
+    if fn in BY_CODEC:
+        return len(args) > 1 and args[1] in CODECS and all(arg in ERRORS for arg in args[2:])
+    return fn in OF_VALUES
+
+
 # Types whose C methods, called on a constant, have no effect and depend on nothing else.
 PURE_TYPES: frozenset[type] = frozenset(
     {

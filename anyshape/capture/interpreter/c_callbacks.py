@@ -122,6 +122,8 @@ def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> b
         return bool(args) and issubclass(type(args[0]), (FunctionType, MethodType))
     if fn is getattr(operator, "call", None):
         return True
+    if times.is_quiet(fn, args):
+        return False
     if type(fn) is BuiltinFunctionType and _makes_by_code(machine, fn, owner):
         return True
     if type(fn) in purity.CALLABLE_TYPES and _asks_nobody(machine, fn, args):
@@ -149,9 +151,12 @@ def _asks_nobody(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> bool:
     """Whether no class is asked, whatever its objects could do."""
     if fn in _ORDERING:
         return all(_has_no_order(machine, arg) for arg in args)
+    if fn in _STORING_AT:
+        return len(args) == 3 and type(args[1]) is int
     return fn in _LOOKING_UP and len(args) > 1 and type(args[1]) is str and _has_texts(args[0])
 
 
+_STORING_AT = (list.__setitem__, deque.__setitem__)
 _ORDERING = (operator.lt, operator.le, operator.gt, operator.ge)
 _NO_ORDER = {name: vars(object)[name] for name in ("__lt__", "__le__", "__gt__", "__ge__")}
 
@@ -176,7 +181,7 @@ def _makes_by_code(machine: Interpreter, fn: Any, cls: Any) -> bool:
     Python how."""
     if not issubclass(type(cls), type) or not cls.__flags__ & _HEAP_TYPE:
         return False
-    if fn.__name__.startswith("__"):
+    if fn.__name__.startswith("__") or fn.__name__ == "mro":
         return False
     return any(_is_of_the_program(machine, cls, name) for name in (*_MADE_ANEW, *WRITES))
 

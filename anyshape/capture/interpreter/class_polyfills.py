@@ -219,11 +219,61 @@ def get_cached(self: Any, instance: Any, owner: Any = None) -> Any:
 
 
 new_object = vars(copyreg)["__newobj__"]
+new_object_ex = vars(copyreg)["__newobj_ex__"]
 
 
-def reduce_instance(obj: Any) -> Any:
-    """`object.__reduce_ex__(obj, 4)` of an object that holds nothing but attributes."""
-    return new_object, (type(obj),), obj.__dict__, None, None
+def reduce_object(obj: Any, protocol: Any, slots: Any) -> Any:
+    """`object.__reduce_ex__` of protocol 2 and above; `slots` are the names of its slots, in the
+    order of `copyreg`."""
+    cls = type(obj)
+    if find(cls, "__reduce__") is not object.__reduce__:
+        return obj.__reduce__()
+    made = arguments_of_new(obj, cls)
+    if find(cls, "__getstate__") is not object.__getstate__:
+        state = obj.__getstate__()
+    else:
+        state = state_of(obj, slots)
+    items = iter(obj) if is_subtype(cls, list) else None
+    pairs = iter(obj.items()) if is_subtype(cls, dict) else None
+    return (*made, state, items, pairs)
+
+
+def arguments_of_new(obj: Any, cls: Any) -> Any:
+    method = find(cls, "__getnewargs_ex__")
+    if method is ABSENT:
+        method = find(cls, "__getnewargs__")
+        args = () if method is ABSENT else bind(method, obj, cls)()
+        if not is_subtype(type(args), tuple):
+            kind = type(args).__name__
+            raise TypeError(f"__getnewargs__ should return a tuple, not '{kind}'")
+        return new_object, (cls, *args)
+    given = bind(method, obj, cls)()
+    if not is_subtype(type(given), tuple):
+        kind = type(given).__name__
+        raise TypeError(f"__getnewargs_ex__ should return a tuple, not '{kind}'")
+    if len(given) != 2:
+        raise ValueError(f"__getnewargs_ex__ should return a tuple of length 2, not {len(given)}")
+    args, kwargs = given
+    if not is_subtype(type(args), tuple):
+        kind = type(args).__name__
+        text = "first item of the tuple returned by __getnewargs_ex__ must be a tuple"
+        raise TypeError(f"{text}, not '{kind}'")
+    if not is_subtype(type(kwargs), dict):
+        kind = type(kwargs).__name__
+        text = "second item of the tuple returned by __getnewargs_ex__ must be a dict"
+        raise TypeError(f"{text}, not '{kind}'")
+    return (new_object_ex, (cls, args, kwargs)) if kwargs else (new_object, (cls, *args))
+
+
+def state_of(obj: Any, slots: Any) -> Any:
+    state = getattr(obj, "__dict__", None)
+    state = None if state is None or not len(state) else state
+    held = {}
+    for name in slots:
+        value = getattr(obj, name, ABSENT)
+        if value is not ABSENT:
+            held[name] = value
+    return (state, held) if held else state
 
 
 def vars_of(obj: Any) -> Any:

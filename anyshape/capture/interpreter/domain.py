@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.sorted_lists import Place
-from anyshape.capture.heap.values import InterpreterBug
+from anyshape.capture.heap.values import Call, InterpreterBug
 from anyshape.capture.interpreter.frame import Code, Frame
 
 
@@ -65,6 +65,9 @@ class Interpreter(Protocol):
 
     def frames(self) -> Iterator[Frame]:
         """The virtual frames, innermost first."""
+
+    def operated(self, function: Any, *values: Any) -> Call | None:
+        """What is interpreted in the place of an operator of C that would ask the program."""
 
     def decoded(self, code: CodeType) -> Code:
         """The decoded form of a code object."""

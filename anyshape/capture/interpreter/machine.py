@@ -51,6 +51,7 @@ class Language:
     class_methods: Mapping[tuple[type, str], Callable[..., Any]]
     objects: Mapping[type, Callable[..., Any]]
     instantiate: Callable[..., Any]
+    operated: Callable[..., Call | None]
     polyfill_files: frozenset[str]
 
 
@@ -325,6 +326,10 @@ class Machine:
     def instantiate(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a class: the metaclass's `__call__`, or `__new__` and `__init__`."""
         return self.language.instantiate(self, cls, args, kwargs)
+
+    def operated(self, function: Any, *values: Any) -> Call | None:
+        """What is interpreted in the place of an operator of C that would ask the program."""
+        return self.language.operated(self, function, *values)
 
     # ---- classes ---------------------------------------------------------------------------------
     def lookup(self, cls: type, name: str) -> Any:

@@ -18,7 +18,7 @@ from anyshape.capture.interpreter import (
     exception_opcodes,
     intrinsic_opcodes,
     name_opcodes,
-    protocol,
+    operators,
     value_opcodes,
 )
 from anyshape.capture.interpreter.frame import Handler
@@ -249,9 +249,9 @@ def _comparison(code: CodeType, arg: int) -> str:
     return dis.cmp_op[arg]
 
 
-def _operator(code: CodeType, arg: int) -> protocol.Operator:
+def _operator(code: CodeType, arg: int) -> operators.Operator:
     sign = dis._nb_ops[arg][1]  # type: ignore[attr-defined] # private to dis
-    return protocol.INPLACE[sign[:-1]] if sign.endswith("=") else protocol.BINARY[sign]
+    return operators.INPLACE[sign[:-1]] if sign.endswith("=") else operators.BINARY[sign]
 
 
 def _delegation(code: CodeType, arg: int) -> control_opcodes.Delegation:

@@ -428,6 +428,41 @@ def proxy_repr(mapping: Any) -> Any:
     return f"mappingproxy({mapping!r})"
 
 
+def percent(text: Any, values: Any, kinds: Any) -> Any:
+    shown = []
+    for position in range(len(kinds)):
+        kind, value = kinds[position], values[position]
+        shown.append(str(value) if kind == "s" else repr(value) if kind == "r" else value)
+    return native(operator.mod, text, tuple(shown))
+
+
+def substitute(pattern: Any, function: Any, text: Any, count: Any) -> Any:
+    return substitute_counted(pattern, function, text, count)[0]
+
+
+def substitute_counted(pattern: Any, function: Any, text: Any, count: Any) -> Any:
+    """Between what `function` makes of the matches lies what does not match."""
+    parts = []
+    end = done = 0
+    for match in native(list, pattern.finditer(text)):
+        if count and done >= count:
+            break
+        first, last = match.span()
+        if end < first:
+            parts.append(text[end:first])
+        made = function(match)
+        if made is not None:
+            parts.append(made)
+        end = last
+        done += 1
+    if end < len(text):
+        parts.append(text[end:])
+    return text[:0].join(parts), done
+
+
+SUBSTITUTIONS = {"sub": substitute, "subn": substitute_counted}
+
+
 def text_by_method(value: Any, method: Any) -> Any:
     cls = type(value)
     result = bind(find(cls, method), value, cls)()

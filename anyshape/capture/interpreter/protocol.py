@@ -35,6 +35,7 @@ from anyshape.capture.interpreter.attributes import (
 )
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.generators import Generator
+from anyshape.capture.interpreter.operators import COMPARISONS, UNARY, Operator
 
 # Exact types whose operators and protocols are C all through and hold no Python code of the user.
 PLAIN = frozenset(
@@ -56,49 +57,6 @@ SIZED = (list, dict, set, tuple, frozenset, MappingProxyType)
 
 
 # ---- operators -----------------------------------------------------------------------------------
-class Operator:
-    """A binary operator: its sign, special methods and C function."""
-
-    __slots__ = ("function", "in_place", "method", "name", "reflected", "sign")
-
-    def __init__(
-        self, sign: str, name: str, function: Callable[[Any, Any], Any], in_place: bool
-    ) -> None:
-        self.sign = sign
-        self.name = name
-        self.method = f"__{name}__"
-        self.reflected = f"__r{name}__"
-        self.in_place = f"__i{name}__" if in_place else None
-        self.function = function
-
-
-_NAMES = (
-    ("+", "add", operator.add, operator.iadd),
-    ("-", "sub", operator.sub, operator.isub),
-    ("*", "mul", operator.mul, operator.imul),
-    ("/", "truediv", operator.truediv, operator.itruediv),
-    ("//", "floordiv", operator.floordiv, operator.ifloordiv),
-    ("%", "mod", operator.mod, operator.imod),
-    ("**", "pow", operator.pow, operator.ipow),
-    ("@", "matmul", operator.matmul, operator.imatmul),
-    ("<<", "lshift", operator.lshift, operator.ilshift),
-    (">>", "rshift", operator.rshift, operator.irshift),
-    ("&", "and", operator.and_, operator.iand),
-    ("|", "or", operator.or_, operator.ior),
-    ("^", "xor", operator.xor, operator.ixor),
-)
-BINARY = {sign: Operator(sign, name, function, False) for sign, name, function, _ in _NAMES}
-INPLACE = {sign: Operator(sign, name, function, True) for sign, name, _, function in _NAMES}
-COMPARISONS: dict[str, tuple[str, str, Callable[[Any, Any], Any]]] = {
-    "<": ("__lt__", "__gt__", operator.lt),
-    "<=": ("__le__", "__ge__", operator.le),
-    "==": ("__eq__", "__eq__", operator.eq),
-    "!=": ("__ne__", "__ne__", operator.ne),
-    ">": ("__gt__", "__lt__", operator.gt),
-    ">=": ("__ge__", "__le__", operator.ge),
-}
-
-
 SEQUENCES = (list, tuple, str, bytes, bytearray, deque)
 """Whose own `+` and `*` come behind those of numbers, which any method in Python gives a class."""
 
@@ -121,11 +79,10 @@ def binary(machine: Interpreter, op: Operator, a: Any, b: Any) -> Any:
         return Call(polyfills.binary_op, (a, b, op.method, op.reflected, op.in_place, op.sign))
     if machine.recording and MappingProxyType in (left, right):
         a, b = machine.heap.behind(a), machine.heap.behind(b)
-    if op.in_place is not None:
-        made = _taken_in_place(machine, op.in_place, a, b)
-        if made is not None:
-            return made
-    return machine.native(op.function, (a, b), {})
+    made = None if op.in_place is None else _taken_in_place(machine, op.in_place, a, b)
+    if made is None and machine.recording:
+        made = machine.operated(op.function, a, b)
+    return machine.native(op.function, (a, b), {}) if made is None else made
 
 
 def _taken_in_place(machine: Interpreter, method: str, a: Any, b: Any) -> Call | None:
@@ -235,7 +192,8 @@ def _compare_containers(
             return Call(polyfills.sequence_compare, (a, b, sign))
     if equality and issubclass(type(a), dict) and issubclass(type(b), dict):
         return Call(polyfills.dict_compare, (a, b, sign))
-    return machine.native(function, (a, b), {})
+    made = machine.operated(function, a, b)
+    return machine.native(function, (a, b), {}) if made is None else made
 
 
 def _are_sizes(values: Sequence[Any]) -> bool:
@@ -270,14 +228,6 @@ def holds_proxy(value: Any, depth: int = 3) -> bool:
             or type(value.step) in PROXIES
         )
     return False
-
-
-UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "-": ("__neg__", operator.neg),
-    "+": ("__pos__", operator.pos),
-    "~": ("__invert__", operator.invert),
-    "abs": ("__abs__", abs),
-}
 
 
 def unary(machine: Interpreter, op: str, a: Any) -> Any:
@@ -578,7 +528,9 @@ def text(machine: Interpreter, kind: str, value: Any) -> Any:
     shown = machine.heap.behind(value) if machine.recording else value
     if shown is not value:  # `str` of a proxy is that of the dict
         return text(machine, kind, shown) if kind == "str" else Call(polyfills.proxy_repr, (shown,))
-    return machine.native(str if kind == "str" else repr, (value,), {})
+    function = str if kind == "str" else repr
+    made = machine.operated(function, value) if machine.recording else None
+    return machine.native(function, (value,), {}) if made is None else made
 
 
 def format_value(machine: Interpreter, value: Any, spec: str) -> Any:
@@ -594,4 +546,5 @@ def format_value(machine: Interpreter, value: Any, spec: str) -> Any:
         return Call(polyfills.format_by_method, (value, spec))
     if machine.lookup(cls, "__format__") is object.__format__ and not spec:
         return text(machine, "str", value)
-    return machine.native(format, (value, spec), {})
+    made = machine.operated(format, value, spec) if machine.recording else None
+    return machine.native(format, (value, spec), {}) if made is None else made

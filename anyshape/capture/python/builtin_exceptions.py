@@ -6,6 +6,7 @@ A virtual frame has no frame object: a traceback shows one that stands for its c
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from types import FrameType, NoneType, TracebackType
 from typing import Any
@@ -13,6 +14,12 @@ from typing import Any
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Code
+
+
+def _all_exceptions() -> list[type[BaseException]]:
+    """The classes of C."""
+    found = [value for value in vars(builtins).values() if issubclass(type(value), type)]
+    return [kind for kind in found if issubclass(kind, BaseException)]
 
 
 def _clear_frame(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -40,9 +47,36 @@ def _with_traceback(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[st
     return BaseException.with_traceback(error, traceback)
 
 
+def _init_of(method: Any) -> Callable[..., Any]:
+    """`super().__init__(message)`: it stores what it is given. What was made before a fork would
+    have to be undone."""
+
+    def handler(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        heap = machine.heap
+        if not machine.recording or not args or not heap.is_created(args[0]):
+            return machine.native(method, args, kwargs)
+        known = method in STORING or all(_is_plain(arg) for arg in (*args[1:], *kwargs.values()))
+        if not known or (heap.journal is not None and not heap.is_young(args[0])):
+            return machine.native(method, args, kwargs)
+        return method(*args, **kwargs)
+
+    return handler
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) is tuple:
+        return all(map(_is_plain, value))
+    return type(value) in (int, str, bytes, NoneType)
+
+
+INITS = {vars(kind)["__init__"]: kind for kind in _all_exceptions() if "__init__" in vars(kind)}
+PARSING = (OSError, SyntaxError, UnicodeError)
+STORING = {method for method, kind in INITS.items() if not issubclass(kind, PARSING)}
+"""Those that look at nothing that they are given."""
 EXCEPTION_BUILTINS: dict[Any, Callable[[Interpreter, tuple[Any, ...], dict[str, Any]], Any]] = {
     FrameType.clear: _clear_frame,
     BaseException.with_traceback: _with_traceback,
+    **{method: _init_of(method) for method in INITS},
 }
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import __future__
 
 import abc
+import copyreg
 import functools
 import inspect
 import operator
@@ -44,23 +45,38 @@ def _getattr(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     return machine.native(getattr, args, kwargs)
 
 
-_STATE = ("__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
-
-
 def _reduce_ex(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    """For `copy.copy` and `copy.deepcopy` of a plain object: what it holds is read."""
-    if machine.recording and len(args) == 2 and _holds_attributes_only(type(args[0])):
-        return Call(class_polyfills.reduce_instance, (args[0],))
+    """What `copy` and `pickle` ask of an object: code of the program says what it holds."""
+    if machine.recording and len(args) == 2 and not kwargs and type(args[1]) is int:
+        obj, protocol = args
+        if _is_reduced(machine, type(obj)):
+            if protocol < 2 and machine.lookup(type(obj), "__reduce__") is object.__reduce__:
+                return Call(COPYREG["_reduce_ex"], args)
+            slots = COPYREG["_slotnames"](type(obj))
+            return Call(class_polyfills.reduce_object, (obj, protocol, tuple(slots)))
     return machine.native(object.__reduce_ex__, args, kwargs)
 
 
-def _holds_attributes_only(kind: type) -> bool:
-    bases = kind.__mro__[:-1]
-    said = any(name in vars(base) for base in bases for name in ("__slots__", *_STATE))
-    said = said or any(
-        vars(base).get("__slotnames__") for base in bases
-    )  # [] where copyreg says so
-    return bool(bases) and not said and all(b.__flags__ & attributes.HEAP_TYPE for b in bases)
+def _getstate(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if machine.recording and len(args) == 1 and not kwargs and _is_reduced(machine, type(args[0])):
+        slots = COPYREG["_slotnames"](type(args[0]))
+        return Call(class_polyfills.state_of, (args[0], tuple(slots)))
+    return machine.native(GETSTATE, args, kwargs)
+
+
+GETSTATE = getattr(object, "__getstate__", None)  # since 3.11
+COPYREG = vars(copyreg)
+REDUCED = (object, list, dict, tuple, int, float, str, bytes, complex)
+"""Classes of C that keep nothing which is not asked for by a special method."""
+
+
+def _is_reduced(machine: Interpreter, kind: type) -> bool:
+    """Whether all that the object has is in its attributes, or in a base that tells it."""
+    if not kind.__flags__ & attributes.HEAP_TYPE or issubclass(kind, type):
+        return False
+    own = _says_its_class(machine, kind) or machine.lookup(kind, "__getattr__") is not NULL
+    bases = [b for b in kind.__mro__ if not b.__flags__ & attributes.HEAP_TYPE]
+    return not own and all(any(b is base for base in REDUCED) for b in bases)
 
 
 def _is_pending(result: Any) -> bool:
@@ -484,6 +500,7 @@ GENERIC = (
 
 OBJECT_BUILTINS: dict[Any, Handler] = {
     object.__reduce_ex__: _reduce_ex,
+    GETSTATE: _getstate,
     getattr: _getattr,
     hasattr: _hasattr,
     setattr: _setattr,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
 import types
 from collections import defaultdict
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from anyshape.capture.interpreter import (
     exception_opcodes,
     intrinsic_names,
     iteration_polyfills,
+    operators,
     polyfills,
     protocol,
 )
@@ -111,7 +113,7 @@ def _unary_operator(sign: str) -> Handler:
     return handler
 
 
-def _binary_operator(operation: protocol.Operator) -> Handler:
+def _binary_operator(operation: operators.Operator) -> Handler:
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if len(args) != 2:
             return machine.native(operation.function, args, kwargs)
@@ -153,7 +155,7 @@ def _divmod(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 def _pow(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2 and not kwargs:
-        return protocol.binary(machine, protocol.BINARY["**"], *args)
+        return protocol.binary(machine, operators.BINARY["**"], *args)
     proxy = bool(args) and type(args[0]) in PROXIES
     if len(args) == 3 and not proxy and attributes.is_python(machine, type(args[0]), "__pow__"):
         return Call(polyfills.power_modulo, args)
@@ -249,6 +251,21 @@ def _cached(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     machine.domain.will_remember((*args, *kwargs.values()))
     result = machine.native(fn, args, kwargs)
     return machine.domain.remembered(fn, () if kwargs else args, result)
+
+
+def _substituting(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+    """`pattern.sub` and `subn` with a function, which C calls for each match."""
+    method = polyfills.SUBSTITUTIONS.get(fn.__name__)
+    if not machine.recording or method is None or type(fn.__self__) is not re.Pattern:
+        return machine.native(fn, args, kwargs)
+    given = dict(zip(("repl", "string", "count"), args)) | kwargs
+    count = given.get("count", 0)
+    fits = given.keys() <= {"repl", "string", "count"} and len(args) + len(kwargs) == len(given)
+    if not fits or type(count) is not int or type(given.get("string")) not in (str, bytes):
+        return machine.native(fn, args, kwargs)
+    if type(given["repl"]) in PROXIES or not callable(given["repl"]):
+        return machine.native(fn, args, kwargs)
+    return Call(method, (fn.__self__, given["repl"], given["string"], count))
 
 
 def _refuse_unhashable(machine: Interpreter, value: Any) -> None:
@@ -399,9 +416,9 @@ BUILTINS: dict[Any, Handler] = {
     DEFAULT: _default,
     FUNCTION_GET: _bound_function,
     **{vars(types.MappingProxyType)[name]: _shown(name) for name in PROXY_METHODS},
-    **{op.function: _binary_operator(op) for op in protocol.BINARY.values()},
-    **{op.function: _binary_operator(op) for op in protocol.INPLACE.values()},
-    **{function: _comparison(sign) for sign, (_, _, function) in protocol.COMPARISONS.items()},
+    **{op.function: _binary_operator(op) for op in operators.BINARY.values()},
+    **{op.function: _binary_operator(op) for op in operators.INPLACE.values()},
+    **{function: _comparison(sign) for sign, (_, _, function) in operators.COMPARISONS.items()},
     intrinsic_names.find: _find,
     intrinsic_names.bind: _bind,
     intrinsic_names.generic_getattr: _generic_getattr,
@@ -419,6 +436,7 @@ BUILTINS: dict[Any, Handler] = {
 OBJECT_CALLS: dict[type, Callable[[Interpreter, Any, Args, Kwargs], Any]] = {
     functools.partial: _partial,
     type(functools.lru_cache(len)): _cached,
+    type(re.compile("").sub): _substituting,
     operator.itemgetter: _getter(polyfills.items_of),
     operator.attrgetter: _getter(polyfills.attributes_of),
     operator.methodcaller: _getter(polyfills.method_of),

@@ -6,9 +6,12 @@ In: a domain. Out: a `Machine`. The files of polyfills are hidden from traceback
 
 from __future__ import annotations
 
+import operator
 from pathlib import Path
 from types import CodeType, FunctionType
+from typing import Any
 
+from anyshape.capture.heap.values import Call
 from anyshape.capture.interpreter import (
     class_polyfills,
     iteration_polyfills,
@@ -20,20 +23,39 @@ from anyshape.capture.interpreter import (
 from anyshape.capture.interpreter.domain import Domain, Interpreter
 from anyshape.capture.interpreter.frame import Code
 from anyshape.capture.interpreter.machine import Language, Machine
-from anyshape.capture.python import instances, itertools_polyfills
+from anyshape.capture.python import (
+    instances,
+    itertools_polyfills,
+    percent,
+    program_times,
+    time_polyfills,
+)
 from anyshape.capture.python.builtins import BUILTINS, CLASS_METHODS, OBJECT_CALLS
 from anyshape.capture.python.stdlib import STDLIB, STDLIB_CLASS_METHODS
 
 TORCH_POLYFILLS = str(Path(__file__).parents[1] / "tensors" / "torch_polyfills.py")  # imports torch
 POLYFILLS = (
     *(polyfills, class_polyfills, iteration_polyfills, mapping_polyfills),
-    *(search_polyfills, sort_polyfills, itertools_polyfills),
+    *(search_polyfills, sort_polyfills, itertools_polyfills, time_polyfills),
 )
+
+
+def operated(machine: Interpreter, function: Any, *values: Any) -> Call | None:
+    """What is interpreted in the place of an operator of C that would ask the program."""
+    if function in TEXTS:
+        return program_times.shown(machine, function, *values)
+    if function is operator.mod and type(values[0]) is str:
+        return percent.formatted(machine, *values)
+    return program_times.operated(machine, function, *values)
+
+
+TEXTS = (str, repr, format)
 PYTHON = Language(
     functions={**BUILTINS, **STDLIB},
     class_methods={**CLASS_METHODS, **STDLIB_CLASS_METHODS},
     objects=OBJECT_CALLS,
     instantiate=instances.instantiate,
+    operated=operated,
     polyfill_files=frozenset({*(str(module.__file__) for module in POLYFILLS), TORCH_POLYFILLS}),
 )
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import io
 import types
 import weakref
+from array import array
 from typing import Any
 
 import torch
 
 from anyshape.capture.guards import execution_modes
 from anyshape.capture.guards.constant_kinds import CONSTANTS, EQUAL, IDENTITY
-from anyshape.capture.heap import purity
+from anyshape.capture.heap import purity, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.nested_containers import CONTAINERS, values_of
@@ -109,9 +110,9 @@ def _reads_nothing_else(
     domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bool:
     """Whether the function looks into nothing but what is relied on."""
-    if fn in callables.KEEPERS:
-        return True
     given = (*args, *kwargs.values())
+    if fn in callables.KEEPERS or times.is_quiet(fn, given):
+        return True
     if type(fn) is callables.REMEMBERING:  # it looks the arguments up, whatever tuples they lie in
         given = (*given, *parts(given))
     return not _reads_outside(domain, given)
@@ -190,12 +191,16 @@ def _refuse_outside_iterators(domain: RecordingDomain, fn: Any, args: tuple[Any,
             raise unknown(domain, fn)
 
 
+COMPARED = frozenset({*CONSTANTS, *times.CLASSES, array})
+"""Of what is handed to C code as a whole, a guard compares what it holds."""
+
+
 def _reads_outside(domain: RecordingDomain, args: tuple[Any, ...]) -> bool:
     """Whether C code would look into an outside object whose state no guard covers (an
     array, a counter, ...)."""
     heap, sources = domain.machine.heap, domain.recorder.sources
     for arg in args:
-        if type(arg) in CONSTANTS or issubclass(
+        if type(arg) in COMPARED or issubclass(
             type(arg), (*IDENTITY, *EQUAL, tuple, list, dict, set, frozenset)
         ):
             continue

@@ -29,7 +29,7 @@ from anyshape.capture.heap.values import PROXIES, Call, OpaqueValue, TensorValue
 from anyshape.capture.interpreter import class_polyfills, iteration_polyfills
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.segments import processes, warned
+from anyshape.capture.segments import owned_objects, processes, warned
 from anyshape.capture.tensors import (
     autograd_functions,
     backward,
@@ -46,7 +46,7 @@ from anyshape.eager import linear_recurrence
 NATIVE_CLASSES = frozenset({torch.finfo, torch.iinfo, torch.device})
 QUERIES = ("_get", "get_", "_is", "is_", "_has", "has_", "_len", "_are", "are_", "_can", "can_")
 OPAQUE = (
-    "threading.", "importlib.", "pickle.", "multiprocessing.", "subprocess.", "socket.", "ctypes.",
+    "threading.", "importlib.", "multiprocessing.", "subprocess.", "socket.", "ctypes.",
     "torch._functorch.", "torch.autograd.functional.", "torch.autograd.forward_ad.",
     "torch.random.", "torch._inductor.", "torch._tensor_str.", "random.",
     "torch.autograd.graph.",
@@ -123,7 +123,7 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
         return False
     if is_function_of_numbers(fn, args) or type(fn) is REMEMBERING:
         return True
-    if times.is_pure(fn, args):
+    if times.is_pure(fn, args) or purity.is_of_values(fn, args):
         return True
     if fn is time.gmtime and args and args[0] is not None:  # or it asks the clock
         return True
@@ -141,6 +141,8 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
         return fn.__module__ not in purity.IMPURE_MODULES or fn is time.struct_time
     bound = getattr(fn, "__self__", None)
     if bound is not None and not issubclass(type(bound), types.ModuleType):
+        if fn.__name__ == "mro" and issubclass(type(bound), type):
+            return True
         return type(bound) in purity.PURE_TYPES or type(bound) in CONTAINERS or bound in CONTAINERS
     return (getattr(fn, "__module__", None) or "") in PURE_MODULES
 
@@ -174,6 +176,7 @@ PURE_MODULES = frozenset(
         "re",
         "_struct",
         "_abc",
+        "_bisect",
         "_contextvars_",
     }
 )
@@ -393,6 +396,7 @@ NATIVE: Mapping[Any, Callable[..., Any]] = {
     _C._nn._parse_to: lambda domain, args, kwargs: _C._nn._parse_to(*args, **kwargs),
     __import__: _import,
     **foreach.HANDLERS,
+    **owned_objects.HANDLERS,
     **processes.HANDLERS,
 }
 
@@ -569,7 +573,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     inspect.unwrap: lambda domain, args, kwargs: inspect.unwrap(*args, **kwargs),
     **{fn: _answer_of(fn) for fn in ANSWERS},
     **backward.HANDLERS,
-    **processes.FUNCTIONS,
+    **owned_objects.FUNCTIONS,
     **{fn: _instead(polyfill) for fn, polyfill in torch_polyfills.STAND_INS.items()},
     torch._utils_internal.justknobs_check: _answer(True),
     torch.overrides.is_tensor_like: _is_tensor_like,

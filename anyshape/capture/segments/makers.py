@@ -12,12 +12,13 @@ import operator
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from datetime import tzinfo
 from typing import TYPE_CHECKING, Any
 
 from anyshape.capture.heap import times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.iterators import Position, advanced, position_of
-from anyshape.capture.heap.mirrors import MAXLEN, keys_in_order
+from anyshape.capture.heap.mirrors import MAXLEN, keys_in_order, mapping_behind
 from anyshape.capture.heap.quiet_reads import asks_the_program
 from anyshape.capture.heap.raised_state import (
     ARGS,
@@ -29,7 +30,7 @@ from anyshape.capture.heap.raised_state import (
 )
 from anyshape.capture.heap.values import IMMUTABLE
 from anyshape.capture.interpreter.attributes import HEAP_TYPE, instance_dict
-from anyshape.capture.segments.processes import LOCKS
+from anyshape.capture.segments.owned_objects import KINDS
 
 if TYPE_CHECKING:
     from anyshape.capture.segments.segment_end import Rebuilder
@@ -283,19 +284,55 @@ def _getter(rebuilder: Rebuilder, value: Any) -> str:
 def _time(rebuilder: Rebuilder, value: Any) -> str:
     """One of a `tzinfo` is made of what that is in this run."""
     zone_of = times.ZONES.get(type(value))
-    if not times.is_plain(value) and zone_of is None:
-        return instance(rebuilder, value)
+    if type(value) not in times.CLASSES:
+        return _time_of_subclass(rebuilder, value)
     if zone_of is None or times.is_plain(value):
         return rebuilder.constant(value)
     bare = rebuilder.constant(value.replace(tzinfo=None))
     return rebuilder.named(value, f"{bare}.replace(tzinfo={rebuilder.text(zone_of(value))})")
 
 
-def _lock(rebuilder: Rebuilder, value: Any) -> str:
-    """One that nobody holds is as good as a new one."""
-    if not repr(value).startswith("<unlocked "):
-        raise broken("escape", "a lock that is held")
-    return rebuilder.named(value, f"{rebuilder.constant(LOCKS[type(value)])}()")
+def _time_of_subclass(rebuilder: Rebuilder, value: Any) -> str:
+    """Made by C of its fields, whatever its class says."""
+    base = _base_in_c(type(value))
+    fields = [getattr(base, name).__get__(value) for name in times.FIELDS[base]]
+    *parts, zone = (*fields, None) if base not in times.ZONES else fields
+    given = [rebuilder.constant(type(value)), *map(repr, parts)]
+    named = f", tzinfo={rebuilder.text(zone)}, fold={value.fold}" if base in times.ZONES else ""
+    name = rebuilder.fresh(value)
+    rebuilder.add(f"{name} = {rebuilder.constant(base)}.__new__({', '.join(given)}{named})")
+    attributes(rebuilder, name, value)
+    return name
+
+
+def _owned(rebuilder: Rebuilder, value: Any) -> str:
+    """An object of C that nobody but capture has had, as its row makes it again."""
+    row = KINDS[type(value)]
+    state = row.state(value)
+    if state is None:
+        raise broken("escape", f"a {type(value).__name__} that is held")
+    name = rebuilder.named(value, f"{rebuilder.constant(row.again)}({rebuilder.constant(state)})")
+    attributes(rebuilder, name, value)
+    return name
+
+
+def _alias(rebuilder: Rebuilder, value: types.GenericAlias) -> str:
+    """`list[int]`; an unpacked one is what such a one gives when it is iterated over."""
+    made = rebuilder.constant(types.GenericAlias)
+    text = f"{made}({rebuilder.text(value.__origin__)}, {rebuilder.text(value.__args__)})"
+    if getattr(value, "__unpacked__", False):
+        text = f"{rebuilder.constant(next)}({rebuilder.constant(iter)}({text}))"
+    return rebuilder.named(value, text)
+
+
+def _proxy(rebuilder: Rebuilder, value: Any) -> str:
+    """Of a dict that was made, or handed in; that of a class is no object of its own."""
+    mapping = mapping_behind(value)
+    handed = rebuilder.recorder.sources.of(mapping) is not None
+    if not handed and not rebuilder.heap.is_created(mapping):
+        raise broken("escape", "an object of class mappingproxy")
+    made = rebuilder.constant(types.MappingProxyType)
+    return rebuilder.named(value, f"{made}({rebuilder.text(mapping)})")
 
 
 def _bytearray(rebuilder: Rebuilder, value: bytearray) -> str:
@@ -310,11 +347,13 @@ def _bytearray(rebuilder: Rebuilder, value: bytearray) -> str:
 def instance(rebuilder: Rebuilder, value: Any) -> str:
     """An object with nothing but attributes; breaks where C code has made more of it."""
     kind = type(value)
-    bare = kind.__new__ is not object.__new__ and instance_dict(value) is None
+    made = tzinfo if issubclass(kind, tzinfo) else object
+    bare = kind.__new__ is not made.__new__ and instance_dict(value) is None
     if (bare and not _slots(kind)) or not _is_plain(kind):
         raise broken("escape", f"an object of class {kind.__name__}")
     name = rebuilder.fresh(value)
-    rebuilder.add(f"{name} = object.__new__({rebuilder.constant(kind)})")
+    base = "object" if not issubclass(kind, tzinfo) else rebuilder.constant(tzinfo)
+    rebuilder.add(f"{name} = {base}.__new__({rebuilder.constant(kind)})")
     attributes(rebuilder, name, value)
     return name
 
@@ -322,7 +361,7 @@ def instance(rebuilder: Rebuilder, value: Any) -> str:
 def _is_plain(kind: type) -> bool:
     """Whether all that an instance holds is in its attributes: no C base has made it its way."""
     try:
-        object.__new__(kind)
+        (tzinfo if issubclass(kind, tzinfo) else object).__new__(kind)
     except TypeError:
         return False
     return True
@@ -364,8 +403,10 @@ MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
     (types.FunctionType, _function),
     (BaseException, _exception),
     (types.TracebackType, _traceback),
-    (times.CLASSES, _time),
-    (tuple(LOCKS), _lock),
+    (times.KINDS, _time),
+    (tuple(KINDS), _owned),
     (bytearray, _bytearray),
+    (types.GenericAlias, _alias),
+    (types.MappingProxyType, _proxy),
     ((operator.itemgetter, operator.attrgetter, operator.methodcaller), _getter),
 )

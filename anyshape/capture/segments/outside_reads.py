@@ -15,10 +15,13 @@ import torch
 from anyshape.capture.guards.constant_kinds import CONSTANTS
 from anyshape.capture.guards.guard_code import NumberBinding
 from anyshape.capture.guards.guard_failures import contents_of
+from anyshape.capture.heap import times
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.mirrors import buffer_of
 from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.heap.sources import Source
 from anyshape.capture.heap.values import NULL, PROXIES, SizeValue
+from anyshape.capture.interpreter.attributes import C_FUNCTIONS
 from anyshape.capture.recording.domain import RecordingDomain
 
 
@@ -105,12 +108,35 @@ def _relied(kind: str) -> Callable[[RecordingDomain, Source, Any, Any], Any]:
     def read(domain: RecordingDomain, source: Source, key: Any, value: Any) -> Any:
         if kind == "keys" and any(isinstance(key, torch.Tensor) for key in value):
             raise broken("unknown-call", "reading all keys of a container of tensors")
-        if kind in ("keys", "buffer"):
+        if kind in ("keys", "buffer", "time"):
             _refuse_changing(domain, source, "iteration")
         domain.recorder.guard(source, kind, value)
         return value
 
     return read
+
+
+def look_inside(domain: RecordingDomain, obj: Any) -> None:
+    """C code reads what an object from outside holds: only what a guard can compare, where it may
+    change."""
+    if domain.recorder.sources.of(obj) is None:
+        return
+    if type(obj) in times.CLASSES:
+        zone_of = times.ZONES.get(type(obj))
+        if zone_of is not None and not times.is_plain(obj):
+            domain.read(obj, "attr", "tzinfo", zone_of(obj))
+        domain.read(obj, "time", None, times.state_of(obj))
+        return
+    iterates = type(getattr(type(obj), "__iter__", None)) in C_FUNCTIONS
+    if not iterates or issubclass(type(obj), UNCHANGING) or hasattr(type(obj), "__next__"):
+        return
+    content = buffer_of(obj)
+    if content is None:
+        raise broken("unknown-call", f"what a {type(obj).__name__} from outside holds")
+    domain.read(obj, "buffer", None, content)
+
+
+UNCHANGING = (str, bytes, range, type, types.GenericAlias)
 
 
 def _refuse_changing(domain: RecordingDomain, source: Source, what: str) -> None:
@@ -212,6 +238,7 @@ READS: Mapping[str, Callable[[RecordingDomain, Source, Any, Any], Any]] = {
     "count": _read_count,
     "keys": _relied("keys"),
     "buffer": _relied("buffer"),
+    "time": _relied("time"),
     "type": _relied("type"),
     "contains": _read_contains,
     "missing": _lacks("missing"),

@@ -1,8 +1,6 @@
-"""What C says of the process, and locks that nobody outside has seen.
+"""What C says of the process.
 
-In: calls of such functions while recording. Out: the answer, which each call asks for again; a lock
-of the trace's own, which is really taken and let go, since no other thread can hold it. At the end
-of the segment such a lock is made anew (`makers.py`), if nobody holds it.
+In: calls of such functions while recording. Out: the answer, which each call asks for again.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 import _thread
 import gc
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -41,41 +38,9 @@ def _interned(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> An
     return sys.intern(args[0])
 
 
-def _made(fn: Any) -> Handler:
-    def handler(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
-        return domain.created(fn(*args, **kwargs))
-
-    return handler
-
-
-def _on_own_lock(fn: Any) -> Handler:
-    def handler(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
-        heap = domain.machine.heap
-        if not args or not heap.is_created(args[0]) or heap.journal is not None:
-            raise broken("unknown-call", name_of(fn))
-        return fn(*args, **kwargs)
-
-    return handler
-
-
-LOCKS: Mapping[type, Any] = {
-    _thread.LockType: _thread.allocate_lock,
-    _thread.RLock: _thread.RLock,
-}
-_METHODS = ("acquire", "release", "__enter__", "__exit__", "locked")
-
-
-FUNCTIONS: Mapping[Any, Handler] = {threading.RLock: _made(_thread.RLock)}
-"""Those written in Python."""
 HANDLERS: Mapping[Any, Handler] = {
     **{fn: _asked(fn) for fn in (_thread.get_ident, sys.gettrace, sys.getprofile, gc.isenabled)},
     sys.get_int_max_str_digits: _asked(sys.get_int_max_str_digits),
     sys.intern: _interned,
-    **{fn: _made(fn) for fn in LOCKS.values()},
-    **{
-        vars(kind)[name]: _on_own_lock(vars(kind)[name])
-        for kind in LOCKS
-        for name in _METHODS
-        if name in vars(kind)
-    },
+    sys.audit: lambda domain, args, kwargs: domain.defer(sys.audit, args, kwargs),
 }

@@ -72,6 +72,11 @@ HANDED_ON = (torch.nn.Module, types.FunctionType, types.BuiltinFunctionType, typ
 its identity does not keep it alive."""
 
 
+READ_AS_THEY_ARE = (tuple, list, dict, set, frozenset, BaseException)
+"""Classes of objects that nobody but the segment has had, where nobody knows where they are from:
+what C made, or raised."""
+
+
 class ReadingDomain(RecordingDomain):
     """See the module."""
 
@@ -143,7 +148,7 @@ class ReadingDomain(RecordingDomain):
             return source
         if kind in ("global", "unbound"):
             return sources.const(obj, str(obj.get("__name__", "globals")))
-        if issubclass(type(obj), (tuple, list, dict, set, frozenset)) or type(obj) in CONSTANTS:
+        if issubclass(type(obj), READ_AS_THEY_ARE) or type(obj) in CONSTANTS:
             return None
         if kind in ("closure", "no_content"):
             return sources.const(obj, "closure")

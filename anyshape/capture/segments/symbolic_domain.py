@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import sys
 import types
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -21,7 +22,6 @@ from anyshape.capture.heap import purity
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import class_name, name_of
 from anyshape.capture.heap.effects import Effect
-from anyshape.capture.heap.mirrors import buffer_of
 from anyshape.capture.heap.values import (
     NULL,
     PROXIES,
@@ -35,16 +35,15 @@ from anyshape.capture.heap.values import (
     TextValue,
 )
 from anyshape.capture.interpreter import size_texts
-from anyshape.capture.interpreter.attributes import C_FUNCTIONS
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.forks import Forks
 from anyshape.capture.recording.functions import Functions
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.capture.segments import c_calls, callables, data_branches
+from anyshape.capture.segments import c_calls, callables, data_branches, owned_objects
 from anyshape.capture.segments.cleared_gradients import clears_gradient
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
-from anyshape.capture.segments.outside_reads import read_at_number
+from anyshape.capture.segments.outside_reads import look_inside, read_at_number
 from anyshape.capture.segments.reading_domain import ReadingDomain
 from anyshape.capture.sizes import formed_texts, join, numbers
 from anyshape.capture.tensors import (
@@ -80,7 +79,8 @@ def unread(hook: Callable[..., Any]) -> Callable[..., Any]:
 
 SEQUENCES = (list, tuple, str, bytes, bytearray, deque)
 OF_SEQUENCES = {"+": operator.add, "*": operator.mul, "+=": operator.iadd, "*=": operator.imul}
-UNCHANGING = (str, bytes, range, type, types.GenericAlias)
+UNSTREAMED = (print, sys.audit)
+"""Effects that go to no stream but those that are named, or that `sys` has."""
 TURNS = "the allowed number of turns of its loops"
 GUARD_TURNS = 50
 """How many turns of unrolled loops a guard on a branch counts for: it costs as much to capture."""
@@ -193,16 +193,7 @@ class SymbolicDomain(ReadingDomain):
             sources.remember(mapping, sources.child(source, "behind", None))
 
     def will_look_inside(self, obj: Any) -> None:
-        """Only what a guard can compare, where it holds what may change."""
-        iterates = type(getattr(type(obj), "__iter__", None)) in C_FUNCTIONS
-        if not iterates or issubclass(type(obj), UNCHANGING) or hasattr(type(obj), "__next__"):
-            return
-        if self.recorder.sources.of(obj) is None:
-            return
-        content = buffer_of(obj)
-        if content is None:
-            raise broken("unknown-call", f"what a {type(obj).__name__} from outside holds")
-        self.read(obj, "buffer", None, content)
+        look_inside(self, obj)
 
     def key(self, value: Any) -> Any:
         if type(value) is tuple:
@@ -582,6 +573,8 @@ class SymbolicDomain(ReadingDomain):
         """An effect whose result nobody uses: done at the end of the segment, in order."""
         if self.recorder.depth:
             raise broken("fork", f"the effect {getattr(fn, '__name__', fn)}")
+        if fn not in UNSTREAMED and owned_objects.holds_stream(self):  # which may be told of it
+            raise broken("unknown-call", getattr(fn, "__name__", "an effect outside"))
         shown = tuple([snapshot(self, arg) for arg in args])
         named = {name: snapshot(self, arg) for name, arg in kwargs.items()}
         self.machine.heap.effects.append(Effect(callables.called, fn, shown, named))

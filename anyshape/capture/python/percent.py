@@ -1,0 +1,57 @@
+"""`text % values` where C code would ask a class of the program for a text.
+
+In: a text and values, while recording. Out: a call that makes those texts first, one after the
+other as C does, and leaves the rest to C; nothing where C asks nobody, or where it might refuse a
+value before it asks for the next one's text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from anyshape.capture.heap.values import PROXIES, Call
+from anyshape.capture.interpreter import c_callbacks, polyfills
+from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.interrupts import is_interrupt
+
+SPECIFICATION = re.compile(r"%(\([^)]*\))?([#0\- +]*)(\*|\d*)(\.\*|\.\d*)?[hlL]?(.)", re.DOTALL)
+
+
+def formatted(machine: Interpreter, text: str, given: Any) -> Call | None:
+    if any(type(given) is kind for kind in PROXIES):
+        return None
+    values = given if type(given) is tuple else (given,)
+    asked = [_is_asked(machine, value) for value in values]
+    if not any(asked) or (type(given) is not tuple and hasattr(type(given), "__getitem__")):
+        return None
+    parts = [part for part in SPECIFICATION.finditer(text) if part[5] != "%"]
+    if len(parts) != len(values) or any(part[1] or "*" in part[0] for part in parts):
+        return None
+    if not all(map(_takes, parts, values, asked)):
+        return None
+    kinds = [part[5] if ask else "" for part, ask in zip(parts, asked)]
+    shown, end = "", 0
+    for part, kind in zip(parts, kinds):
+        shown += text[end : part.start(5)] + ("s" if kind else part[5])
+        end = part.end()
+    return Call(polyfills.percent, (shown + text[end:], values, tuple(kinds)))
+
+
+def _is_asked(machine: Interpreter, value: Any) -> bool:
+    return c_callbacks.defines(machine, value, c_callbacks.TEXT)
+
+
+def _takes(part: re.Match[str], value: Any, asked: bool) -> bool:
+    """Whether C takes the value there."""
+    if asked:
+        return part[5] in ("s", "r")
+    if type(value) in PROXIES:
+        return part[5] == "s"
+    try:
+        part[0] % (value,)
+    except Exception as error:
+        if is_interrupt(error):
+            raise
+        return False
+    return True

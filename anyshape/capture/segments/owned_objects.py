@@ -1,0 +1,156 @@
+"""Objects of C that capture makes and owns: locks, files in memory.
+
+In: calls of their classes and methods while recording. Out: what the real object gives, which
+nobody outside has seen; at the end of the segment another one is made that is as it is then
+(`makers.py`). A kind is one row of `OWNED`: which methods read and write the object itself and
+values that they are given, call nothing back, and keep nothing.
+"""
+
+from __future__ import annotations
+
+import _thread
+import functools
+import io
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.descriptions import name_of
+from anyshape.capture.recording.domain import RecordingDomain
+
+Args = tuple[Any, ...]
+Handler = Callable[[RecordingDomain, Args, dict[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """A row. `made_by`: what is called for a new one. `state`: what makes the same one again, of
+    values alone; None if nothing can. `again`: another one of that state."""
+
+    kind: Any
+    made_by: tuple[Any, ...]
+    methods: str
+    state: Callable[[Any], Any]
+    again: Callable[[Any], Any]
+    is_stream: bool = False
+
+
+def _state_of_lock(lock: Any) -> Any:
+    """One that nobody holds is as good as a new one."""
+    return () if repr(lock).startswith("<unlocked ") else None
+
+
+def _state_of_stream(stream: Any) -> Any:
+    return ("closed",) if stream.closed else (stream.__getstate__()[:-1],)
+
+
+def _stream(kind: Any, state: Any) -> Any:
+    stream = kind()
+    if state == ("closed",):
+        stream.close()
+    else:
+        stream.__setstate__((*state[0], None))
+    return stream
+
+
+_LOCKING = "acquire release __enter__ __exit__ locked"
+_STREAM = (
+    "read readline readlines write writelines seek tell getvalue truncate close flush "
+    "readable writable seekable isatty __enter__ __exit__ __iter__ __next__"
+)
+OWNED: tuple[Owned, ...] = (
+    Owned(
+        _thread.LockType,
+        (_thread.allocate_lock,),
+        _LOCKING,
+        _state_of_lock,
+        lambda state: _thread.allocate_lock(),
+    ),
+    Owned(
+        _thread.RLock,
+        (_thread.RLock,),
+        _LOCKING,
+        _state_of_lock,
+        lambda state: _thread.RLock(),
+    ),
+    Owned(
+        io.BytesIO,
+        (io.BytesIO,),
+        _STREAM + " read1 getbuffer",
+        _state_of_stream,
+        functools.partial(_stream, io.BytesIO),
+        is_stream=True,
+    ),
+    Owned(
+        io.StringIO,
+        (io.StringIO,),
+        _STREAM,
+        _state_of_stream,
+        functools.partial(_stream, io.StringIO),
+        is_stream=True,
+    ),
+)
+KINDS: Mapping[type, Owned] = {row.kind: row for row in OWNED}
+PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
+
+
+def holds_stream(domain: RecordingDomain) -> bool:
+    """Whether a stream was made that others may have been told to write to."""
+    made = domain.machine.heap.created.values()
+    return any(type(obj) in KINDS and KINDS[type(obj)].is_stream for obj in made)
+
+
+def _given(domain: RecordingDomain, fn: Any, value: Any) -> Any:
+    """An argument as C may see it: a plain value, or a list of such."""
+    if type(value) in PLAIN or (
+        type(value) is memoryview and domain.machine.heap.is_created(value)
+    ):
+        return value
+    seen = domain.machine.heap.mirror(value) if type(value) in (list, tuple, bytearray) else None
+    if type(seen) is bytearray or (seen is not None and all(type(item) in PLAIN for item in seen)):
+        return seen
+    raise broken("unknown-call", name_of(fn))
+
+
+def _made(fn: Any) -> Handler:
+    def handler(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
+        shown = [_given(domain, fn, arg) for arg in args]
+        named = {name: _given(domain, fn, value) for name, value in kwargs.items()}
+        return domain.created(fn(*shown, **named))
+
+    return handler
+
+
+def _called(fn: Any) -> Handler:
+    """A method of an object that capture made. Inside a fork it would be called on both sides."""
+
+    def handler(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
+        heap = domain.machine.heap
+        known = bool(args) and type(args[0]) in KINDS and heap.is_created(args[0])
+        if not known or heap.journal is not None:
+            raise broken("unknown-call", name_of(fn))
+        if fn.__name__ == "__exit__":  # which looks at nothing that it is given
+            return fn(args[0], *(None for _ in args[1:]), **kwargs)
+        shown = [_given(domain, fn, arg) for arg in args[1:]]
+        named = {name: _given(domain, fn, value) for name, value in kwargs.items()}
+        try:
+            return fn(args[0], *shown, **named)
+        except BufferError:  # of a view that the program has dropped, maybe
+            raise broken("unknown-call", name_of(fn)) from None
+
+    return handler
+
+
+FUNCTIONS: Mapping[Any, Handler] = {threading.RLock: _made(_thread.RLock)}
+"""Those written in Python."""
+HANDLERS: Mapping[Any, Handler] = {
+    **{fn: _made(fn) for row in OWNED for fn in row.made_by},
+    **{
+        getattr(row.kind, name): _called(getattr(row.kind, name))
+        for row in OWNED
+        for name in row.methods.split()
+        if hasattr(row.kind, name)
+    },
+}

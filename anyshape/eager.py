@@ -532,30 +532,6 @@ def dropout_kept(input: Tensor, p: float) -> Tensor:
     return torch.empty_like(input, dtype=torch.bool).bernoulli_(1 - p)
 
 
-def _conv_gradient(dims: int, of_input: bool) -> Callable[..., Tensor]:
-    """One of the two gradients of a convolution over ``dims`` dimensions."""
-
-    def gradient(
-        g: Tensor, other: Tensor, shape: Any, stride: Any, padding: Any, dilation: Any, groups: int
-    ) -> Tensor:
-        absent = g.new_empty(1).expand(shape)  # only its shape is asked for
-        pair = (absent, other) if of_input else (other, absent)
-        options = [[n] * dims if isinstance(n, int) else n for n in (stride, padding, dilation)]
-        wanted = [of_input, not of_input, False]
-        found = torch.ops.aten.convolution_backward(
-            g, *pair, None, *options, False, [0] * dims, groups, wanted
-        )
-        made: Tensor = found[0 if of_input else 1]
-        return made
-
-    return gradient
-
-
-conv1d_input_gradient, conv1d_weight_gradient = (_conv_gradient(1, of) for of in (True, False))
-conv2d_input_gradient, conv2d_weight_gradient = (_conv_gradient(2, of) for of in (True, False))
-conv3d_input_gradient, conv3d_weight_gradient = (_conv_gradient(3, of) for of in (True, False))
-
-
 def explicit_attention(*args: Any, **kwargs: Any) -> Tensor:
     return F.scaled_dot_product_attention(*args, **kwargs).contiguous()
 

@@ -151,6 +151,15 @@ def _conv_gradient_type(
     return _image(cx, t, shape, last)
 
 
+def _conv_gradients_type(
+    cx: TypeContext, g: Any, image: Any, weight: Any, *rest: Arg
+) -> tuple[TensorType, TensorType]:
+    """Of the image and of the weight."""
+    t, x, w = tensor(g), tensor(image), tensor(weight)
+    last = suggests_channels_last(cx, x) or suggests_channels_last(cx, w)
+    return _image(cx, t, x.shape, last), _image(cx, t, w.shape, last)
+
+
 for _n in (1, 2, 3):
     op(
         f"conv{_n}d",
@@ -166,10 +175,17 @@ for _n in (1, 2, 3):
         op(
             f"conv{_n}d_{_part}_gradient",
             "g, other, shape, stride, padding, dilation, groups",
-            torch=f"anyshape.eager.conv{_n}d_{_part}_gradient",
+            torch=f"anyshape.eager_convolutions.conv{_n}d_{_part}_gradient",
             type=_conv_gradient_type,
-            lower=Extern(f"anyshape.eager.conv{_n}d_{_part}_gradient"),
+            lower=Extern(f"anyshape.eager_convolutions.conv{_n}d_{_part}_gradient"),
         )
+    op(
+        f"conv{_n}d_gradients",
+        "g, input, weight, stride, padding, dilation, groups",
+        torch=f"anyshape.eager_convolutions.conv{_n}d_gradients",
+        type=_conv_gradients_type,
+        lower=Extern(f"anyshape.eager_convolutions.conv{_n}d_gradients"),
+    )
     op(
         f"conv_transpose{_n}d",
         "input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1",

@@ -16,6 +16,7 @@ from anyshape.ir.graph import Graph
 from anyshape.ir.nesting import is_flat, map_regions
 from anyshape.ops.table import OpDef
 from anyshape.passes.bounds_checks import check_bounds
+from anyshape.passes.convolution_gradients import join_convolution_gradients
 from anyshape.passes.decompose import decompose, expand_for_gradients
 from anyshape.passes.functionalize import functionalize
 from anyshape.passes.integers import check_integers
@@ -185,6 +186,12 @@ INFERENCE = Pipeline(
             before=_properties("separate"),
         ),
         _CHANNELS_INNERMOST,
+        Pass(
+            "join-convolution-gradients",
+            _alone(join_convolution_gradients),
+            needs=_properties("core"),
+            before=_properties("separate"),
+        ),
         Pass(
             "separate-outputs",
             lambda graph, ops, captured: separate_outputs(captured, graph, ops),

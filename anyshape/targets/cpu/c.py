@@ -420,6 +420,7 @@ WALKS: Mapping[Walk, Callable[[_Emitter], None]] = {
     "rows": _Emitter.walk_rows,
     "one row": _Emitter.walk_one_row,
     "columns": _Emitter.walk_columns,
+    "shared columns": _Emitter.walk_shared_columns,
     "folded columns": _Emitter.walk_folded_columns,
 }
 

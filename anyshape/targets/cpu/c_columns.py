@@ -2,12 +2,13 @@
 
 In: a kernel whose neighbours in memory lie across its rows, as in a sum over the first dimension.
 Out: lines. ``walk_columns`` takes LANES rows at a time and shares these blocks among threads. Where
-there are few columns, ``walk_folded_columns`` takes several cells of each row at a time, so that
-the vector is full, and shares the rows among threads.
+there is one such block, ``walk_shared_columns`` shares the cells of its rows instead;
+``walk_folded_columns`` takes several cells of each row at a time, too, so that the vector is full.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from anyshape.ir.loops import Axis, Reduce, Scan, operands
@@ -22,7 +23,7 @@ ROWS = 128
 
 @dataclass(slots=True, eq=False)
 class ColumnPrinter(LoopPrinter):
-    """Prints the schedules ``columns`` and ``folded columns``."""
+    """Prints the schedules ``columns``, ``shared columns`` and ``folded columns``."""
 
     def walk_columns(self) -> None:
         """``LANES`` neighbouring rows at a time, with a vector over them."""
@@ -130,6 +131,34 @@ class ColumnPrinter(LoopPrinter):
 
     # --- few columns ---
 
+    def walk_shared_columns(self) -> None:
+        """The one block of columns, whose cells threads share by ``ROWS``: what is added up is what
+        ``walk_columns`` adds, in the same order."""
+        (column,) = self.kernel.axes
+        name, columns = column.name, self._dim(column.extent)
+        self._line(f"const i64 {name}b = 0, {name}e = {columns};")
+        self._declare_totals()
+        for level in range(self.phases.count):
+            work = self._work(level, set())
+            work.known.clear()
+            if work:
+                self._open("")
+                self._pass_by_blocks(work, column, str(ROWS), self._block_of_rows)
+                self._close(1)
+            self._store_columns(level, column)
+
+    def _block_of_rows(self, work: Work, column: Axis, row: Axis) -> None:
+        """The parts of one block of cells."""
+        lane = _lane(column)
+        for n in work.reduces:
+            self._line(f"{self._type(n)} a{n}[{LANES}];")
+            self._spread(column, f"a{n}[{lane}] = {c_identity(self.elements[n])};")
+        self._loop(row.name, f"{row.name}b", f"{row.name}e")
+        self._column_cells(work, column)
+        self._close(1)
+        for n in work.reduces:
+            self._spread(column, f"q{n}[b * {LANES} + {lane}] = a{n}[{lane}];")
+
     def walk_folded_columns(self) -> None:
         """``fold`` cells of each row at a time: lane ``k * columns + c`` is column ``c`` of every
         ``fold``-th cell from the ``k``-th on. Threads share blocks of cells, whose results are
@@ -139,8 +168,7 @@ class ColumnPrinter(LoopPrinter):
         self._line(
             f"const i64 {name}b = 0, fold = {LANES} / ({columns}), width = fold * {columns};"
         )
-        for n in self._reductions():
-            self._line(f"{total_type(self.elements[n])} t{n}[{LANES}];")
+        self._declare_totals()
         for level in range(self.phases.count):
             work = self._work(level, set())
             work.known.clear()
@@ -152,25 +180,31 @@ class ColumnPrinter(LoopPrinter):
                 self._store_columns(level, column)
                 self._close(1)
 
+    def _declare_totals(self) -> None:
+        for n in self._reductions():
+            self._line(f"{total_type(self.elements[n])} t{n}[{LANES}];")
+
     def _reductions(self) -> list[int]:
         return [n for n, element in enumerate(self.elements) if isinstance(element, Reduce)]
 
-    def _folded_pass(self, work: Work, column: Axis) -> None:
-        """The reductions of one phase: a part of each block, the parts of the lanes, one total of
-        each column, which every lane of it then has."""
+    def _pass_by_blocks(
+        self, work: Work, column: Axis, block: str, cells: Callable[[Work, Axis, Axis], None]
+    ) -> None:
+        """The reductions of one phase: a part of each block of cells, and one total of each lane.
+        The brackets around it are the caller's."""
         (row,) = self.kernel.reduction_axes
-        lane, width = _lane(column), f"{column.name}e = width"
-        self._open("")
-        self._line(f"const i64 cells = {self._dim(row.extent)}, block = {ROWS} * fold;")
+        name, lane = row.name, _lane(column)
+        self._line(f"const i64 cells = {self._dim(row.extent)}, block = {block};")
         self._line("const i64 blocks = (cells + block - 1) / block;")
         for n in work.reduces:
             kind = self._type(n)
             self._line(f"{kind} *q{n} = malloc(blocks * {LANES} * sizeof({kind}) + 1);")
         self._parallel_pass(1)
         self._loop("b", "0", "blocks")
-        self._folded_block(work, column, row)
+        self._line(f"const i64 {name}b = b * block;")
+        self._line(f"const i64 {name}e = {name}b + block < cells ? {name}b + block : cells;")
+        cells(work, column, row)
         self._close(1)
-        self._line(f"const i64 {width};")
         for n in work.reduces:
             element = self.elements[n]
             total, part = f"t{n}[{lane}]", f"q{n}[b * {LANES} + {lane}]"
@@ -179,11 +213,18 @@ class ColumnPrinter(LoopPrinter):
             self._spread(column, f"{total} = {c_combine(element, total, part)};")
             self._close(1)
             self._line(f"free(q{n});")
-            first = f"t{n}[l % ({self._dim(column.extent)})]"
-            start = self._dim(column.extent)
+
+    def _folded_pass(self, work: Work, column: Axis) -> None:
+        """As ``_pass_by_blocks``; then the lanes of a column give its total, which every lane has."""
+        start = self._dim(column.extent)
+        self._open("")
+        self._line(f"const i64 {column.name}e = width;")
+        self._pass_by_blocks(work, column, f"{ROWS} * fold", self._folded_block)
+        for n in work.reduces:
+            first = f"t{n}[l % ({start})]"
             self._line(
                 f"for (i64 l = {start}; l < width; l++) "
-                f"{first} = {c_combine(element, first, f't{n}[l]')};"
+                f"{first} = {c_combine(self.elements[n], first, f't{n}[l]')};"
             )
             self._line(f"for (i64 l = {start}; l < width; l++) t{n}[l] = {first};")
         self._close(1)
@@ -191,8 +232,6 @@ class ColumnPrinter(LoopPrinter):
     def _folded_block(self, work: Work, column: Axis, row: Axis) -> None:
         """The parts of the lanes of one block of cells."""
         name = row.name
-        self._line(f"const i64 {name}b = b * block;")
-        self._line(f"const i64 {name}e = {name}b + block < cells ? {name}b + block : cells;")
         for n in work.reduces:
             self._line(f"{self._type(n)} a{n}[{LANES}];")
             self._line(

@@ -15,7 +15,14 @@ from anyshape.symbolic import Condition, all_of, gt, le
 from anyshape.targets.reduction_phases import Phases, analyse, lane, step_of, turned
 
 Walk: TypeAlias = Literal[
-    "cells", "tiles", "in order", "rows", "one row", "columns", "folded columns"
+    "cells",
+    "tiles",
+    "in order",
+    "rows",
+    "one row",
+    "columns",
+    "shared columns",
+    "folded columns",
 ]
 LANES = 64
 """Columns that a reduction over a strided row keeps at a time."""
@@ -29,8 +36,9 @@ class KernelSchedule:
 
     ``cells``: along the last axis; ``tiles``: the same, as transposed operands are turned; ``in
     order``: one cell after the other; ``rows``: along each row; ``one row``: along the only row,
-    whose blocks threads share; ``columns``: across strided rows; ``folded columns``: across a few
-    strided rows and several cells of each.
+    whose blocks threads share; ``columns``: across strided rows; ``shared columns``: the same,
+    whose cells threads share; ``folded columns``: across a few strided rows and several cells of
+    each.
     """
 
     walk: Walk
@@ -46,9 +54,11 @@ def variants(kernel: Kernel) -> tuple[Variant[KernelSchedule], ...]:
         return (Variant(True, KernelSchedule(walk)),)  # there is no other axis to turn
     phases = analyse(kernel)
     walk = _walk(kernel, phases)
-    last = Variant(True, KernelSchedule(walk))
     few = _few_columns(kernel, phases) if walk == "columns" else False
-    return (last,) if few is False else (Variant(few, KernelSchedule("folded columns")), last)
+    if few is not False:
+        return (Variant(few, KernelSchedule("folded columns")), Variant(True, KernelSchedule(walk)))
+    shared = walk == "columns" and _is_one_block(kernel)
+    return (Variant(True, KernelSchedule("shared columns" if shared else walk)),)
 
 
 def _walk(kernel: Kernel, phases: Phases) -> Walk:
@@ -61,6 +71,15 @@ def _walk(kernel: Kernel, phases: Phases) -> Walk:
     if kernel.ordered or not axes:
         return "in order"
     return "cells" if turned(phases, axes[-1].name) is None else "tiles"
+
+
+def _is_one_block(kernel: Kernel) -> bool:
+    """Are there too few columns to be shared among threads, whatever the sizes are?"""
+    if len(kernel.axes) != 1 or len(kernel.reduction_axes) != 1:
+        return False
+    columns = kernel.axes[0].extent
+    scans = any(isinstance(element, Scan) for element in kernel.elements)
+    return isinstance(columns, int) and columns <= LANES and not scans
 
 
 def _few_columns(kernel: Kernel, phases: Phases) -> Condition | bool:

@@ -23,6 +23,7 @@ from anyshape.errors import AnyshapeWarning
 from anyshape.tools import accuracy
 from anyshape.tools.timing import interleaved
 from benchmarks.zoo.entry import Entry, Sizes
+from benchmarks.zoo.setting import Setting
 
 ROUNDS = 7
 
@@ -45,36 +46,39 @@ class Finding:
     compile_seconds: float = 0.0
     over_eager: float = 0.0
     recompiles: list[str] = field(default_factory=list)
+    eager_graphs: list[str] = field(default_factory=list)  # why eager torch runs a graph whole
 
     @property
     def right(self) -> bool:
         return not self.wrong and not self.failure
 
 
-def examine(entry: Entry, timed: bool = True) -> Finding:
+def examine(entry: Entry, timed: bool = True, setting: Setting = Setting()) -> Finding:
     """Everything about one entry; a failure to build it is in the finding."""
     finding = Finding(entry.name, entry.family)
     try:
-        eager = entry.build()
+        eager = setting.program(entry.build())
     except Exception as error:
         finding.failure = f"not built: {describe(error)}"
         return finding
     with torch.set_grad_enabled(entry.grad):
-        compare(entry, eager, finding, timed)
+        compare(entry, eager, finding, timed, setting)
     return finding
 
 
-def compare(entry: Entry, eager: Callable[..., object], finding: Finding, timed: bool) -> None:
+def compare(
+    entry: Entry, eager: Callable[..., object], finding: Finding, timed: bool, setting: Setting
+) -> None:
     ours = copy.deepcopy(eager)
     fast = anyshape.compile(ours)
     reference = in_float64(eager)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for sizes in entry.shapes:
-            at_one_size(entry, sizes, (eager, fast, reference), finding)
+            at_one_size(entry, sizes, (eager, fast, reference), finding, setting)
         fill_stats(finding, fast)
         if timed and finding.shapes:
-            finding.over_eager = speed(entry, eager, fast)
+            finding.over_eager = speed(entry, eager, fast, setting)
     texts = (str(each.message) for each in caught if issubclass(each.category, AnyshapeWarning))
     finding.warned = list(dict.fromkeys(t for t in texts if "anyshape" in t.lower() or "[E" in t))
     if not finding.shapes and not finding.wrong:
@@ -82,11 +86,15 @@ def compare(entry: Entry, eager: Callable[..., object], finding: Finding, timed:
 
 
 def at_one_size(
-    entry: Entry, sizes: Sizes, runs: tuple[Callable[..., object], ...], finding: Finding
+    entry: Entry,
+    sizes: Sizes,
+    runs: tuple[Callable[..., object], ...],
+    finding: Finding,
+    setting: Setting,
 ) -> None:
     """One call of each; what differs goes into the finding."""
     eager, fast, reference = runs
-    given = [arguments(entry, sizes) for _ in range(3)]
+    given = [arguments(entry, sizes, setting) for _ in range(3)]
     outcome, expected = attempt(eager, given[0]), None
     if isinstance(outcome, Failure):
         if not finding.shapes:
@@ -120,6 +128,7 @@ def fill_stats(finding: Finding, fast: Callable[..., object]) -> None:
     finding.specializations, finding.segments = stats.specializations, stats.segments
     finding.eager_ops, finding.kernels = stats.eager_ops, stats.kernels
     finding.compile_seconds = stats.compile_seconds
+    finding.eager_graphs = list(dict.fromkeys(stats.eager_graphs))
     machinery = fast.stats.__self__._lazy.machinery
     breaks = machinery.capturer.breaks if machinery is not None else []
     finding.breaks = list(dict.fromkeys(describe_break(each) for each in breaks))
@@ -133,12 +142,14 @@ def describe_break(found: GraphBreak) -> str:
     return f"{found.id}: {found.reason}{where}"
 
 
-def speed(entry: Entry, eager: Callable[..., object], fast: Callable[..., object]) -> float:
+def speed(
+    entry: Entry, eager: Callable[..., object], fast: Callable[..., object], setting: Setting
+) -> float:
     """Times as fast as eager at the entry's last size that eager takes, or 0."""
     given = next(
         made
         for sizes in reversed(entry.shapes)
-        if not isinstance(attempt(eager, made := arguments(entry, sizes)), Failure)
+        if not isinstance(attempt(eager, made := arguments(entry, sizes, setting)), Failure)
     )
     calls = {"eager": lambda: eager(**given), "anyshape": lambda: fast(**given)}
     try:
@@ -155,10 +166,11 @@ class Failure:
     error: Exception
 
 
-def arguments(entry: Entry, sizes: Sizes) -> dict[str, object]:
+def arguments(entry: Entry, sizes: Sizes, setting: Setting) -> dict[str, object]:
     batch, length = sizes
     generator = torch.Generator().manual_seed(1_000_003 * batch + length)
-    return dict(entry.inputs(batch, length, generator))
+    made = entry.inputs(batch, length, generator)
+    return {name: setting.argument(value) for name, value in made.items()}
 
 
 def attempt(call: Callable[..., object], given: Mapping[str, object]) -> object:

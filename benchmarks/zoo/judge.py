@@ -23,7 +23,7 @@ from anyshape.errors import AnyshapeWarning
 from anyshape.tools import accuracy
 from anyshape.tools.timing import interleaved
 from benchmarks.zoo.entry import Entry, Sizes
-from benchmarks.zoo.setting import Setting
+from benchmarks.zoo.setting import PLAIN, Setting
 
 ROUNDS = 7
 
@@ -53,7 +53,7 @@ class Finding:
         return not self.wrong and not self.failure
 
 
-def examine(entry: Entry, timed: bool = True, setting: Setting = Setting()) -> Finding:
+def examine(entry: Entry, timed: bool = True, setting: Setting = PLAIN) -> Finding:
     """Everything about one entry; a failure to build it is in the finding."""
     finding = Finding(entry.name, entry.family)
     try:

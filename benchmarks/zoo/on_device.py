@@ -176,7 +176,8 @@ def summary(found: dict[str, list[Finding]]) -> Iterator[str]:
             right = sum(each.right for each in of_it) - refused
             wrong = sum(bool(each.wrong) for each in of_it)
             rest = len(of_it) - right - refused - wrong
-            yield f"{setting}, {family}: {right} right, {refused} by eager, {wrong} wrong, {rest} not run"
+            counts = f"{right} right, {refused} by eager, {wrong} wrong, {rest} not run"
+            yield f"{setting}, {family}: {counts}"
 
 
 if __name__ == "__main__":

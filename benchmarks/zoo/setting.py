@@ -22,7 +22,7 @@ class Setting:
 
     def program(self, made: Callable[..., object]) -> Callable[..., object]:
         """The entry's program as it runs in this setting."""
-        if not isinstance(made, nn.Module) or self == Setting():
+        if not isinstance(made, nn.Module) or self == PLAIN:
             return made
         if self.attention and hasattr(made, "set_attn_implementation"):
             made.set_attn_implementation(self.attention)
@@ -30,7 +30,7 @@ class Setting:
 
     def argument(self, value: object) -> object:
         """An argument with its tensors where the program has its own."""
-        if self == Setting():
+        if self == PLAIN:
             return value
         match value:
             case Tensor():
@@ -42,3 +42,7 @@ class Setting:
             case dict():
                 return {key: self.argument(each) for key, each in value.items()}
         return value
+
+
+PLAIN = Setting()
+"""As entries are built."""

@@ -28,7 +28,8 @@ from anyshape.ir.graph import (
     values_in,
 )
 from anyshape.ops.context import NoRow, TypeContext
-from anyshape.ops.table import OPS, OpDef
+from anyshape.ops.rules import require_one_device
+from anyshape.ops.table import OPS, OpDef, Scatter, Structural
 from anyshape.symbolic import Condition, Dim, ge
 
 COMPLEX_ROWS = frozenset(
@@ -100,6 +101,8 @@ class Builder:
             positional, keywords = row.normalize(self.cx, *positional, **keywords)
         if row.expand is not None and (row.inline or self.prepare is not None):
             return row.expand(self, *positional, **keywords)
+        if isinstance(row.lower, Structural | Scatter):
+            require_one_device(row.name, positional)
         types = self._types(row, positional, keywords)
         single = not isinstance(types, tuple)
         made: tuple[Type, ...] = (types,) if single else types

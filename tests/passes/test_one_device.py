@@ -12,9 +12,11 @@ from anyshape.ir.parse import parse_graph
 from anyshape.ir.text import print_graph
 from anyshape.ir.verify import verify_graph
 from anyshape.ops import OPS
-from anyshape.ops.context import OpError
+from anyshape.ops.build import Builder
+from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.rules import require_one_device
 from anyshape.passes.one_device import read_one_device
+from anyshape.symbolic import Facts
 
 HEAD = """
 # symbol s0: backed entry = 3
@@ -124,3 +126,34 @@ def test_what_eager_takes_of_two_devices_is_taken() -> None:
     require_one_device("index", (of("cuda:0", 3), (positions,)))
     require_one_device("index_put", (of("cuda:0", 3), (positions,), of(HOST), False))
     require_one_device("scatter", (of("cuda:0", 3), 0, of("cuda:0", 2, dtype=int64), of(HOST)))
+
+
+def builder() -> Builder:
+    space = parse_graph(program("return (x_0,)")).space
+    return Builder(TypeContext(space, Facts(space)))
+
+
+# name: how the capture calls a row of vectors x (a device), y and i (the host).
+CALLS = {
+    "in place": lambda b, x, y, i: b.call("index_add_", x, 0, i, x),
+    "composite": lambda b, x, y, i: b.call("cross_entropy", b.reshape(x, (1, 3)), i),
+    "rows of a table": lambda b, x, y, i: b.call("embedding", i, b.reshape(x, (3, 1))),
+    "element by element": lambda b, x, y, i: b.add(x, y),
+    "filled where a mask says": lambda b, x, y, i: b.call("masked_fill", x, b.gt(y, 0.0), 1.0),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_rows_made_of_others_refuse_what_those_refuse(name: str) -> None:
+    b = builder()
+    x, y = (b.input(TensorType(float32, d, (3,), (1,)), "argument", d) for d in ("cuda:0", HOST))
+    i = b.input(TensorType(int64, HOST, (3,), (1,)), "argument", "i")
+    with pytest.raises(OpError, match="device"):
+        CALLS[name](b, x, y, i)
+
+
+def test_masks_of_the_host_that_index_are_copied() -> None:
+    b = builder()
+    x, y = (b.input(TensorType(float32, d, (3,), (1,)), "argument", d) for d in ("cuda:0", HOST))
+    b.call("index_put_", x, (b.gt(y, 0.0),), 1.0)
+    assert [node.op for node in b.nodes] == ["gt", "to_device", "masked_fill_"]

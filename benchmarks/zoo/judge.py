@@ -61,7 +61,7 @@ def examine(entry: Entry, timed: bool = True, setting: Setting = PLAIN) -> Findi
     except Exception as error:
         finding.failure = f"not built: {describe(error)}"
         return finding
-    with torch.set_grad_enabled(entry.grad):
+    with torch.set_grad_enabled(entry.grad or setting.gradients):
         compare(entry, eager, finding, timed, setting)
     return finding
 
@@ -116,11 +116,15 @@ def at_one_size(
     finding.shapes += 1
     doubled = {key: double(value) for key, value in given[2].items()}
     truth = attempt(reference, doubled) if reference is not None else None
-    faults = differences((result, given[1]), (outcome, given[0]), (truth, doubled), entry.grad)
+    both = (result, given[1]), (outcome, given[0])
+    faults = differences(*both, (truth, doubled), entry.grad or setting.gradients)
     finding.wrong += [f"{sizes} {fault}" for fault in faults[:3]]
     if entry.grad and isinstance(eager, nn.Module):
         faults = gradient_faults(fast, eager)
         finding.wrong += [f"{sizes} {fault}" for fault in faults[:3]]
+    elif setting.gradients and isinstance(eager, nn.Module):
+        fault = fault_of_all_gradients((fast, result), (eager, outcome))
+        finding.wrong += [f"{sizes} {fault}"] if fault else []
 
 
 def fill_stats(finding: Finding, fast: Callable[..., object]) -> None:
@@ -302,3 +306,39 @@ def gradient_faults(fast: nn.Module, eager: nn.Module) -> list[str]:
             if error > max(1e-4, 4 * torch.finfo(theirs.grad.dtype).eps):
                 found.append(f"gradient of {name} is not eager's: {error:.1e}")
     return found
+
+
+def fault_of_all_gradients(ours: tuple[nn.Module, object], theirs: tuple[nn.Module, object]) -> str:
+    """Gradients of a weighted sum of all results: their distance from eager's, of all together,
+    since those that are 0 but for rounding tell nothing alone."""
+    found = [attempt(lambda side=side: all_gradients(*side), {}) for side in (theirs, ours)]
+    failed = [describe(each.error) if isinstance(each, Failure) else "" for each in found]
+    if any(failed):
+        return "" if all(failed) else f"backward: {failed[1] or 'passed'}, eager {failed[0]}"
+    eager, mine = found
+    if eager.keys() != mine.keys():
+        return f"gradients of {sorted(eager.keys() ^ mine.keys())[:4]}"
+    errors = {name: (mine[name].double() - g.double()).norm().item() for name, g in eager.items()}
+    total = sum(g.double().norm().item() ** 2 for g in eager.values()) ** 0.5
+    error = sum(e**2 for e in errors.values()) ** 0.5 / total if total else 0.0
+    dtype = next((g.dtype for g in eager.values()), torch.float32)
+    if error <= max(1e-4, 4 * torch.finfo(dtype).eps) or not total < float("inf"):
+        return ""
+    worst = max(errors, key=errors.__getitem__)
+    return f"gradients are off by {error:.1e}, most that of {worst}"
+
+
+def all_gradients(module: nn.Module, result: object) -> dict[str, Tensor]:
+    """By parameter; those that there are."""
+    parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    tensors = (t for _, t in leaves(result) if isinstance(t, Tensor) and t.requires_grad)
+    sums = [
+        (t.double() * torch.arange(1, t.numel() + 1, device=t.device).reshape(t.shape).sin()).sum()
+        for t in tensors
+        if t.is_floating_point()
+    ]
+    if not sums or not parameters:
+        return {}
+    total = torch.stack(sums).sum()
+    found = torch.autograd.grad(total, [*parameters.values()], allow_unused=True)
+    return {name: g for name, g in zip(parameters, found) if g is not None}

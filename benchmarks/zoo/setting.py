@@ -11,14 +11,17 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """``attention`` is transformers' name of an implementation; nothing: the model's own."""
+    """``attention`` is transformers' name of an implementation; nothing: the model's own.
+    ``gradients``: those of parameters are compared, of a sum over all results."""
 
     device: str = "cpu"
     dtype: torch.dtype = torch.float32
     attention: str = ""
+    gradients: bool = False
 
     def __str__(self) -> str:
-        return " ".join(filter(None, (self.device, str(self.dtype)[6:], self.attention)))
+        more = "gradients" if self.gradients else ""
+        return " ".join(filter(None, (self.device, str(self.dtype)[6:], self.attention, more)))
 
     def program(self, made: Callable[..., object]) -> Callable[..., object]:
         """The entry's program as it runs in this setting."""

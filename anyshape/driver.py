@@ -508,9 +508,12 @@ def _devices(program: Program) -> frozenset[str]:
 
 
 def _device_of(step: Launch, program: Program) -> str:
-    """The device that all buffers of a launch lie on."""
-    buffers = (program.buffers[arg.name] for arg in step.args if isinstance(arg, BufferRef))
-    return next((buffer.device for buffer in buffers), "cpu")
+    """The device that all buffers of a launch lie on. No kernel reads the memory of two."""
+    named = (arg.name for arg in step.args if isinstance(arg, BufferRef | SizeInMemory))
+    devices = sorted({program.buffers[name].device for name in named})
+    if len(devices) > 1:
+        raise NotImplementedError(f"buffers on {' and '.join(devices)}")
+    return devices[0] if devices else HOST
 
 
 def _example(step: Launch, sizes: Mapping[Symbol, int]) -> tuple[Any, ...] | None:

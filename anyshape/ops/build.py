@@ -28,7 +28,8 @@ from anyshape.ir.graph import (
     values_in,
 )
 from anyshape.ops.context import NoRow, TypeContext
-from anyshape.ops.table import OPS, OpDef
+from anyshape.ops.rules import require_one_device
+from anyshape.ops.table import OPS, OpDef, Pointwise, Scatter, Structural
 from anyshape.symbolic import Condition, Dim, ge
 
 COMPLEX_ROWS = frozenset(
@@ -77,6 +78,8 @@ class Builder:
     modes: Modes | None = None
     type_fallback: Callable[[OpDef, tuple[Any, ...], Mapping[str, Any]], Any] | None = None
     prepare: Callable[[str, tuple[Any, ...], dict[str, Any]], Any] | None = None  # see `call`
+    devices: set[str] = field(default_factory=set)
+    """Of inputs, and of what nodes make."""
     _counters: dict[str, int] = field(default_factory=dict)
     _reserved: list[Iterable[str]] = field(default_factory=list)  # not counted yet
     _sized: dict[Hashable, Any] = field(default_factory=dict)  # types with sizes made for them
@@ -100,12 +103,28 @@ class Builder:
             positional, keywords = row.normalize(self.cx, *positional, **keywords)
         if row.expand is not None and (row.inline or self.prepare is not None):
             return row.expand(self, *positional, **keywords)
+        if len(self.devices) > 1:
+            self._refuse_other_devices(row, positional, keywords)
         types = self._types(row, positional, keywords)
         single = not isinstance(types, tuple)
         made: tuple[Type, ...] = (types,) if single else types
         if self.cx.may_require:
             self._require_sizes((*positional, *keywords.values()), made)
         return self.append(row.name, positional, keywords, made, single)
+
+    def _refuse_other_devices(
+        self, row: OpDef, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]
+    ) -> None:
+        """Raises OpError where eager refuses operands of several devices, which the rows that do
+        the work know."""
+        values = values_in((*args, *kwargs.values()))
+        if len({v.type.device for v in values if isinstance(v.type, TensorType)}) < 2:
+            return
+        row = row if row.functional is None else self.ops[row.functional]
+        if isinstance(row.lower, Pointwise | Structural | Scatter):
+            require_one_device(row.name, args)
+        elif row.expand is not None and row.type is not None:
+            row.expand(self._scratch(), *args, **kwargs)
 
     def _require_sizes(self, args: tuple[Arg, ...], types: tuple[Type, ...]) -> None:
         """No result has a negative size: whatever computes one, eager raises."""
@@ -150,10 +169,18 @@ class Builder:
         self, row: OpDef, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]
     ) -> Any:
         """Types the expansion in a builder that is thrown away; its checks are those of the row."""
-        scratch = Builder(self.cx, self.ops, type_fallback=self.type_fallback, modes=self.modes)
         assert row.expand is not None
-        made = row.expand(scratch, *args, **kwargs)
+        made = row.expand(self._scratch(), *args, **kwargs)
         return tuple(v.type for v in made) if isinstance(made, tuple) else made.type
+
+    def _scratch(self) -> Builder:
+        return Builder(
+            self.cx,
+            self.ops,
+            type_fallback=self.type_fallback,
+            modes=self.modes,
+            devices=self.devices,
+        )
 
     def append(
         self,
@@ -172,6 +199,8 @@ class Builder:
         self.nodes.append(node)
         for output in outputs:
             self.makers[output] = node
+            if output.type.__class__ is TensorType:
+                self.devices.add(output.tensor.device)
         return outputs[0] if single else outputs
 
     def input(self, value_type: TensorType | ScalarType, kind: InputKind, source: str) -> Value:
@@ -180,6 +209,8 @@ class Builder:
             self.fresh_name({"parameter": "p", "constant": "c"}.get(kind, "x")), value_type
         )
         self.inputs.append(Input(value, kind, source))
+        if isinstance(value_type, TensorType):
+            self.devices.add(value_type.device)
         return value
 
     def check(self, condition: Condition, message: str) -> None:

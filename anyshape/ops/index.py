@@ -20,6 +20,7 @@ from anyshape.ops.rules import (
     dim_of,
     is_tensor,
     new,
+    require_one_device,
     tensor,
 )
 from anyshape.ops.table import Form, Structural, op
@@ -341,6 +342,7 @@ def _embedding_type(cx: TypeContext, ids: Any, weight: Any, *rest: Arg) -> Tenso
     t, w = tensor(ids), tensor(weight)
     if w.rank != 2:
         raise OpError("'weight' must be 2-D")
+    require_one_device("embedding", (ids, weight))
     return new(cx, w, (*t.shape, w.shape[1]))
 
 

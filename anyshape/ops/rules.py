@@ -18,7 +18,7 @@ from anyshape.ir.dtypes import (
     int64,
     result_type,
 )
-from anyshape.ir.graph import HOST, Arg, ScalarType, TensorType, Value
+from anyshape.ir.graph import HOST, Arg, ScalarType, TensorType, Value, values_in
 from anyshape.ir.scalars import SCALAR_FUNCTIONS, Scalar, ScalarInput
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import (
@@ -97,6 +97,24 @@ def device_of(tensors: Sequence[TensorType]) -> str:
     if len(devices) > 1:
         raise OpError(f"Expected all tensors to be on the same device, found {sorted(devices)}")
     return devices.pop() if devices else device
+
+
+POSITIONS_ANYWHERE = frozenset({"index", "index_put"})
+"""Rows whose second argument, positions, may lie on the host whatever the first one's device."""
+
+
+def require_one_device(name: str, args: Sequence[Arg]) -> None:
+    """What a row reads at positions, or joins, lies on one device. Raises OpError as eager does."""
+    first, rest = args[0], args[1:]
+    here = [t for v in values_in((first, *rest)) if isinstance(t := v.type, TensorType)]
+    if all(t.device == here[0].device for t in here):
+        return
+    if name in POSITIONS_ANYWHERE:
+        positions = [tensor(value) for value in values_in(args[1])]
+        if any(t.device not in (HOST, tensor(first).device) for t in positions):
+            raise OpError(f"indices should be either on {HOST} or on the indexed tensor's device")
+        rest = args[2:]
+    device_of([t for v in values_in((first, *rest)) if isinstance(t := v.type, TensorType)])
 
 
 def pointwise_type(

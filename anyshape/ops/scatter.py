@@ -306,7 +306,10 @@ def filled_mask(b: Any, x: Any, indices: Any, values: Any, accumulate: Any) -> A
     mask = mask_over(b, x, indices)
     if mask is not None and tensor(mask).dtype is not bool_:
         b.cx.require(ne(count, 1), "masked_fill_ only supports boolean masks")
-    return mask if count == 1 else None
+    if mask is None or count != 1:
+        return None
+    device = x.type.device
+    return mask if tensor(mask).device == device else b.to_device(mask, device)
 
 
 def one_number(b: Any, values: Any) -> Any:

@@ -22,6 +22,7 @@ from anyshape.passes.functionalize import functionalize
 from anyshape.passes.integers import check_integers
 from anyshape.passes.layouts import keep_channels_innermost
 from anyshape.passes.long_cats import split_long_cats
+from anyshape.passes.one_device import read_one_device
 from anyshape.passes.outputs import separate_outputs
 from anyshape.passes.simplify import (
     merge_equal_nodes,
@@ -166,6 +167,12 @@ INFERENCE = Pipeline(
             before=_properties("separate", "laid-out"),
         ),
         _MERGE_EQUAL,
+        Pass(
+            "read-one-device",
+            _alone(read_one_device),
+            needs=_properties("core"),
+            before=_properties("separate"),
+        ),
         Pass(
             "check-bounds",
             _alone(check_bounds),

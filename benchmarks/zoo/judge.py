@@ -23,6 +23,7 @@ from anyshape.errors import AnyshapeWarning
 from anyshape.tools import accuracy
 from anyshape.tools.timing import interleaved
 from benchmarks.zoo.entry import Entry, Sizes
+from benchmarks.zoo.setting import PLAIN, Setting
 
 ROUNDS = 7
 
@@ -45,36 +46,39 @@ class Finding:
     compile_seconds: float = 0.0
     over_eager: float = 0.0
     recompiles: list[str] = field(default_factory=list)
+    eager_graphs: list[str] = field(default_factory=list)  # why eager torch runs a graph whole
 
     @property
     def right(self) -> bool:
         return not self.wrong and not self.failure
 
 
-def examine(entry: Entry, timed: bool = True) -> Finding:
+def examine(entry: Entry, timed: bool = True, setting: Setting = PLAIN) -> Finding:
     """Everything about one entry; a failure to build it is in the finding."""
     finding = Finding(entry.name, entry.family)
     try:
-        eager = entry.build()
+        eager = setting.program(entry.build())
     except Exception as error:
         finding.failure = f"not built: {describe(error)}"
         return finding
-    with torch.set_grad_enabled(entry.grad):
-        compare(entry, eager, finding, timed)
+    with torch.set_grad_enabled(entry.grad or setting.gradients):
+        compare(entry, eager, finding, timed, setting)
     return finding
 
 
-def compare(entry: Entry, eager: Callable[..., object], finding: Finding, timed: bool) -> None:
+def compare(
+    entry: Entry, eager: Callable[..., object], finding: Finding, timed: bool, setting: Setting
+) -> None:
     ours = copy.deepcopy(eager)
     fast = anyshape.compile(ours)
     reference = in_float64(eager)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for sizes in entry.shapes:
-            at_one_size(entry, sizes, (eager, fast, reference), finding)
+            at_one_size(entry, sizes, (eager, fast, reference), finding, setting)
         fill_stats(finding, fast)
         if timed and finding.shapes:
-            finding.over_eager = speed(entry, eager, fast)
+            finding.over_eager = speed(entry, eager, fast, setting)
     texts = (str(each.message) for each in caught if issubclass(each.category, AnyshapeWarning))
     finding.warned = list(dict.fromkeys(t for t in texts if "anyshape" in t.lower() or "[E" in t))
     if not finding.shapes and not finding.wrong:
@@ -82,11 +86,15 @@ def compare(entry: Entry, eager: Callable[..., object], finding: Finding, timed:
 
 
 def at_one_size(
-    entry: Entry, sizes: Sizes, runs: tuple[Callable[..., object], ...], finding: Finding
+    entry: Entry,
+    sizes: Sizes,
+    runs: tuple[Callable[..., object], ...],
+    finding: Finding,
+    setting: Setting,
 ) -> None:
     """One call of each; what differs goes into the finding."""
     eager, fast, reference = runs
-    given = [arguments(entry, sizes) for _ in range(3)]
+    given = [arguments(entry, sizes, setting) for _ in range(3)]
     outcome, expected = attempt(eager, given[0]), None
     if isinstance(outcome, Failure):
         if not finding.shapes:
@@ -108,11 +116,15 @@ def at_one_size(
     finding.shapes += 1
     doubled = {key: double(value) for key, value in given[2].items()}
     truth = attempt(reference, doubled) if reference is not None else None
-    faults = differences((result, given[1]), (outcome, given[0]), (truth, doubled), entry.grad)
+    both = (result, given[1]), (outcome, given[0])
+    faults = differences(*both, (truth, doubled), entry.grad or setting.gradients)
     finding.wrong += [f"{sizes} {fault}" for fault in faults[:3]]
     if entry.grad and isinstance(eager, nn.Module):
         faults = gradient_faults(fast, eager)
         finding.wrong += [f"{sizes} {fault}" for fault in faults[:3]]
+    elif setting.gradients and isinstance(eager, nn.Module):
+        fault = fault_of_all_gradients((fast, result), (eager, outcome))
+        finding.wrong += [f"{sizes} {fault}"] if fault else []
 
 
 def fill_stats(finding: Finding, fast: Callable[..., object]) -> None:
@@ -120,6 +132,7 @@ def fill_stats(finding: Finding, fast: Callable[..., object]) -> None:
     finding.specializations, finding.segments = stats.specializations, stats.segments
     finding.eager_ops, finding.kernels = stats.eager_ops, stats.kernels
     finding.compile_seconds = stats.compile_seconds
+    finding.eager_graphs = list(dict.fromkeys(stats.eager_graphs))
     machinery = fast.stats.__self__._lazy.machinery
     breaks = machinery.capturer.breaks if machinery is not None else []
     finding.breaks = list(dict.fromkeys(describe_break(each) for each in breaks))
@@ -133,12 +146,14 @@ def describe_break(found: GraphBreak) -> str:
     return f"{found.id}: {found.reason}{where}"
 
 
-def speed(entry: Entry, eager: Callable[..., object], fast: Callable[..., object]) -> float:
+def speed(
+    entry: Entry, eager: Callable[..., object], fast: Callable[..., object], setting: Setting
+) -> float:
     """Times as fast as eager at the entry's last size that eager takes, or 0."""
     given = next(
         made
         for sizes in reversed(entry.shapes)
-        if not isinstance(attempt(eager, made := arguments(entry, sizes)), Failure)
+        if not isinstance(attempt(eager, made := arguments(entry, sizes, setting)), Failure)
     )
     calls = {"eager": lambda: eager(**given), "anyshape": lambda: fast(**given)}
     try:
@@ -155,10 +170,11 @@ class Failure:
     error: Exception
 
 
-def arguments(entry: Entry, sizes: Sizes) -> dict[str, object]:
+def arguments(entry: Entry, sizes: Sizes, setting: Setting) -> dict[str, object]:
     batch, length = sizes
     generator = torch.Generator().manual_seed(1_000_003 * batch + length)
-    return dict(entry.inputs(batch, length, generator))
+    made = entry.inputs(batch, length, generator)
+    return {name: setting.argument(value) for name, value in made.items()}
 
 
 def attempt(call: Callable[..., object], given: Mapping[str, object]) -> object:
@@ -277,12 +293,52 @@ def same_integers(mine: Tensor, truth: Tensor) -> bool:
 
 
 def gradient_faults(fast: nn.Module, eager: nn.Module) -> list[str]:
-    """Parameters' gradients, which the entry's own program has made, against eager's."""
+    """Parameters' gradients, which the entry's own program has made, against eager's: of its dtype
+    both, so that a few roundings are between them.
+    """
     pairs = zip(fast.named_parameters(), eager.named_parameters())
     found = []
     for (name, ours), (_, theirs) in pairs:
         if (ours.grad is None) != (theirs.grad is None):
             found.append(f"gradient of {name}: {ours.grad is not None}")
-        elif ours.grad is not None and accuracy.relative_error(ours.grad, theirs.grad) > 1e-4:
-            found.append(f"gradient of {name} is not eager's")
+        elif ours.grad is not None:
+            error = accuracy.relative_error(ours.grad, theirs.grad)
+            if error > max(1e-4, 4 * torch.finfo(theirs.grad.dtype).eps):
+                found.append(f"gradient of {name} is not eager's: {error:.1e}")
     return found
+
+
+def fault_of_all_gradients(ours: tuple[nn.Module, object], theirs: tuple[nn.Module, object]) -> str:
+    """Gradients of a weighted sum of all results: their distance from eager's, of all together,
+    since those that are 0 but for rounding tell nothing alone."""
+    found = [attempt(lambda side=side: all_gradients(*side), {}) for side in (theirs, ours)]
+    failed = [describe(each.error) if isinstance(each, Failure) else "" for each in found]
+    if any(failed):
+        return "" if all(failed) else f"backward: {failed[1] or 'passed'}, eager {failed[0]}"
+    eager, mine = found
+    if eager.keys() != mine.keys():
+        return f"gradients of {sorted(eager.keys() ^ mine.keys())[:4]}"
+    errors = {name: (mine[name].double() - g.double()).norm().item() for name, g in eager.items()}
+    total = sum(g.double().norm().item() ** 2 for g in eager.values()) ** 0.5
+    error = sum(e**2 for e in errors.values()) ** 0.5 / total if total else 0.0
+    dtype = next((g.dtype for g in eager.values()), torch.float32)
+    if error <= max(1e-4, 4 * torch.finfo(dtype).eps) or not total < float("inf"):
+        return ""
+    worst = max(errors, key=errors.__getitem__)
+    return f"gradients are off by {error:.1e}, most that of {worst}"
+
+
+def all_gradients(module: nn.Module, result: object) -> dict[str, Tensor]:
+    """By parameter; those that there are."""
+    parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    tensors = (t for _, t in leaves(result) if isinstance(t, Tensor) and t.requires_grad)
+    sums = [
+        (t.double() * torch.arange(1, t.numel() + 1, device=t.device).reshape(t.shape).sin()).sum()
+        for t in tensors
+        if t.is_floating_point()
+    ]
+    if not sums or not parameters:
+        return {}
+    total = torch.stack(sums).sum()
+    found = torch.autograd.grad(total, [*parameters.values()], allow_unused=True)
+    return {name: g for name, g in zip(parameters, found) if g is not None}

@@ -40,6 +40,7 @@ def line(finding: Finding) -> str:
         f" {finding.compile_seconds:.2f} s {finding.over_eager:.2f}x"
     )
     details = [finding.failure, *finding.wrong[:4], *finding.warned[:3], *finding.breaks[:6]]
+    details += finding.eager_graphs[:3]
     if finding.specializations > finding.segments or finding.specializations > 2:
         details += finding.recompiles[:4]
     return "\n".join([head, *(f"      {each[:400]}" for each in details if each)])

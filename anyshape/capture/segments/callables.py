@@ -341,7 +341,7 @@ def _id(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if domain.machine.heap.is_created(obj):
         domain.took_id = True
     elif type(obj) in WRITTEN_AS_VALUES or not recorder.is_the_same(obj):
-        domain.ids.add(id(obj))
+        return domain.take_id(obj)
     return id(obj)
 
 
@@ -352,8 +352,7 @@ def _id_behind(domain: RecordingDomain, obj: Any) -> int:
     if source is not None and source.is_pinned:
         return id(source.pinned)
     domain.identify(obj)
-    domain.ids.add(id(obj))
-    return id(obj)
+    return domain.take_id(obj)
 
 
 WRITTEN_AS_VALUES = frozenset({int, float, complex, str, bytes, tuple})

@@ -174,9 +174,14 @@ class Heap:
         return self._make_mirror(obj, copier)
 
     def behind(self, obj: Any) -> Any:
-        """The dict that an outside `MappingProxyType` shows; any other object as it is."""
-        if type(obj) is not MappingProxyType or id(obj) in self.created:
+        """The dict that an outside `MappingProxyType` shows, or one that was made of an outside dict
+        which has been written since; any other object as it is."""
+        if type(obj) is not MappingProxyType:
             return obj
+        if id(obj) in self.created:
+            mapping = mapping_behind(obj)
+            written = id(mapping) in self.mirrors or id(mapping) in self.unread
+            return mapping if written else obj
         return self._mapping_of(obj)
 
     def _mapping_of(self, view: Any) -> Any:

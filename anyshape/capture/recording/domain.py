@@ -65,6 +65,10 @@ class RecordingDomain(Domain):
         """The twins of outside generators that this trace has advanced."""
 
     @abstractmethod
+    def take_id(self, obj: Any) -> int:
+        """The id of an object that may be another one in the next call."""
+
+    @abstractmethod
     def handed_generators(self) -> list[Generator]:
         """The twins of generators that the program handed from one instruction to the next."""
 

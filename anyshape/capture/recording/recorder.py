@@ -314,8 +314,11 @@ class Recorder:
         of_data = not self.whole and any(scalar_inputs(scalar))
         if value is None or self.is_dropped or of_data or not self.values:
             raise self._needed(None if of_data else value, why)
-        self.decide_scalar(Scalar("bool", "eq", (scalar, value)))
+        test = ("isnan", (scalar,)) if value != value else ("eq", (scalar, value))  # noqa: PLR0124
+        self.decide_scalar(Scalar("bool", *test))
         self.scalars[-1] = replace(self.scalars[-1], by_value=True)
+        if type(value) is float and value == 0.0:
+            self.decide_scalar(Scalar("bool", "gt", (Scalar("float", "copysign", (1, scalar)), 0)))
         return value
 
     def _needed(self, value: Any, what: str, condition: str = "") -> Break:

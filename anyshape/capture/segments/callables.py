@@ -345,7 +345,7 @@ def _id(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if domain.machine.heap.is_created(obj):
         domain.took_id = True
     elif type(obj) in WRITTEN_AS_VALUES or not recorder.is_the_same(obj):
-        domain.ids.add(id(obj))
+        return domain.take_id(obj)
     return id(obj)
 
 
@@ -356,8 +356,7 @@ def _id_behind(domain: RecordingDomain, obj: Any) -> int:
     if source is not None and source.is_pinned:
         return id(source.pinned)
     domain.identify(obj)
-    domain.ids.add(id(obj))
-    return id(obj)
+    return domain.take_id(obj)
 
 
 WRITTEN_AS_VALUES = frozenset({int, float, complex, str, bytes, tuple})
@@ -511,13 +510,21 @@ ANSWERS: dict[Any, bool] = {
 
 def answer(fn: Any, machine: Interpreter) -> bool | None:
     """What a function of `ANSWERS` says to the frame that runs. Optimizers compute otherwise where
-    they are answer_of that they are compiled; they are to do what they do in eager torch."""
+    they are answer_of that they are compiled; they are to do what they do in eager torch. Where
+    torch itself asks for Dynamo, it goes on in a way that only Dynamo knows."""
     answer_of = ANSWERS.get(fn)
+    if answer_of and fn is torch.compiler.is_dynamo_compiling and _asks_as(machine, "torch."):
+        return False
     return False if answer_of and _asks_as_optimizer(machine) else answer_of
 
 
 def _asks_as_optimizer(machine: Interpreter) -> bool:
-    return str(machine.current().globals.get("__name__")).startswith("torch.optim.")
+    return _asks_as(machine, "torch.optim.")
+
+
+def _asks_as(machine: Interpreter, package: str) -> bool:
+    """Whether the frame that runs belongs to a module of the package."""
+    return str(machine.current().globals.get("__name__")).startswith(package)
 
 
 def is_of_dynamo(fn: types.FunctionType, machine: Interpreter) -> bool:

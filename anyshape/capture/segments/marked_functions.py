@@ -6,6 +6,7 @@ import types
 from typing import Any
 
 import torch
+from torch._higher_order_ops import utils as hops
 
 AUTOGRAD = frozenset(
     {
@@ -17,6 +18,8 @@ AUTOGRAD = frozenset(
     }
 )
 """Python functions that meddle with autograd's own graph."""
+WHOLE: frozenset[Any] = frozenset({getattr(hops, "_hop_compile_and_call", None)} - {None})
+"""What compiles the functions that `while_loop` and the like are handed, and runs them."""
 HIDING: types.CodeType = torch._compile._disable_dynamo(lambda: None).__code__
 """Of what hides a function from Dynamo alone."""
 
@@ -24,7 +27,7 @@ HIDING: types.CodeType = torch._compile._disable_dynamo(lambda: None).__code__
 def is_disabled(fn: types.FunctionType) -> bool:
     """Whether the program says, or its kind, that it is to be called natively as a whole."""
     marked = bool(fn.__dict__ and fn.__dict__.get("_torchdynamo_disable"))
-    return (marked and not _is_hidden_from_dynamo(fn)) or fn in AUTOGRAD
+    return (marked and not _is_hidden_from_dynamo(fn)) or fn in AUTOGRAD or fn in WHOLE
 
 
 def _is_hidden_from_dynamo(fn: types.FunctionType) -> bool:

@@ -86,6 +86,7 @@ class ReadingDomain(RecordingDomain):
         self.widen = widen
         self._iterators: dict[int, tuple[Any, Any]] = {}
         self._twins: dict[int, tuple[Any, Any]] = {}
+        self._long_numbers: set[int] = set()
         self._by_code: dict[type, frozenset[str]] = {}
 
     # ---- reads -----------------------------------------------------------------------------------
@@ -196,6 +197,8 @@ class ReadingDomain(RecordingDomain):
 
     def _see_value(self, source: Source, value: Any) -> Any:
         """What is relied on by its value; what is given back of it is what this call was given."""
+        if type(value) in (int, tuple):
+            self._see_numbers(value)
         self.recorder.guard(source, "equals", value)
         return value if value is None or type(value) is bool else self._handed(value, source)
 
@@ -280,6 +283,24 @@ class ReadingDomain(RecordingDomain):
             raise broken("unknown-call", "looking for the id of an object that may be another one,")
         source = self.recorder.source_of(key.value) if type(key) is TensorValue else None
         return source.pinned if source is not None and source.is_pinned else key
+
+    def _see_numbers(self, value: Any) -> None:
+        """Numbers from outside that may be ids: `take_id` asks for them."""
+        if type(value) is tuple:
+            for item in value:
+                self._see_numbers(item)
+        elif type(value) is int and value > 1 << 32:  # no object lies below
+            if value in self.ids:
+                raise broken("unknown-call", "reading the id of an object that may be another,")
+            self._long_numbers.add(value)
+
+    def take_id(self, obj: Any) -> int:
+        """The id of an object that may be another one in the next call. Where the program was
+        given the same number, the two are not told from each other."""
+        if id(obj) in self._long_numbers:
+            raise broken("unknown-call", "taking an id that was handed in as a number as well")
+        self.ids.add(id(obj))
+        return id(obj)
 
     def will_compare(self, a: Any, b: Any) -> None:
         """Ids that are known at run time only are different from each other, or one; of any other

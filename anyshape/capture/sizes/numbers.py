@@ -199,6 +199,9 @@ def function_of(recorder: Recorder, kind: Kind, name: str, *operands: Operand) -
             operands = tuple([_where_it_matters(recorder, each) for each in operands])
             return recorder.wrap(recorder.call("number", name, operands))
         if not recorder.is_dropped and not decide(recorder, safe):
+            for each in operands:  # no comparison tells NaN, for which few functions raise
+                if isinstance(each, (Scalar, ScalarInput)):
+                    recorder.decide_scalar(Scalar("bool", "isnan", (each,)))
             return recorder.specialize_scalar(scalar, name)  # or the hint raises what Python does
     if kind == "int":
         return SizeValue(recorder.bound_symbol(scalar))

@@ -191,6 +191,30 @@ def are_scanned(leaves: Any, dim: Any) -> bool:
     return all([m == n for m, n in zip(a.shape, b.shape)]) and a.shape[dim] > 0
 
 
+def cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+    """A branch as Python has it: both sides are captured where that can be, else the graph breaks
+    and one of them is."""
+    if not isinstance(pred, (bool, int, float)):
+        refuse_condition(pred, true_fn, false_fn, operands)
+    return true_fn(*operands) if pred else false_fn(*operands)
+
+
+def refuse_condition(pred: Any, true_fn: Any, false_fn: Any, operands: Any) -> None:
+    """What `torch.cond` is not to be given."""
+    if not isinstance(pred, torch.Tensor):
+        raise RuntimeError(f"Expected pred to be bool or tensor, but got {pred}.")
+    if pred.numel() != 1:
+        raise RuntimeError(f"Expected pred to be bool or single-element tensor, but got {pred}.")
+    if not callable(true_fn) or not callable(false_fn):
+        raise RuntimeError("Expect both branches to be callable.")
+    leaves = pytree.tree_leaves(operands) if isinstance(operands, (tuple, list)) else [None]
+    if not all([isinstance(leaf, torch.Tensor) for leaf in leaves]):
+        raise RuntimeError(
+            "Expect operands to be a tuple of possibly nested dict/list/tuple that only consists "
+            f"of tensor leaves, but got {operands}."
+        )
+
+
 WITHOUT_OVERRIDE = frozenset(
     {
         *(torch.Tensor, torch.nn.Parameter, torch.Size, torch.dtype, torch.device),
@@ -359,6 +383,7 @@ STAND_INS: Mapping[Any, Callable[..., Any]] = types.MappingProxyType(
         masked._combine_input_and_mask: combine_input_and_mask,
         torch.nn.RNNBase._weights_have_changed: weights_have_changed,
         torch_scan: associative_scan,
+        torch.cond: cond,
         torch.nn.Module.to: move,
         torch.nn.TransformerEncoder.forward: encode,
         foreach._group_tensors_by_device_and_dtype: group_tensors_by_device_and_dtype,

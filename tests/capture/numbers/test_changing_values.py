@@ -4,10 +4,15 @@ value is relied on no more, and the program breaks where it is needed.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
+import anyshape
 from anyshape.options import Options
 from tests.capture.by_reference import agree
 
@@ -93,3 +98,43 @@ def test_a_float_that_is_formatted_is_no_specialization_for_each_value() -> None
 def test_values_are_relied_on_where_a_break_is_an_error() -> None:
     fast = agree(lambda x, n: [x * i for i in range(n)], *((torch.ones(2), n) for n in range(7)))
     assert fast.stats().graph_breaks == 0
+
+
+UNUSUAL = (1.5, 2.5, math.nan, 0.0, -0.0, -1.5, math.nan, 3.5, math.inf, -math.inf, 0.5, -3.0)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda k: k**2,
+        lambda k: k**3,
+        lambda k: k**0.5,
+        math.sqrt,
+        math.log,
+        math.acos,
+        math.sin,
+        math.exp,
+        lambda k: 1 / k,
+        lambda k: k % 2.0,
+        lambda k: math.copysign(2.0, k**3),
+        lambda k: f"{k**3}",
+    ],
+    ids=lambda function: getattr(function, "__name__", ""),
+)
+@pytest.mark.filterwarnings("ignore")
+def test_a_function_of_a_float_is_that_of_this_call_after_any_other(
+    function: Callable[[float], Any],
+) -> None:
+    def program(x: Tensor, k: float) -> Any:
+        return x * 2, function(k)
+
+    def told(run: Callable[..., Any], k: float) -> str:
+        try:
+            return repr(run(torch.ones(2), k)[1])
+        except (ArithmeticError, ValueError) as error:
+            return f"{type(error).__name__}: {error}"
+
+    fast = anyshape.compile(program)
+    for k in UNUSUAL:
+        assert told(fast, k) == told(program, k), k
+    assert not fast.stats().internal_errors

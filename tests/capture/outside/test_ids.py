@@ -179,3 +179,31 @@ def test_what_is_computed_of_an_id_is_of_this_call(name: str) -> None:
     for a, b in zip(values, reversed(values), strict=True):
         assert fast(torch.ones(3), a, b)[1] == compute(a, b)
     assert not fast.stats().internal_errors
+
+
+GIVEN = {
+    "compared": lambda x, value, number: id(value) == number,
+    "key": lambda x, value, number: {number: 1}.get(id(value)),
+    "looked for": lambda x, value, number: number in {id(value): 1},
+    "in a tuple": lambda x, value, number: (id(value), 1) == (number, 1),
+    "in a set": lambda x, value, number: len({number, id(value)}),
+    "of the tensor": lambda x, value, number: id(x) == number,
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", GIVEN)
+def test_an_id_that_was_handed_in_is_compared_with_that_of_the_object_of_this_call(
+    kind: str,
+) -> None:
+    program = GIVEN[kind]
+    fast = anyshape.compile(lambda x, value, number: (x + 1, program(x, value, number)))
+    first, second, x, y = [1], [2], torch.ones(3), torch.ones(3)
+    for value, tensor, number in (
+        (first, x, id(first)),
+        (second, y, id(first)),
+        (second, x, id(x)),
+        (second, y, id(x)),
+    ):
+        assert fast(tensor, value, number)[1] == program(tensor, value, number)
+    assert not fast.stats().internal_errors

@@ -85,3 +85,17 @@ def test_what_is_deleted_of_a_function_is_none(name: str) -> None:
         assert torch.equal(made[0], wanted[0])
         assert made[1] is wanted[1] is None
     assert fast.stats().internal_errors == 0
+
+
+def test_a_read_only_proxy_shows_what_was_written_after_it_was_made() -> None:
+    def program(x: Tensor, outside: dict[str, Any]) -> Any:
+        proxy = types.MappingProxyType(outside)
+        outside["new"] = x
+        outside["a"] += 1
+        return x + 1, proxy["new"] is x, proxy["a"], len(proxy), list(proxy), "new" in proxy
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for outside in ({"a": 1}, {"a": 2}, {"b": 0, "a": 3}):
+        x, other = torch.ones(2), dict(outside)
+        assert fast(x, outside)[1:] == program(x, other)[1:]
+        assert outside == other

@@ -262,7 +262,7 @@ def test_what_a_tensor_is_a_view_of_is_told(name: str) -> None:
         assert fast(given) == BASES[name](given)
 
 
-ASKED: dict[str, Callable[[Tensor], Any]] = {
+ASKED: dict[str, Callable[[Tensor], object]] = {
     "a reshape": lambda x: (x * 2).mT.reshape(-1)._is_view(),
     "contiguous()": lambda x: (x * 2).mT.contiguous()._is_view(),
     "what it is a view of": lambda x: (x.detach() * 2).mT.reshape(-1)._base is None,

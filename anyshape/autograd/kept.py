@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Set
 
 from anyshape.autograd.memory import roots
-from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, values_in
-from anyshape.ops.gradients.kept import CONVERTED, KEPT, UNCHECKED
+from anyshape.ops.gradients.kept import KEPT, UNCHECKED
 from anyshape.ops.table import OpDef
 
 
@@ -59,14 +58,10 @@ def _kept(node: Node, ops: Mapping[str, OpDef]) -> Iterator[Arg]:
     given: dict[str, Arg] = dict(zip(ops[node.op].signature.names, node.args)) | dict(node.kwargs)
     given["result"] = node.outputs
     given |= {f"result {number}": value for number, value in enumerate(node.outputs)}
-    for name, readers in KEPT[node.op].items():
-        converted = node.op in CONVERTED and _dtype_of(given.get(name)) is not node.output.dtype
-        if not converted and _requires_gradients(given.get(reader) for reader in readers or given):
+    kept = KEPT[node.op]
+    for name, readers in (kept(given) if callable(kept) else kept).items():
+        if _requires_gradients(given.get(reader) for reader in readers or given):
             yield given.get(name)
-
-
-def _dtype_of(arg: Arg) -> DType | None:
-    return arg.dtype if isinstance(arg, Value) else None
 
 
 def _requires_gradients(args: Iterable[Arg]) -> bool:

@@ -23,6 +23,7 @@ from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.sizes import numbers
 from anyshape.capture.tensors import indexing, torchmap
 from anyshape.ir.dtypes import DType, bool_, int64, uint8
+from anyshape.ir.graph import Value
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops import OPS
 from anyshape.ops.layout import numel

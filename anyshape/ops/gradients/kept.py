@@ -5,18 +5,36 @@ Eager keeps it for them, and refuses to go on where it was written since; so doe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+
+from anyshape.ir.graph import Arg, Value
 
 Kept = Mapping[str, tuple[str, ...]]
 """Parameters, or ``result`` (the first of several: ``result 0``), and of which parameters the
 formula is that reads each: () of any."""
+
+Given = Mapping[str, Arg]
+"""The arguments of a node and its results, by the same names."""
 
 INPUT: Kept = {"input": ()}
 BOTH: Kept = {"input": (), "target": ()}
 SOURCE: Kept = {"source": ("source",)}
 CROSS: Kept = {"input": ("other",), "other": ("input",)}
 
-KEPT: Mapping[str, Kept] = {
+
+def _unless_converted(given: Given) -> Kept:
+    """Of an argument that is converted to the result's dtype first, what that made is kept."""
+    result = given["result 0"]
+    assert isinstance(result, Value)
+    arguments = {name: given.get(name) for name in ("input", "exponent")}
+    return {n: () for n, v in arguments.items() if isinstance(v, Value) and v.dtype is result.dtype}
+
+
+def _where_edges_are_repeated(given: Given) -> Kept:
+    return INPUT if given.get("mode") in ("reflect", "replicate") else {}
+
+
+KEPT: Mapping[str, Kept | Callable[[Given], Kept]] = {
     "angle": INPUT,
     "batch_norm": INPUT,
     "batch_norm_moved": INPUT,
@@ -25,7 +43,7 @@ KEPT: Mapping[str, Kept] = {
     "dist": {"input": (), "other": (), "result": ()},
     "div": {"input": ("other",), "other": ()},
     "embedding_bag": {"weight": ("per_sample_weights",)},
-    "float_power": {"input": (), "exponent": ()},
+    "float_power": _unless_converted,
     "gather": {"input": ("input",)},
     "group_norm": INPUT,
     "huber_loss": BOTH,
@@ -45,10 +63,9 @@ KEPT: Mapping[str, Kept] = {
     "std_mean": {"input": (), "result 0": ()},
     "take": INPUT,
     "take_along_dim": INPUT,
+    "torch_pad": _where_edges_are_repeated,
     "var_mean": INPUT,
 }
 UNCHECKED = frozenset({"kron"})
 """Rows whose formulas read the memory of their arguments by views of it that count no writes
 (``_unsafe_view``): what was written since is read."""
-CONVERTED = frozenset({"float_power"})
-"""Rows that convert their arguments to the result's dtype first: formulas keep what that made."""

@@ -90,7 +90,7 @@ def layouts_as_eager(
     read = _of_other_sizes(given, range(len(given)))
     returned = _of_other_sizes(graph.outputs, range(len(graph.outputs)))
     always = of_images or (usual is not None and usual.always)
-    first, then = _deciding(graph.outputs, given, (positions, read, returned), usual is not None)
+    first, then = _deciding(graph, given, (positions, read, returned), usual is not None)
 
     def laid_out(*arguments: Any) -> tuple[Any, ...]:
         made = run(*arguments)
@@ -125,7 +125,7 @@ def layouts_as_eager(
 
 
 def _deciding(
-    outputs: Sequence[Any],
+    graph: Graph,
     given: Sequence[Any],
     positions: tuple[Sequence[int], Sequence[int], Sequence[int]],
     usual: bool,
@@ -135,10 +135,16 @@ def _deciding(
     told, read, returned = positions
     if not usual:
         return (), told
-    sizes = [_sizes(given[position]) for position in read]
-    wanted = dict.fromkeys((*told, *returned))
-    others = [p for p in wanted if not any(map(_sizes(outputs[p]).issubset, sizes))]
-    return read, others
+    one_of: dict[frozenset[Dim], int] = {}  # sizes that are known to be equal are looked at once
+    for position in read:
+        one_of.setdefault(_equal(graph, _sizes(given[position])), position)
+    sizes = {p: _equal(graph, _sizes(graph.outputs[p])) for p in (*told, *returned)}
+    then = [p for p, own in sizes.items() if not any(map(own.issubset, one_of))]
+    return tuple(one_of.values()), then
+
+
+def _equal(graph: Graph, sizes: frozenset[Dim]) -> frozenset[Dim]:
+    return frozenset(map(graph.facts.simplify, sizes))
 
 
 def _sizes(value: Value) -> frozenset[Dim]:

@@ -72,7 +72,11 @@ def test_nothing_is_asked_of_eager_where_a_reshape_surely_copies(
 
 def test_what_operators_make_is_not_said_to_be_copied() -> None:
     """Where sizes are 1 it may lie otherwise than its type says."""
-    programs = (PROGRAMS["flatten"], 1), (lambda x: (x.t() + x.t()).t().flatten(), 0)
+
+    def of_a_sum(x: Tensor) -> Tensor:
+        return (x.t() + x.t()).flatten() if x.shape[0] > 1 and x.shape[1] > 1 else x
+
+    programs = (PROGRAMS["flatten"], 1), (of_a_sum, 0)
     for program, copied in programs:
         fast = anyshape.compile(program, fullgraph=True)
         fast(torch.ones(3, 4))

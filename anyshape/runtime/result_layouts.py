@@ -138,7 +138,8 @@ def _deciding(
     one_of: dict[frozenset[Dim], int] = {}  # sizes that are known to be equal are looked at once
     for position in read:
         one_of.setdefault(_equal(graph, _sizes(given[position])), position)
-    sizes = {p: _equal(graph, _sizes(graph.outputs[p])) for p in (*told, *returned)}
+    outputs: Sequence[Any] = graph.outputs
+    sizes = {p: _equal(graph, _sizes(outputs[p])) for p in (*told, *returned)}
     then = [p for p, own in sizes.items() if not any(map(own.issubset, one_of))]
     return tuple(one_of.values()), then
 

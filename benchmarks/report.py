@@ -71,6 +71,13 @@ BENCHMARKS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "an empty cache of kernels and with a full one. Milliseconds of a processor, the C "
             "compiler's included; the median of seven processes.",
         ),
+        "instructions": (
+            "Instructions beside an earlier state",
+            "Thousands of instructions of first and later calls of short programs, under callgrind "
+            "(`python -m benchmarks.instructions BEFORE AFTER`), which the load of a machine does "
+            "not move. A first call is from `anyshape.compile` to the result, with kernels from "
+            "the cache; kernels run with the vector instructions that callgrind knows.",
+        ),
         "symbols": (
             "Thousands of sizes that data decides",
             "Rounds of sizes from a tensor, split, flip, cat and pointwise work, as one graph. The "

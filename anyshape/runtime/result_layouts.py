@@ -60,11 +60,18 @@ def without_views(run: Run, positions: Sequence[int]) -> Run:
 
     def running(*arguments: Any) -> tuple[Any, ...]:
         made = run(*arguments)
-        views = {id(t): t for t in [made[p] for p in positions] if t._is_view()}
-        others = {key: t.detach() for key, t in views.items() if not t.requires_grad}
-        return tuple([others.get(id(t), t) for t in made]) if others else made
+        for position in positions:
+            if made[position]._is_view():
+                return _detached(made, positions)
+        return made
 
     return running
+
+
+def _detached(made: tuple[Any, ...], positions: Sequence[int]) -> tuple[Any, ...]:
+    views = {id(t): t for t in [made[p] for p in positions] if t._is_view()}
+    others = {key: t.detach() for key, t in views.items() if not t.requires_grad}
+    return tuple([others.get(id(t), t) for t in made]) if others else made
 
 
 def layouts_as_eager(
@@ -82,13 +89,28 @@ def layouts_as_eager(
     positions = _of_other_sizes(graph.outputs, told)
     read = _of_other_sizes(given, range(len(given)))
     returned = _of_other_sizes(graph.outputs, range(len(graph.outputs)))
+    always = of_images or (usual is not None and usual.always)
+    first, then = _deciding(graph, given, (positions, read, returned), usual is not None)
 
     def laid_out(*arguments: Any) -> tuple[Any, ...]:
         made = run(*arguments)
+        if always:
+            return settled(arguments, made)
+        for position in first:  # in every call: as little as can be
+            shape = arguments[position].shape
+            if 1 in shape or 0 in shape:
+                return settled(arguments, made)
+        for position in then:
+            shape = made[position].shape
+            if 1 in shape or 0 in shape:
+                return settled(arguments, made)
+        return made
+
+    def settled(arguments: tuple[Any, ...], made: tuple[Any, ...]) -> tuple[Any, ...]:
         if of_images and _any_is_odd(in_rows, arguments):
             assert odd is not None
             return odd.laid_out(arguments, made)
-        for position in positions:  # in every call: as little as can be
+        for position in positions:
             shape = made[position].shape
             if (1 in shape or 0 in shape) and _any_is_odd(in_rows, arguments):
                 assert odd is not None
@@ -102,13 +124,42 @@ def layouts_as_eager(
     return laid_out
 
 
+def _deciding(
+    graph: Graph,
+    given: Sequence[Any],
+    positions: tuple[Sequence[int], Sequence[int], Sequence[int]],
+    usual: bool,
+) -> tuple[Sequence[int], Sequence[int]]:
+    """The arguments and the results of which one has a size below 2 wherever there is anything to
+    do: results of which only the sizes of arguments tell are left out."""
+    told, read, returned = positions
+    if not usual:
+        return (), told
+    one_of: dict[frozenset[Dim], int] = {}  # sizes that are known to be equal are looked at once
+    for position in read:
+        one_of.setdefault(_equal(graph, _sizes(given[position])), position)
+    outputs: Sequence[Any] = graph.outputs
+    sizes = {p: _equal(graph, _sizes(outputs[p])) for p in (*told, *returned)}
+    then = [p for p, own in sizes.items() if not any(map(own.issubset, one_of))]
+    return tuple(one_of.values()), then
+
+
+def _equal(graph: Graph, sizes: frozenset[Dim]) -> frozenset[Dim]:
+    return frozenset(map(graph.facts.simplify, sizes))
+
+
+def _sizes(value: Value) -> frozenset[Dim]:
+    """Those that may be below 2."""
+    return frozenset(n for n in value.tensor.shape if isinstance(n, Expr) or n < 2)
+
+
 def _of_other_sizes(values: Sequence[Any], positions: Iterable[int]) -> tuple[int, ...]:
     """Of the tensors at these positions those that tell whether a size of any is below 2."""
     found: dict[frozenset[Dim], int] = {}
     for position in positions:
         value = values[position]
         if isinstance(value, Value) and isinstance(value.type, TensorType):
-            sizes = frozenset(n for n in value.type.shape if isinstance(n, Expr) or n < 2)
+            sizes = _sizes(value)
             if sizes:
                 found.setdefault(sizes, position)
     return tuple(found.values())

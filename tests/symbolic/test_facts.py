@@ -555,3 +555,19 @@ def test_reasons_name_the_fact_that_a_bound_was_moved_past(w):
     w.facts.assume(ne(x, 0), "not zero")
     w.facts.assume(ge(x, 0), "not negative")
     assert w.facts.why(ge(x, 1)) == ["not zero", "not negative"]
+
+
+def test_a_product_of_two_sums_that_is_not_zero_has_factors_that_are_not(w):
+    x, y = w.s[:2]
+    least = minimum(y, 1)
+    product = x * y - x * least - y + least  # (x - 1) * (y - least)
+    facts = knowing(w, ne(product, 0))
+    assert facts.known(eq(x, 1)) is False and facts.known(eq(y, least)) is False
+    assert facts.known(ge(y, 2)) is True
+    assert facts.known(eq(product, 0)) is False
+    assert w.facts.known(eq(product, 0)) is None
+    assert knowing(w, eq(x, 1)).known(eq(product, 0)) is True
+    assert set(facts.why(eq(x, 1))) == {ne(product, 0)}
+    minus = knowing(w, ne(x * y - x - y, -1))  # (x - 1) * (y - 1) != 0
+    assert minus.known(eq(x, 1)) is False and minus.known(eq(y, 1)) is False
+    assert knowing(w, ne(x * y - x - y, 0)).known(eq(x, 1)) is None

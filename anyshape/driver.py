@@ -68,7 +68,7 @@ from anyshape.symbolic import Symbol
 from anyshape.targets.table import TARGETS, Targets, on_device
 from anyshape.targets.target import Target
 from anyshape.training import CompiledTraining, compile_training, whole_step
-from anyshape.translation import Intermediates, Summary, Translation, structure_of
+from anyshape.translation import Intermediates, Structure, Summary, Translation
 from anyshape.verification import refuse_malformed, refuse_overwriting, verified
 from anyshape.wrapped import moving_versions, without_gradients, writing_last
 
@@ -285,14 +285,16 @@ class Driver:
 
     def _translation(self, graph: Graph) -> Translation | str:
         """What the graph becomes, or became before; or why eager torch has to run all of it."""
-        structure = functools.cache(lambda: structure_of(graph))
+        structure = Structure(graph)
         if (known := self._known(graph, structure)) is not None:
             return known
-        with graph.space.work.stage("looking on disk"):
-            devices = _devices_of(graph)
-            said = functools.partial(self.targets.identity, devices, self.options)
-            key = self.kept.key(graph, structure, said)
-            found = None if key is None else self.kept.load(key)
+        key = found = None
+        if self.kept.may_hold(graph):
+            with graph.space.work.stage("looking on disk"):
+                devices = _devices_of(graph)
+                said = functools.partial(self.targets.identity, devices, self.options)
+                key = self.kept.key(structure, said)
+                found = None if key is None else self.kept.load(key)
         if found is not None:
             code, summary = found
             again = functools.partial(self._worked_out_again, graph)

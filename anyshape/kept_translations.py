@@ -43,20 +43,20 @@ class KeptTranslations:
     options: Options
     disk: DiskCache | None = None  # not opened yet
 
-    def key(
-        self, graph: Graph, structure: Callable[[], str], targets: Callable[[], str | None]
-    ) -> str | None:
-        """The address of what the graph becomes; None where that is not kept: it is small, it is
-        looked at closely, it lies on a device whose code is no text, or our source has just
-        changed."""
+    def may_hold(self, graph: Graph) -> bool:
+        """Whether it is worth a look: the graph is not small, and not looked at closely."""
         options = self.options
-        looked_at = options.verify or options.verify_programs or options.cuda_graphs
-        if not options.cache or looked_at or len(graph.nodes) < COSTS.kept_nodes:
-            return None
+        if len(graph.nodes) < COSTS.kept_nodes or not options.cache:
+            return False
+        return not (options.verify or options.verify_programs or options.cuda_graphs)
+
+    def key(self, structure: Callable[[], str], targets: Callable[[], str | None]) -> str | None:
+        """The address of what a graph becomes; None where that is not kept: it lies on a device
+        whose code is no text, or our source has just changed."""
         source, said = source_identity(), targets()
         if source is None or said is None:
             return None
-        given = (f"{f.name}={getattr(options, f.name)!r}" for f in fields(options)
+        given = (f"{f.name}={getattr(self.options, f.name)!r}" for f in fields(self.options)
                  if f.name not in OTHERWISE)  # fmt: skip
         versions = torch.__version__, sys.version
         return digest("translation", structure(), said, source, *versions, *given)

@@ -32,16 +32,22 @@ from anyshape.ops.gradients.recorded import RECORDING
 from anyshape.passes.outputs import lent_outputs
 from anyshape.runtime.cache import digest
 
-COUNTED: Mapping[str, type[Step] | tuple[type[Step], ...]] = MappingProxyType(
+COUNTED: Mapping[str, tuple[type[Step], ...]] = MappingProxyType(
     {
-        "extern": ExternCall,
-        "eager": EagerCall,
+        "extern": (ExternCall,),
+        "eager": (EagerCall,),
         "launch": (Launch, LaunchList),
-        "recorded": ExternCall,
+        "recorded": (ExternCall,),
         "sync": (BindItem, BindSize),
     }
 )
 """What ``Summary.counts`` counts."""
+KINDS: Mapping[type[Step], tuple[str, ...]] = MappingProxyType(
+    {
+        step: tuple(kind for kind, steps in COUNTED.items() if step in steps)
+        for step in (ExternCall, EagerCall, Launch, LaunchList, BindItem, BindSize)
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,15 +84,23 @@ class Summary:
             frozenset(made.names.values()),
             any(isinstance(step, (BumpVersion, Assign)) for step in program.steps),
             lent_outputs(made.flat),
-            {kind: _count(program, kind) for kind in COUNTED},
+            _counts(program),
         )
 
 
-def _count(program: Program, kind: str) -> int:
-    found = [step for step in program.flat_steps() if isinstance(step, COUNTED[kind])]
+def _counts(program: Program) -> dict[str, int]:
+    counts = dict.fromkeys(COUNTED, 0)
+    for step in program.flat_steps():
+        for kind in KINDS.get(step.__class__, ()):
+            if _is_counted(step, kind, program):
+                counts[kind] += 1
+    return counts
+
+
+def _is_counted(step: Step, kind: str, program: Program) -> bool:
     if kind == "recorded":
-        return sum(isinstance(s, ExternCall) and s.function in RECORDING for s in found)
-    return sum(kind != "sync" or _waits(step, program) for step in found)
+        return isinstance(step, ExternCall) and step.function in RECORDING
+    return kind != "sync" or _waits(step, program)
 
 
 def _waits(step: Step, program: Program) -> bool:
@@ -112,6 +126,18 @@ class Translation:
     @property
     def stages(self) -> tuple[tuple[str, Graph], ...]:
         return self.intermediates.stages
+
+
+@dataclass(slots=True, eq=False)
+class Structure:
+    """That of a graph, once it is asked for."""
+
+    graph: Graph
+    found: str = ""
+
+    def __call__(self) -> str:
+        self.found = self.found or structure_of(self.graph)
+        return self.found
 
 
 def structure_of(graph: Graph) -> str:

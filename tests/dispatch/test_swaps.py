@@ -301,3 +301,25 @@ def test_offloading_by_accelerate_does_not_specialize_for_each_layer() -> None:
         _right(fast, model)
         counts.append(fast.stats().specializations)
     assert counts[0] < 40 and counts[1] - counts[0] <= 2, counts
+
+
+@pytest.mark.parametrize("groups", ["leaf_level", "block_level"])
+def test_offloading_by_groups_does_not_specialize_for_each_block(groups: str) -> None:
+    pytest.importorskip("diffusers")
+    counts = []
+    for blocks in (2, 4):
+        model, inputs = growth.flux(blocks)
+        settings = {"num_blocks_per_group": 1} if groups == "block_level" else {}
+        model.enable_group_offload(
+            onload_device=torch.device("cpu"),
+            offload_device=torch.device("cpu"),
+            offload_type=groups,
+            **settings,
+        )
+        fast = anyshape.compile(model)
+        with torch.no_grad():
+            for _ in range(2):
+                given = inputs()
+                torch.testing.assert_close(fast(**given)[0], model(**given)[0])
+        counts.append(fast.stats().specializations)
+    assert max(counts) < 50 and counts[1] - counts[0] <= 4, counts

@@ -15,7 +15,15 @@ from anyshape.errors import AnyshapeError
 from anyshape.ir.code import NativeFunction
 from anyshape.options import Options
 from anyshape.runtime.cache import DiskCache, digest
-from anyshape.targets.cpu.build import OBJECT, Builder, Toolchain, compile_c
+from anyshape.targets.cpu.build import (
+    FLAGS,
+    OBJECT,
+    SANITIZED,
+    WITHOUT,
+    Builder,
+    Toolchain,
+    compile_c,
+)
 
 SOURCE = "void bump(float *x, long n) { for (long i = 0; i < n; i++) x[i] += 1; }"
 BUMP = {"bump": NativeFunction(SOURCE, ("pointer", "int64"))}
@@ -315,3 +323,17 @@ def test_libraries_with_the_same_function_name_stay_apart(tmp_path):
     other = NativeFunction(SOURCE.replace("+= 1", "+= 10"), ("pointer", "int64"))
     second.functions({"bump": other})["bump"](ctypes.addressof(numbers), 1)
     assert list(numbers) == [12]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("x86_64-linux-gnu-gcc-12", True), ("clang-17", False), ("ccache", False)]
+)
+def test_only_gcc_is_told_which_of_its_passes_to_leave_out(tmp_path, name, told):
+    compiler, link = tmp_path / name, tmp_path / "cc"
+    compiler.touch(mode=0o700)
+    link.symlink_to(compiler)
+    left_out = {f"-fno-{each}" for each in WITHOUT}
+    for flags in (FLAGS, SANITIZED):
+        toolchain = Toolchain.find(str(link), flags)
+        assert toolchain.flags[: len(flags)] == flags
+        assert (left_out < {*toolchain.flags}) == (told and flags is FLAGS)

@@ -17,7 +17,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +37,16 @@ FLAGS = (
     "-O3", "-march=native", "-fopenmp", "-ffp-contract=off", "-fno-math-errno",
     "-fno-trapping-math", "-fwrapv", "-std=gnu11", "-shared", "-fPIC", "-w",
 )  # fmt: skip
+WITHOUT = (
+    *("thread-jumps", "cse-follow-jumps", "crossjumping", "tree-tail-merge"),
+    *("gcse", "gcse-after-reload", "code-hoisting"),
+    *("ipa-cp", "ipa-cp-clone", "ipa-sra", "ipa-icf", "isolate-erroneous-paths-dereference"),
+)
+"""Passes of gcc that make no kernel faster, as far as the rows of benchmarks/kernels.py, reductions
+and scans in float32 and bfloat16 tell. Not among them, for what was slower without: partial
+redundancies (softmax 1.1, a deviation over rows 12 times), value ranges (that deviation 1.2), split
+paths, merged stores and extensions (scans and sums of bfloat16 1.1), and what ``-O1`` lacks.
+"""
 SANITIZED = (
     "-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined,float-cast-overflow",
     "-fno-sanitize-recover=all", "-fopenmp", "-ffp-contract=off", "-fno-math-errno",
@@ -68,8 +78,15 @@ class Toolchain:
             if path := shutil.which(name):
                 real = Path(path).resolve()
                 status = real.stat()
-                return cls(path, f"{real} {status.st_size} {status.st_mtime_ns}", flags)
+                identity = f"{real} {status.st_size} {status.st_mtime_ns}"
+                return cls(path, identity, (*flags, *passes_left_out(real.name, flags)))
         return None
+
+
+def passes_left_out(compiler: str, flags: Sequence[str]) -> Iterator[str]:
+    """The flags that only gcc knows, by the name of the compiler's file."""
+    if "gcc" in compiler and flags is FLAGS:
+        yield from (f"-fno-{name}" for name in WITHOUT)
 
 
 @functools.cache

@@ -1,7 +1,8 @@
 """`warnings.warn` of a program: an effect at the end of the segment, of the program's own line.
 
-In: the call. Out: nothing, or a break where it is an error; the warning comes when the segment's writes do, once for each line as
-natively, since it goes by the file, the line and the registry of the frame that it is about.
+In: the call. Out: nothing, or a break where it is an error; the warning comes when the segment's
+writes do, once for each line as natively, since it goes by the file, the line and the registry of
+the frame that it is about.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def in_the_order_of_locals(x: Any, log: list[Any]) -> Any:
 
     def of_a_function() -> Any:
         a, b, c = Dying("a"), Dying("b"), [Dying("c"), Dying("d")]
-        a = Dying("e")
+        a = Dying("e") if a is not b else a
         del c[0]
         return b
 

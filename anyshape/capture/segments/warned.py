@@ -37,7 +37,7 @@ def warn(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 def are_raised(category: Any) -> bool:
     """Whether a filter turns warnings of this class into errors, be it in one module alone."""
-    return warnings.defaultaction == "error" or any(
+    return vars(warnings)["defaultaction"] == "error" or any(
         action == "error" and issubclass(category, kind)
         for action, _, kind, _, _ in warnings.filters
     )

@@ -18,9 +18,10 @@ from anyshape.capture.guards.constant_kinds import CONSTANTS, EQUAL, IDENTITY
 from anyshape.capture.heap.sources import Source, Sources
 
 CONTAINERS = (list, dict, set, frozenset, tuple, deque, bytearray)
-SHARED = (*IDENTITY, *EQUAL, *CONTAINERS, torch.Tensor, torch.nn.Module, types.MethodType)
+METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
+SHARED = (*IDENTITY, *EQUAL, *CONTAINERS, torch.Tensor, torch.nn.Module, *METHODS)
 """What may be one object or two unless the program asks: tensors and containers are compared by
-what lies in them, the others are guarded by identity."""
+what lies in them, methods are made by each read, the others are guarded by identity."""
 
 
 def distinct_objects(

@@ -118,7 +118,10 @@ SLICE_WRITERS: frozenset[Any] = frozenset([list.__setitem__, bytearray.__setitem
 
 # operator.iadd(list, x) is list.__iadd__(list, x).
 IN_PLACE: dict[Any, dict[type, Any]] = {
-    operator.iadd: {c: vars(c)["__iadd__"] for c in (list, deque, bytearray)},
+    **{
+        fn: {c: vars(c)["__iadd__"] for c in (list, deque, bytearray)}
+        for fn in (operator.iadd, operator.iconcat)
+    },
     operator.imul: {c: vars(c)["__imul__"] for c in (list, deque, bytearray)},
     operator.ior: {c: vars(c)["__ior__"] for c in (OrderedDict, dict, set)},
     operator.iand: {set: set.__iand__},
@@ -168,6 +171,9 @@ _OPERATOR_READS = [
     for name in "add mul mod concat contains countOf indexOf getitem eq ne lt le gt ge".split()
 ]
 _OPERATOR_READS += [operator.or_, operator.and_, operator.sub, operator.xor]
+_OPERATOR_READS += [  # in place, of what has no such method: tuples, frozensets, texts
+    getattr(operator, name) for name in "iadd imul imod iconcat ior iand isub ixor".split()
+]
 
 # C callables that read containers among their arguments as a whole and keep none of them.
 READERS: frozenset[Any] = frozenset(
@@ -233,6 +239,7 @@ DEEP_READERS: frozenset[Any] = READERS - frozenset(
     [
         *[list, tuple, dict, set, frozenset, OrderedDict, deque, zip, enumerate, reversed, map],
         *[filter, any, all, len, iter, bool, bytes, operator.getitem],
+        *[operator.iadd, operator.imul, operator.iconcat],
         *[tuple.__new__, frozenset.__new__],
         *[itertools.chain, itertools.islice, itertools.product, itertools.starmap],
         *[

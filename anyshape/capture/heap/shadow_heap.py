@@ -306,13 +306,18 @@ class Heap:
         known, in_order = self._known(obj), issubclass(type(obj), IN_ORDER)
         if known is not None:
             self.domain.outside_key(key)
-            return self._taken(item_of(known.state, key), key)
+            return self._part_of(obj, known.state, key)
         if type(key) is slice or (in_order and type(key) is not int):
-            return self._taken(item_of(self.mirror(obj), key), key)
+            return self._part_of(obj, self.mirror(obj), key)
         if in_order and key < 0:
             count = self.domain.read(obj, "count", None, length_of(obj))
             key += count if key >= -count else 0  # or it is refused
         return self._outside_item(obj, key)
+
+    def _part_of(self, obj: Any, state: Any, key: Any) -> Any:
+        """An item by what stands for an object: all of a tuple is the tuple."""
+        value = item_of(state, key)
+        return obj if value is state and type(key) is slice else self._taken(value, key)
 
     def _taken(self, value: Any, key: Any) -> Any:
         """What C code gave for a key: for a slice, a new container."""
@@ -479,12 +484,11 @@ class Heap:
 
     def global_name(self, globals_: dict[str, Any], builtins: Any, name: str) -> Any:
         """A global or builtin name."""
-        value = self._name_in(globals_, name)
-        if value is NULL:
-            value = self._name_in(builtins, name)
-        if value is NULL:
-            raise NameError(f"name {name!r} is not defined", name=name)
-        return value
+        for scope in (globals_, builtins):
+            value = self._name_in(scope, name)
+            if value is not NULL:
+                return value
+        raise NameError(f"name {name!r} is not defined", name=name)
 
     def _name_in(self, scope: dict[str, Any], name: str) -> Any:
         """What was there before is relied on, not what the program has written since."""

@@ -1,7 +1,8 @@
 """`warnings.warn` of a program: an effect at the end of the segment, of the program's own line.
 
-In: the call. Out: nothing, or a break where it is an error; the warning comes when the segment's writes do, once for each line as
-natively, since it goes by the file, the line and the registry of the frame that it is about.
+In: the call. Out: nothing, or a break where it is an error; the warning comes when the segment's
+writes do, once for each line as natively, since it goes by the file, the line and the registry of
+the frame that it is about.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def warn(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 def are_raised(category: Any) -> bool:
     """Whether a filter turns warnings of this class into errors, be it in one module alone."""
-    return warnings.defaultaction == "error" or any(
+    return vars(warnings)["defaultaction"] == "error" or any(
         action == "error" and issubclass(category, kind)
         for action, _, kind, _, _ in warnings.filters
     )

@@ -7,7 +7,7 @@ import dataclasses
 import enum
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -79,9 +79,69 @@ def a_made_dataclass() -> Any:
     return repr(made(1)), made(1) == made(1, 3), made.__module__
 
 
+class Named:
+    """It notes who it is told of."""
+
+    def __init__(self, log: list[Any]) -> None:
+        self.log = log
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.log.append((owner.__name__, name))
+
+
+def descriptors_at_every_level() -> Any:
+    log: list[Any] = []
+
+    class Meta(type):
+        a = Named(log)
+        remembered = functools.cached_property(lambda cls: 1)
+
+        class Inner:
+            b = Named(log)
+
+    class Made(metaclass=Meta):
+        c = Named(log)
+        remembered = functools.cached_property(lambda self: log.append("asked") or 2)
+
+        class Inner(metaclass=Meta):
+            d = Named(log)
+
+    type("Typed", (Made,), {"e": Named(log)})
+    Meta("ByMeta", (), {"f": Named(log)})
+    type("MetaTyped", (type,), {"g": Named(log)})
+    made = Made()
+    return log, made.remembered, made.remembered, _error(lambda: Meta("Bare", (), {}).remembered)
+
+
+def metaclasses_that_are_called() -> Any:
+    log: list[Any] = []
+
+    class Once(type):
+        made: ClassVar[dict[Any, Any]] = {}
+
+        def __call__(cls, *args: Any, **named: Any) -> Any:
+            log.append((cls.__name__, len(args)))
+            if cls not in Once.made:
+                Once.made[cls] = super().__call__(*args, **named)
+            return Once.made[cls]
+
+    class Meta(type, metaclass=Once):
+        pass
+
+    class OfMeta(metaclass=Meta):
+        pass
+
+    given: dict[type, tuple[Any, ...]] = {object: (), int: (3,), dict: ({1: 2},), Exception: (1, 2)}
+    for base in (object, int, str, list, dict, set, tuple, frozenset, bytearray, Exception):
+        of_base = Once("Of" + base.__name__, (base,), {})
+        made = of_base(*given.get(base, ([1, 2],)))
+        log.append((of_base() is made, type(made) is of_base, list(getattr(made, "args", ()))))
+    return log, type(OfMeta).__name__
+
+
 PROGRAMS = (
     a_cached_property_of_slots, a_cached_property_of_a_metaclass, a_list_of_subclasses,
-    an_enumeration, a_made_dataclass,
+    an_enumeration, a_made_dataclass, descriptors_at_every_level, metaclasses_that_are_called,
 )  # fmt: skip
 WAYS: tuple[dict[str, Any], ...] = (
     {"fullgraph": True},

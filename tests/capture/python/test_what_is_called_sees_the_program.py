@@ -82,7 +82,14 @@ def names_of_callers(x: Any) -> Any:
 
 
 PATTERN = re.compile("a")
-PROGRAMS = [a_named_tuple, a_warning, a_warning_behind_a_break, the_callers_name, lines_of_a_traceback, names_of_callers]
+PROGRAMS = [
+    a_named_tuple,
+    a_warning,
+    a_warning_behind_a_break,
+    the_callers_name,
+    lines_of_a_traceback,
+    names_of_callers,
+]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -87,6 +87,40 @@ def at_the_end_of_a_loop(x: Any, log: list[Any]) -> Any:
     return x + 1
 
 
+def in_the_order_of_locals(x: Any, log: list[Any]) -> Any:
+    class Dying:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __del__(self) -> None:
+            log.append(self.name)
+
+    def of_a_function() -> Any:
+        a, b, c = Dying("a"), Dying("b"), [Dying("c"), Dying("d")]
+        a = Dying("e") if a is not b else a
+        del c[0]
+        return b
+
+    def of_a_generator() -> Any:
+        a, b = Dying("g"), Dying("h")
+        yield a is b
+        c = Dying("i")
+        yield c
+
+    kept = of_a_function()
+    log.append("returned")
+    del kept
+    running = of_a_generator()
+    next(running)
+    list(running)
+    log.append("run out")
+    closed = of_a_generator()
+    next(closed)
+    closed.close()
+    log.append("closed")
+    return x + 1
+
+
 def by_finalize(x: Any, log: list[Any]) -> Any:
     held = Plain()
     ending = weakref.finalize(held, log.append, "gone")
@@ -103,6 +137,7 @@ PROGRAMS = [
     of_a_proxy,
     of_keys,
     at_the_end_of_a_loop,
+    in_the_order_of_locals,
     by_finalize,
 ]
 

@@ -158,3 +158,20 @@ def test_code_and_matches_are_those_of_this_call(name: str, every: int) -> None:
     for n in (0, 1, 0, 1):
         value = make(n)
         assert fast(torch.ones(2), value)[1] == read(value)
+
+
+def whole_slices(x: Tensor, given: tuple[Any, ...]) -> Any:
+    a, b, l = (1, 2), (x, 3), [(4, 5)]
+    same = [a[:] is a, a[0:] is a, a[:2] is a, a[::-1] is a, l[0][:] is l[0], b[:] is b, b[:1] is b]
+    return x + 1, same, given[:] is given, given[:1] is given, given[:]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("every", [0, 1])
+def test_all_of_a_tuple_is_the_tuple(every: int) -> None:
+    fast = Compiled(whole_slices, Options(break_every=every), ByReference)
+    given = (1, [2])
+    for _ in range(2):
+        wanted, found = whole_slices(torch.ones(2), given), fast(torch.ones(2), given)
+        assert found[1:4] == wanted[1:4]
+        assert found[4] is given

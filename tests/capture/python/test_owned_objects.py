@@ -237,6 +237,7 @@ def test_subclasses_of_files_are_called() -> None:
     def program(x: torch.Tensor) -> Any:
         y = x + 1
         file = Loud()
+        time.monotonic()
         file.write("a")
         return y * 2, file.getvalue(), type(file)
 

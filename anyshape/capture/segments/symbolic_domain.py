@@ -573,7 +573,8 @@ class SymbolicDomain(ReadingDomain):
         """An effect whose result nobody uses: done at the end of the segment, in order."""
         if self.recorder.depth:
             raise broken("fork", f"the effect {getattr(fn, '__name__', fn)}")
-        if self.made_stream and fn not in UNSTREAMED:  # which may be told of it
+        told = self.made_stream or self.machine.heap.is_shadowed(vars(sys))
+        if told and fn not in UNSTREAMED:  # which may be told of it
             raise broken("unknown-call", getattr(fn, "__name__", "an effect outside"))
         shown = tuple([snapshot(self, arg) for arg in args])
         named = {name: snapshot(self, arg) for name, arg in kwargs.items()}

@@ -8,7 +8,7 @@ uses `PURE` to decide whether a C function of constants may simply be called.
 from __future__ import annotations
 
 import _codecs
-import _string
+import _string  # type: ignore[import-not-found]
 import binascii
 import bisect
 import builtins

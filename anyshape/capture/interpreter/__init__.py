@@ -6,7 +6,7 @@ domain.py            Domain: the hooks by which one interpreter serves two domai
                      runs everything
 continuations.py     what becomes of a frame's result where it is not simply pushed
 generators.py        suspended frames; unwinding.py: exceptions; binding.py: arguments
-attributes.py protocol.py   the object protocol, CPython slot by slot
+attributes.py protocol.py   the object protocol, CPython slot by slot; operators.py: its tables
 polyfills.py and *_polyfills.py   algorithms with interpreted calls in their middle, as Python that
                      is itself interpreted; intrinsic_names.py: the names that only they may call
 *_opcodes.py         handlers of opcodes; opcode_results.py: how they hand over results;

@@ -2,6 +2,7 @@
 
 builtins.py builtin_*.py   handlers of builtins
 stdlib.py itertools_polyfills.py   functions of the standard library
+program_times.py time_polyfills.py percent.py   operators and methods of C that ask the program
 instances.py         calling classes
 language.py          all of it as the Language of a machine; `python_machine(domain)`
 """

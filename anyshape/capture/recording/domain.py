@@ -32,6 +32,7 @@ class RecordingDomain(Domain):
     has_formed: bool
     functions: Functions
     took_id: bool = False  # the program knows the id of an object that it has made
+    made_stream: bool = False  # others may have been told of it, and write to it
     ids: set[int]  # of objects that may be others in another call
     kept_in_c: list[Any]  # what a cache of C was handed, and may give back in another call
 

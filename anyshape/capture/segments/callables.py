@@ -455,6 +455,13 @@ def _logged(fn: Any) -> Callable[..., Any]:
     return lambda domain, args, kwargs: domain.defer(fn, args, kwargs)
 
 
+LOGGING = frozenset(
+    getattr(logging.Logger, name)
+    for name in ("debug", "info", "warning", "error", "exception", "critical", "log")
+)
+"""What is deferred as a whole, and called as a whole where it cannot be."""
+
+
 # `__getattr__` of modules and of `torch.ops`: called natively.
 LOOKUPS = frozenset(
     {"__getattr__", "_Ops.__getattr__", "_OpNamespace.__getattr__", "OpOverloadPacket.__getattr__"}
@@ -584,10 +591,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     **{fn: _instead(polyfill) for fn, polyfill in torch_polyfills.STAND_INS.items()},
     torch._utils_internal.justknobs_check: _answer(True),
     torch.overrides.is_tensor_like: _is_tensor_like,
-    **{
-        getattr(logging.Logger, n): _logged(getattr(logging.Logger, n))
-        for n in ("debug", "info", "warning", "error", "exception", "critical", "log")
-    },
+    **{fn: _logged(fn) for fn in LOGGING},
     logging.Logger.isEnabledFor: lambda domain, args, kwargs: domain.relied.asked(
         args[0].isEnabledFor, tuple([*args[1:], *kwargs.values()])
     ),

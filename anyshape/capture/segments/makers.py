@@ -307,7 +307,9 @@ def _time_of_subclass(rebuilder: Rebuilder, value: Any) -> str:
 
 def _owned(rebuilder: Rebuilder, value: Any) -> str:
     """An object of C that nobody but capture has had, as its row makes it again."""
-    row = KINDS[type(value)]
+    row = KINDS.get(type(value))
+    if row is None:  # a class of the program is what it is
+        return instance(rebuilder, value)
     state = row.state(value)
     if state is None:
         raise broken("escape", f"a {type(value).__name__} that is held")

@@ -26,7 +26,7 @@ from anyshape.capture.interpreter.liveness import has_finalizer
 from anyshape.capture.interpreter.machine import Machine
 from anyshape.capture.interpreter.polyfills import given, raise_from
 from anyshape.capture.python.language import decode_polyfills, python_machine
-from anyshape.capture.segments.callables import answer, is_opaque
+from anyshape.capture.segments.callables import LOGGING, answer, is_opaque
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
 from anyshape.capture.tensors import modules
 from anyshape.capture.tensors.torch_polyfills import MEMBERS
@@ -74,7 +74,7 @@ class Native(Concrete):
         original = compiled_by_torch(fn)
         if original is not None:
             return Call(original, args, kwargs)
-        if self.calls is not None and self.calls(fn, args):
+        if fn in LOGGING or (self.calls is not None and self.calls(fn, args)):
             return _called(self.machine, fn, args, kwargs)
         if fn in modules.CALLS and args and issubclass(type(args[0]), torch.nn.Module):
             forward = modules.forward_alone(self.machine, args[0])

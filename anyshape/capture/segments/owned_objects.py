@@ -96,12 +96,6 @@ KINDS: Mapping[type, Owned] = {row.kind: row for row in OWNED}
 PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 
 
-def holds_stream(domain: RecordingDomain) -> bool:
-    """Whether a stream was made that others may have been told to write to."""
-    made = domain.machine.heap.created.values()
-    return any(type(obj) in KINDS and KINDS[type(obj)].is_stream for obj in made)
-
-
 def _given(domain: RecordingDomain, fn: Any, value: Any) -> Any:
     """An argument as C may see it: a plain value, or a list of such."""
     if type(value) in PLAIN or (
@@ -118,7 +112,9 @@ def _made(fn: Any) -> Handler:
     def handler(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
         shown = [_given(domain, fn, arg) for arg in args]
         named = {name: _given(domain, fn, value) for name, value in kwargs.items()}
-        return domain.created(fn(*shown, **named))
+        made = fn(*shown, **named)
+        domain.made_stream = domain.made_stream or KINDS[type(made)].is_stream
+        return domain.created(made)
 
     return handler
 

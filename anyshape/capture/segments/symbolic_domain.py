@@ -40,7 +40,7 @@ from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.forks import Forks
 from anyshape.capture.recording.functions import Functions
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.capture.segments import c_calls, callables, data_branches, owned_objects
+from anyshape.capture.segments import c_calls, callables, data_branches
 from anyshape.capture.segments.cleared_gradients import clears_gradient
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
 from anyshape.capture.segments.outside_reads import look_inside, read_at_number
@@ -573,7 +573,8 @@ class SymbolicDomain(ReadingDomain):
         """An effect whose result nobody uses: done at the end of the segment, in order."""
         if self.recorder.depth:
             raise broken("fork", f"the effect {getattr(fn, '__name__', fn)}")
-        if fn not in UNSTREAMED and owned_objects.holds_stream(self):  # which may be told of it
+        told = self.made_stream or self.machine.heap.is_shadowed(vars(sys))
+        if told and fn not in UNSTREAMED:  # which may be told of it
             raise broken("unknown-call", getattr(fn, "__name__", "an effect outside"))
         shown = tuple([snapshot(self, arg) for arg in args])
         named = {name: snapshot(self, arg) for name, arg in kwargs.items()}

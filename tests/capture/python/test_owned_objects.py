@@ -63,6 +63,8 @@ class Items(list[Any]):
 
 
 LOG: list[str] = []
+LOGGER, HANDLER = logging.getLogger("anyshape.owned"), logging.StreamHandler(io.StringIO())
+LOGGER.addHandler(HANDLER)
 
 
 def written() -> Any:
@@ -170,7 +172,7 @@ def test_a_file_goes_over_a_break_as_it_is() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("what", ["print", "warn", "log", "print to it"])
+@pytest.mark.parametrize("what", ["print", "warn", "warn through sys", "log", "print to it"])
 def test_what_others_write_to_a_file_is_in_it(what: str) -> None:
     def program(x: torch.Tensor) -> Any:
         y = x + 1
@@ -183,10 +185,13 @@ def test_what_others_write_to_a_file_is_in_it(what: str) -> None:
                 warnings.simplefilter("always")
                 warnings.warn("told", stacklevel=1)
         elif what == "log":
-            logger, handler = logging.getLogger("owned"), logging.StreamHandler(file)
-            logger.addHandler(handler)
-            logger.error("told")
-            logger.removeHandler(handler)
+            before, HANDLER.stream = HANDLER.stream, file
+            LOGGER.error("told")
+            HANDLER.stream = before
+        elif what == "warn through sys":
+            before, sys.stderr = sys.stderr, file
+            warnings.warn("told", stacklevel=1)
+            sys.stderr = before
         else:
             print("told", file=file)
         return y * 2, "told" in file.getvalue()
@@ -203,8 +208,10 @@ def test_a_file_that_is_written_to_while_it_was_viewed() -> None:
     def program(x: torch.Tensor) -> Any:
         y = x + 1
         file = io.BytesIO(b"abc")
-        size = len(file.getbuffer())
-        file.write(b"longer than it was")  # the view is gone by now
+        view = file.getbuffer()
+        size = len(view)
+        del view
+        file.write(b"longer than it was")
         return y * 2, size, file.getvalue()
 
     fast = anyshape.compile(program)
@@ -237,6 +244,7 @@ def test_subclasses_of_files_are_called() -> None:
     def program(x: torch.Tensor) -> Any:
         y = x + 1
         file = Loud()
+        time.monotonic()
         file.write("a")
         return y * 2, file.getvalue(), type(file)
 

@@ -121,6 +121,8 @@ def _logsumexp(b: Any, g: Any, y: Any, x: Any, dims: Any, keepdim: bool) -> Any:
 def _vector_norm(
     b: Any, g: Any, y: Any, x: Any, p: Any, dims: Any, keepdim: bool, *rest: Any, **named: Any
 ) -> Any:
+    if p == 0:
+        return None  # a count, of which eager gives none either
     slope, size = (kept(b, v, x, dims, keepdim) for v in (g, y))
     if p == 1:
         return b.mul(b.sgn(x), slope)

@@ -76,7 +76,7 @@ class Recorder:
         if position in self.callers:
             self.callers_storages.add(_storage(made))
         elif self.isolated:
-            made = made.clone()
+            made = _copied(made)
         else:
             self.written.add(_storage(made))
         if position in self.wanted:
@@ -115,7 +115,7 @@ class Recorder:
             return
         key = (_storage(t), t.storage_offset(), t.shape, t.stride(), t.dtype)
         if key not in copies:
-            copies[key] = t.detach().clone()
+            copies[key] = _copied(t.detach())
         kept.tensor = copies[key]
 
 
@@ -167,6 +167,17 @@ def _dense(gradient: Tensor | None, leaf: Tensor) -> Tensor:
     if gradient is None:
         return torch.zeros(leaf.shape, dtype=leaf.dtype, device=leaf.device)
     return gradient.to_dense() if gradient.layout is not torch.strided else gradient.contiguous()
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    """A copy that lies as the tensor does, holes and repetitions included: backward formulas ask
+    whether it is contiguous, and go by what the forward one has answered."""
+    copy = tensor.clone()
+    if copy.stride() == tensor.stride() or not tensor.numel():
+        return copy
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    extent = 1 + sum((size - 1) * step for size, step in steps)
+    return tensor.as_strided((extent,), (1,)).clone().as_strided(tensor.shape, tensor.stride())
 
 
 def _storage(tensor: Tensor) -> int:

@@ -17,7 +17,12 @@ from typing import Any
 
 from anyshape.autograd.memory import roots, views
 from anyshape.autograd.outline import NotDifferentiable
-from anyshape.autograd.recorded import in_callers_memory, may_be_recorded, recorded
+from anyshape.autograd.recorded import (
+    can_be_recorded,
+    in_callers_memory,
+    may_be_recorded,
+    recorded,
+)
 from anyshape.ir.graph import (
     Arg,
     Graph,
@@ -221,7 +226,7 @@ class Backward:
             else:
                 self._by_rules(node, row, given)
         except (OpError, Undecided, WrittenThrough, NotDifferentiable) as error:
-            if not may_be_recorded(node, row) or node.op in RECORDED.values():
+            if not can_be_recorded(node, row) or node.op in RECORDED.values():
                 if isinstance(error, NotDifferentiable):
                     raise
                 raise NotDifferentiable(f"the gradient of {node.op}: {error}", node) from error

@@ -1,4 +1,5 @@
-"""A node whose row has no gradient rule becomes one that torch's autograd records.
+"""A node whose row has no gradient rule, or whose rule has no formula for its arguments, becomes
+one that torch's autograd records.
 
     %y = cdist(%a, %b)   ->   %y, %h = recorded("torch.cdist", (%a, %b), (), (), (0, 1), (1,))
 
@@ -20,12 +21,15 @@ from anyshape.symbolic import Expr
 
 
 def may_be_recorded(node: Node, row: OpDef | None) -> bool:
-    """Whether the row has no rule, and torch's function gives all the results of the node and does
-    nothing else."""
+    """Whether the row has no rule (nor an expansion for these arguments, which would stand here in
+    its place), and torch's autograd can record the node."""
+    return row is not None and not isinstance(row.vjp, Mapping) and can_be_recorded(node, row)
+
+
+def can_be_recorded(node: Node, row: OpDef) -> bool:
+    """Whether torch's function gives all the results of the node and does nothing else."""
     return (
-        row is not None
-        and row.vjp is None
-        and row.alias == "none"
+        row.alias == "none"
         and not row.mutates
         and not node.regions
         and row.resource in RECORDED

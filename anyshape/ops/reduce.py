@@ -197,7 +197,7 @@ for _name in ("max", "min"):
         torch=f"anyshape.eager.{_name}_",
         spellings=(f"torch.{_name}", f"torch.Tensor.{_name}"),
         expand=_extremum_expand(_name),
-        vjp=reductions.EXTREMUM,
+        vjp=reductions.EXTREMUM[_name],
     )
 
 op(

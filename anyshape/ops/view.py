@@ -140,7 +140,7 @@ op(
     "expand_as",
     "input, other",
     torch="torch.Tensor.expand_as",
-    vjp=places.EXPAND,
+    vjp=places.EXPAND_AS,
     alias="view",
     write_back=write_back.expanded,
     type=lambda cx, x, y: _expand_type(cx, x, tensor(y).shape),

@@ -41,7 +41,32 @@ def of_two_results(x: Tensor, w: Tensor) -> Tensor:
     return (x @ q).square().sum() + r.diagonal().sum()
 
 
+def of_matrices_with_holes(x: Tensor, w: Tensor) -> Tensor:
+    """What autograd keeps lies as it did: the backward formula of det asks whether it is contiguous."""
+    wide = torch.cat((w, torch.sin(w)), 1)
+    many = torch.tanh(wide)[:, ::2].expand(2, 4, 4)
+    return (x * torch.linalg.det(wide[:, :4])).sum() + torch.linalg.det(many).sum() * torch.exp(
+        x
+    ).sum()
+
+
+def of_arguments_without_a_formula(x: Tensor, w: Tensor) -> Tensor:
+    """Rows that have a rule, for other arguments than these."""
+    image = torch.sin(x @ w).t()[None]
+    kernel = w[:, :3].reshape(1, 4, 3)
+    same = torch.nn.functional.conv1d(image, kernel, padding="same") if x.shape[0] else image
+    pooled = torch.nn.functional.adaptive_avg_pool2d(w[None], 2)
+    return (
+        same.exp().sum()
+        + (x @ w).norm(3)
+        + (x.tanh() @ w).norm(float("inf"), dim=1).sum()
+        + pooled.sum()
+    )
+
+
 PROGRAMS = (
+    of_matrices_with_holes,
+    of_arguments_without_a_formula,
     of_distances,
     of_memory_that_is_written_again,
     of_no_result_that_is_used,
@@ -138,3 +163,23 @@ def test_an_operator_of_the_program_runs_once_and_its_own_backward_is_used() -> 
         assert calls == ["forward", "backward"]
         assert_same((x.grad,), expected)
     assert fast.stats().recorded == 1 and fast.stats().internal_errors == 0
+
+
+def clipped(ratio: Tensor, gain: Tensor) -> Tensor:
+    """PPO's loss, in which elements tie wherever nothing is clipped; and a spread that is learnt."""
+    lesser = torch.min(ratio * gain, ratio.clamp(0.8, 1.2) * gain)
+    greater = ratio.max(gain) + torch.max(input=gain, other=ratio)
+    spread = ratio[:1].exp().expand_as(gain * 2)
+    return -lesser.mean() + (greater * spread).mean()
+
+
+def test_an_extremum_of_two_and_expand_as_have_rules() -> None:
+    outside, within = anyshape.compile(clipped), anyshape.compile(inside(clipped))
+    for size in (4, 1, 7):
+        ratio, gain = leaf(size, 3), leaf(size, 3, seed=1)
+        expected = torch.autograd.grad(clipped(ratio, gain), (ratio, gain))
+        assert_same(torch.autograd.grad(outside(ratio, gain), (ratio, gain)), expected)
+        within(ratio, gain)
+        assert_same((ratio.grad, gain.grad), expected)
+    for stats in (outside.stats(), within.stats()):
+        assert stats.eager_graphs == () and stats.recorded == 0 and stats.specializations <= 2

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from anyshape.ops.context import NoRow
 from anyshape.ops.gradients.activations import wide, widened
-from anyshape.ops.gradients.elementwise import masked, zeros
+from anyshape.ops.gradients.elementwise import MAXIMUM, MINIMUM, masked, zeros
 from anyshape.ops.layout import numel
 from anyshape.ops.rules import dim_of, is_tensor
 from anyshape.symbolic import Dim
+
+Rule = Callable[..., Any]
 
 
 def kept(b: Any, value: Any, x: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
@@ -42,10 +45,20 @@ def _extreme(b: Any, g: Any, y: Any, x: Any, dims: Any, keepdim: bool) -> Any:
     return b.div(masked(b, best, kept(b, g, x, dims, keepdim)), b.to_dtype(count, g.dtype))
 
 
-def _extremum(b: Any, g: Any, y: Any, x: Any, dim: Any = None, *rest: Any, **options: Any) -> Any:
-    """torch.max and torch.min: of all of a tensor, or along a dimension with its indices."""
-    if options.get("other") is not None or is_tensor(dim):
-        raise NoRow("the extremum of two tensors under the name of a reduction")
+def _extremum(
+    of_two: Mapping[str, Rule],
+    b: Any,
+    g: Any,
+    y: Any,
+    x: Any,
+    dim: Any = None,
+    *rest: Any,
+    **options: Any,
+) -> Any:
+    """torch.max and torch.min: of two tensors, of all of one, or along a dimension with indices."""
+    other = dim if is_tensor(dim) else options.get("other")
+    if other is not None:
+        return of_two["input"](b, g, y, x, other)
     if dim is None:
         return _extreme(b, g, y, x, tuple(range(len(x.shape))), False)
     (values, _), (_, indices) = g, y
@@ -125,6 +138,8 @@ def _logsumexp(b: Any, g: Any, y: Any, x: Any, dims: Any, keepdim: bool) -> Any:
 def _vector_norm(
     b: Any, g: Any, y: Any, x: Any, p: Any, dims: Any, keepdim: bool, *rest: Any, **named: Any
 ) -> Any:
+    if p == 0:
+        return None  # a count, of which eager gives none either
     slope, size = (kept(b, v, x, dims, keepdim) for v in (g, y))
     if p == 1:
         return b.mul(b.sgn(x), slope)
@@ -140,13 +155,24 @@ def _cumsum(b: Any, g: Any, y: Any, x: Any, dim: int, *, dtype: Any = None) -> A
 SUM = {"input": _sum}
 MEAN = {"input": _mean}
 EXTREME = {"input": _extreme}
-EXTREMUM = {"input": _extremum}
 SPREADS = {
     "var": {"input": _var},
     "std": {"input": _std},
     "var_mean": {"input": _with_mean(_var)},
     "std_mean": {"input": _with_mean(_std)},
 }
+
+
+def _extremum_rules(of_two: Mapping[str, Rule]) -> Mapping[str, Rule]:
+    def second(
+        b: Any, g: Any, y: Any, x: Any, dim: Any = None, *rest: Any, other: Any = None
+    ) -> Any:
+        return of_two["other"](b, g, y, x, dim if other is None else other)
+
+    return {"input": partial(_extremum, of_two), "dim": second, "other": second}
+
+
+EXTREMUM = {name: _extremum_rules(rules) for name, rules in (("max", MAXIMUM), ("min", MINIMUM))}
 LOGSUMEXP = {"input": _logsumexp}
 VECTOR_NORM = {"input": _vector_norm}
 NORM = {"input": _vector_norm}

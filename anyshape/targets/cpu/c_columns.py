@@ -215,7 +215,7 @@ class ColumnPrinter(LoopPrinter):
             self._line(f"free(q{n});")
 
     def _folded_pass(self, work: Work, column: Axis) -> None:
-        """As ``_pass_by_blocks``; then the lanes of a column give its total, which every lane has."""
+        """As ``_pass_by_blocks``; then each lane of a column gets its total."""
         start = self._dim(column.extent)
         self._open("")
         self._line(f"const i64 {column.name}e = width;")

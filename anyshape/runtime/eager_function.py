@@ -37,6 +37,15 @@ def only(result: Any) -> Any:
     return result[0] if isinstance(result, (tuple, list)) else result
 
 
+def viewed(x: torch.Tensor, *size: Any) -> torch.Tensor:
+    """The tensor viewed; copied where a library laid it out otherwise than its type says: then the
+    program has copied it before, by a ``contiguous`` that the type takes for the tensor itself."""
+    try:
+        return x.view(*size)
+    except RuntimeError:
+        return x.reshape(*size)
+
+
 def eager_function(graph: Graph, label: Label | None = None) -> Run:
     """The function. It raises ``CheckFailed`` where a check of the graph does not hold. With a
     ``label``, profilers see each node by the name that it gives."""
@@ -134,7 +143,7 @@ class _Writer:
         args, kwargs = node.args, dict(node.kwargs)
         row = OPS[node.op]
         number_first = row.number_first if args and _is_number(args[0]) else None
-        function = resolve(number_first or row.torch)
+        function = viewed if node.op == "view" else resolve(number_first or row.torch)
         if kwargs.get("memory_format", "") is None:  # torch wants it left out
             del kwargs["memory_format"]
         if number_first:  # Python's operators take no options

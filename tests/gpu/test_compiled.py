@@ -100,6 +100,8 @@ CASES: dict[str, Callable[..., Any]] = {
     "small integers": lambda x, i: (x * 10).to(torch.int8).sum(-1),
     "embedding": lambda x, i: F.embedding(i, x),
     "two devices": lambda x, i: mixed(x),
+    "a number of the host": lambda x, i: x / torch.tensor(3.0).sqrt() + torch.tensor(2),
+    "positions of the host": lambda x, i: x[torch.arange(5)] + x[i.cpu()][:5],
     "matmul": lambda x, i: F.gelu(x @ x.mT) + 1,
 }
 

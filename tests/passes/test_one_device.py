@@ -16,6 +16,7 @@ from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.rules import require_one_device
 from anyshape.passes.one_device import read_one_device
+from anyshape.passes.pipeline import INFERENCE
 from anyshape.symbolic import Facts
 
 HEAD = """
@@ -92,6 +93,12 @@ def test_each_kernel_reads_the_memory_of_its_device(name: str) -> None:
     spell = {row.name: row.torch for row in OPS.values()}.__getitem__
     wanted = parse_graph(program(after or before))
     assert print_graph(made, spell) == print_graph(wanted, spell)
+
+
+def test_the_scheduler_is_handed_no_kernel_of_two_devices() -> None:
+    before, _ = PROGRAMS["a number of the host is handed over once"]
+    *_, (_, final) = INFERENCE.stages(parse_graph(program(before)), OPS)
+    assert [node.op for node in final.nodes] == ["item", "full", "div", "mul"]
 
 
 def of(device: str, *shape: int, dtype=float32) -> Value:

@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import anyshape
+from anyshape.ir.parse import parse_graph
+from anyshape.runtime.eager_function import eager_function
 
 
 def sizes(x: Tensor) -> Any:
@@ -108,3 +110,25 @@ def test_what_is_read_no_more_is_let_go() -> None:
         alive.clear()
         made = fast(torch.zeros(3), parameter)
         assert made[0].item() == 2.0 or turn == 0
+
+
+LAID_OUT_OTHERWISE = """
+# symbol s0: backed entry = 3
+# symbol s1: backed entry = 2
+
+def graph(
+    x_0,  # argument 'x' : float32[s1, s0]
+):
+    s0 = x_0.shape[1]
+    s1 = x_0.shape[0]
+    permute_0 = torch.permute(x_0, (1, 0))  # permute : float32[s0, s1]
+    view_0 = torch.Tensor.view(permute_0, (s0*s1,))  # view : float32[s0*s1]
+    return (view_0,)
+"""
+
+
+def test_what_a_library_lays_out_otherwise_than_its_type_says_is_viewed_by_a_copy() -> None:
+    """Attention on a GPU may: what the program makes contiguous before it views it is contiguous by
+    its type."""
+    run, x = eager_function(parse_graph(LAID_OUT_OTHERWISE)), torch.randn(2, 3)
+    assert torch.equal(run(x)[0], x.T.reshape(-1))

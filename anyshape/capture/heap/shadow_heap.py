@@ -174,8 +174,8 @@ class Heap:
         return self._make_mirror(obj, copier)
 
     def behind(self, obj: Any) -> Any:
-        """The dict that an outside `MappingProxyType` shows, or one that was made of an outside dict
-        which has been written since; any other object as it is."""
+        """The dict that an outside `MappingProxyType` shows, or one made here of an outside dict that
+        has been written since; any other object as it is."""
         if type(obj) is not MappingProxyType:
             return obj
         if id(obj) in self.created:

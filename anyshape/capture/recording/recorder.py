@@ -314,7 +314,7 @@ class Recorder:
         of_data = not self.whole and any(scalar_inputs(scalar))
         if value is None or self.is_dropped or of_data or not self.values:
             raise self._needed(None if of_data else value, why)
-        test = ("isnan", (scalar,)) if value != value else ("eq", (scalar, value))  # noqa: PLR0124
+        test = ("isnan", (scalar,)) if value != value else ("eq", (scalar, value))
         self.decide_scalar(Scalar("bool", *test))
         self.scalars[-1] = replace(self.scalars[-1], by_value=True)
         if type(value) is float and value == 0.0:

@@ -230,9 +230,7 @@ def _explain_sizes(guards: GuardSet, values: list[Any]) -> Failure | None:
     return None
 
 
-def _found(
-    scalar: Scalar, sizes: Mapping[Symbol, int], floats: Mapping[ScalarInput, Any]
-) -> str:
+def _found(scalar: Scalar, sizes: Mapping[Symbol, int], floats: Mapping[ScalarInput, Any]) -> str:
     """Its truth in words, or what is raised where there is none."""
     try:
         return str(bool(evaluate_scalar(scalar, sizes, floats)))

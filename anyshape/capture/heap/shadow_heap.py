@@ -30,6 +30,7 @@ from anyshape.capture.heap.mirrors import (
     maker_of,
     mapping_behind,
     require_growth_of,
+    written_behind,
 )
 from anyshape.capture.heap.nested_containers import containers_in, item_of, length_of, values_of
 from anyshape.capture.heap.observer import Observer
@@ -174,19 +175,13 @@ class Heap:
         return self._make_mirror(obj, copier)
 
     def behind(self, obj: Any) -> Any:
-        """The dict that an outside `MappingProxyType` shows, or one made here of an outside dict that
-        has been written since; any other object as it is."""
-        if type(obj) is not MappingProxyType:
-            return obj
-        if id(obj) in self.created:
-            mapping = mapping_behind(obj)
-            written = id(mapping) in self.mirrors or id(mapping) in self.unread
-            return mapping if written else obj
+        """The outside dict that a `MappingProxyType` shows; any other object as it is."""
+        if type(obj) is not MappingProxyType or id(obj) in self.created:
+            return written_behind(obj, self.mirrors, self.unread)
         return self._mapping_of(obj)
 
     def _mapping_of(self, view: Any) -> Any:
-        mapping = mapping_behind(view)
-        if mapping is None:
+        if (mapping := mapping_behind(view)) is None:
             raise Break("outside-view", "a view of an outside mapping is read")
         self.domain.behind(view, mapping)
         return mapping

@@ -61,3 +61,12 @@ def test_what_is_neither_is_refused_as_in_eager() -> None:
     fast = anyshape.compile(lambda x: x.new(True))
     with pytest.raises(TypeError):
         fast(torch.rand(2))
+
+
+def test_the_name_of_a_tensors_class_is_known() -> None:
+    def program(x: Tensor) -> Any:
+        return x * 2, x.type(), x.int().type(), (x > 0).type()
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for x in (torch.rand(3), torch.rand(3).double(), torch.rand(2).bfloat16()):
+        assert fast(x)[1:] == program(x)[1:]

@@ -67,7 +67,7 @@ class TorchModes:
         )
 
 
-SDPA_BACKENDS = ("flash", "mem_efficient", "math", "cudnn")
+SDPA_BACKENDS = ("flash", "mem_efficient", "math", "cudnn", "overrideable")
 
 
 def _function_modes() -> tuple[Any, ...]:
@@ -137,6 +137,7 @@ def snapshot() -> tuple[Any, ...]:
         _C._get_mem_efficient_sdp_enabled(),
         _C._get_math_sdp_enabled(),
         _C._get_cudnn_sdp_enabled(),
+        _C._get_overrideable_sdp_enabled(),
     )
 
 
@@ -163,6 +164,7 @@ def current_modes() -> TorchModes:
             _C._get_mem_efficient_sdp_enabled(),
             _C._get_math_sdp_enabled(),
             _C._get_cudnn_sdp_enabled(),
+            _C._get_overrideable_sdp_enabled(),
         ),
     )
 
@@ -209,6 +211,7 @@ SETTERS: Mapping[Any, Setter] = {
     _C._set_sdp_use_mem_efficient: lambda modes, on: _sdpa(1)(modes, on),
     _C._set_sdp_use_math: lambda modes, on: _sdpa(2)(modes, on),
     _C._set_sdp_use_cudnn: lambda modes, on: _sdpa(3)(modes, on),
+    _C._set_sdp_use_overrideable: lambda modes, on: _sdpa(4)(modes, on),
     _C.autocast_increment_nesting: lambda modes: modes,
     _C.autocast_decrement_nesting: lambda modes: modes,
     _C.clear_autocast_cache: lambda modes: modes,
@@ -229,6 +232,7 @@ GETTERS: Mapping[Any, Callable[..., Any]] = {
     _C._get_mem_efficient_sdp_enabled: lambda modes: modes.sdpa[1],
     _C._get_math_sdp_enabled: lambda modes: modes.sdpa[2],
     _C._get_cudnn_sdp_enabled: lambda modes: modes.sdpa[3],
+    _C._get_overrideable_sdp_enabled: lambda modes: modes.sdpa[4],
 }
 
 
@@ -246,6 +250,7 @@ def apply(modes: TorchModes) -> None:
     _C._set_sdp_use_mem_efficient(modes.sdpa[1])
     _C._set_sdp_use_math(modes.sdpa[2])
     _C._set_sdp_use_cudnn(modes.sdpa[3])
+    _C._set_sdp_use_overrideable(modes.sdpa[4])
 
 
 @contextmanager

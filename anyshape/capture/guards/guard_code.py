@@ -93,7 +93,7 @@ MODE_FIELDS = (
     ),
     *("float32 matmul precision", "function modes", "dispatch modes"),
     *("hooks for saved tensors", "level of forward gradients"),
-    *("flash sdp", "mem efficient sdp", "math sdp", "cudnn sdp"),
+    *("flash sdp", "mem efficient sdp", "math sdp", "cudnn sdp", "overrideable sdp"),
 )
 
 Namer = Callable[[Any, str], str]

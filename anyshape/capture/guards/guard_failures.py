@@ -26,7 +26,7 @@ from anyshape.capture.guards.guard_code import (
 from anyshape.capture.heap import quiet_reads
 from anyshape.capture.heap.sources import Source, describe_step, read_path, read_source
 from anyshape.ir.graph import Location
-from anyshape.ir.scalars import evaluate_scalar
+from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar
 from anyshape.symbolic import Condition, Symbol, evaluate
 
 
@@ -208,7 +208,10 @@ def _holds(condition: Condition | bool, sizes: Mapping[Symbol, int]) -> bool:
 
 
 def _explain_sizes(guards: GuardSet, values: list[Any]) -> Failure | None:
-    sizes, floats = bind_symbols(guards, values)
+    try:
+        sizes, floats = bind_symbols(guards, values)
+    except (ArithmeticError, ValueError) as error:  # int(k) of a k that is no number now
+        return Failure("what is computed of the arguments is a size", str(error))
     for size in guards.sizes:
         if not _holds(size.condition, sizes):
             shown = ", ".join(
@@ -219,9 +222,17 @@ def _explain_sizes(guards: GuardSet, values: list[Any]) -> Failure | None:
                 str(size), shown, size.location, by_value="size" if size.by_value else ""
             )
     for scalar in guards.scalars:
-        if bool(evaluate_scalar(scalar.scalar, sizes, floats)) is not scalar.truth:
-            found = str(not scalar.truth)
+        found = _found(scalar.scalar, sizes, floats)
+        if found != str(scalar.truth):
             return Failure(
                 str(scalar), found, scalar.location, by_value="size" if scalar.by_value else ""
             )
     return None
+
+
+def _found(scalar: Scalar, sizes: Mapping[Symbol, int], floats: Mapping[ScalarInput, Any]) -> str:
+    """Its truth in words, or what is raised where there is none."""
+    try:
+        return str(bool(evaluate_scalar(scalar, sizes, floats)))
+    except (ArithmeticError, ValueError) as error:
+        return str(error)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import gc
 import operator
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
@@ -52,6 +53,15 @@ def mapping_behind(view: Any) -> Any:
         if issubclass(type(referent), dict):
             return referent
     return None
+
+
+def written_behind(view: Any, *written: Mapping[int, Any]) -> Any:
+    """The dict that a read-only proxy shows, where one of `written` knows it, by id: the dict
+    itself is not what the program has made of it. Anything else as it is."""
+    if type(view) is not MappingProxyType:
+        return view
+    mapping = mapping_behind(view)
+    return mapping if any(id(mapping) in known for known in written) else view
 
 
 def buffer_of(obj: Any) -> tuple[str, tuple[int, ...], bytes] | None:

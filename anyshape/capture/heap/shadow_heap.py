@@ -30,6 +30,7 @@ from anyshape.capture.heap.mirrors import (
     maker_of,
     mapping_behind,
     require_growth_of,
+    written_behind,
 )
 from anyshape.capture.heap.nested_containers import containers_in, item_of, length_of, values_of
 from anyshape.capture.heap.observer import Observer
@@ -174,19 +175,13 @@ class Heap:
         return self._make_mirror(obj, copier)
 
     def behind(self, obj: Any) -> Any:
-        """The dict that an outside `MappingProxyType` shows, or one made here of an outside dict
-        that has been written since; any other object as it is."""
-        if type(obj) is not MappingProxyType:
-            return obj
-        if id(obj) in self.created:
-            mapping = mapping_behind(obj)
-            written = id(mapping) in self.mirrors or id(mapping) in self.unread
-            return mapping if written else obj
+        """The outside dict that a `MappingProxyType` shows; any other object as it is."""
+        if type(obj) is not MappingProxyType or id(obj) in self.created:
+            return written_behind(obj, self.mirrors, self.unread)
         return self._mapping_of(obj)
 
     def _mapping_of(self, view: Any) -> Any:
-        mapping = mapping_behind(view)
-        if mapping is None:
+        if (mapping := mapping_behind(view)) is None:
             raise Break("outside-view", "a view of an outside mapping is read")
         self.domain.behind(view, mapping)
         return mapping
@@ -306,18 +301,13 @@ class Heap:
         known, in_order = self._known(obj), issubclass(type(obj), IN_ORDER)
         if known is not None:
             self.domain.outside_key(key)
-            return self._part_of(obj, known.state, key)
+            return self._taken(item_of(known.state, key), key)
         if type(key) is slice or (in_order and type(key) is not int):
-            return self._part_of(obj, self.mirror(obj), key)
+            return self._taken(item_of(self.mirror(obj), key), key)
         if in_order and key < 0:
             count = self.domain.read(obj, "count", None, length_of(obj))
             key += count if key >= -count else 0  # or it is refused
         return self._outside_item(obj, key)
-
-    def _part_of(self, obj: Any, state: Any, key: Any) -> Any:
-        """An item by what stands for an object: all of a tuple is the tuple."""
-        value = item_of(state, key)
-        return obj if value is state and type(key) is slice else self._taken(value, key)
 
     def _taken(self, value: Any, key: Any) -> Any:
         """What C code gave for a key: for a slice, a new container."""
@@ -484,20 +474,24 @@ class Heap:
 
     def global_name(self, globals_: dict[str, Any], builtins: Any, name: str) -> Any:
         """A global or builtin name."""
-        for scope in (globals_, builtins):
-            value = self._name_in(scope, name)
-            if value is not NULL:
+        known = self._known(globals_)
+        value = (globals_ if known is None else known.state).get(name, NULL)
+        if value is not NULL:
+            if id(globals_) in self.created or (
+                known is not None and globals_.get(name, NULL) is not value
+            ):
                 return value
-        raise NameError(f"name {name!r} is not defined", name=name)
-
-    def _name_in(self, scope: dict[str, Any], name: str) -> Any:
-        """What was there before is relied on, not what the program has written since."""
-        known = self._known(scope)
-        value = (scope if known is None else known.state).get(name, NULL)
-        before = value if known is None else scope.get(name, NULL)
-        if id(scope) in self.created or before is not value:
-            return value
-        return self.domain.read(scope, "unbound" if value is NULL else "global", name, value)
+            return self.domain.read(globals_, "global", name, value)
+        if id(globals_) not in self.created and name not in globals_:
+            self.domain.read(globals_, "unbound", name, NULL)
+        value = self.mirror_of(builtins).get(name, NULL)
+        if id(builtins) not in self.created:
+            value = self.domain.read(
+                builtins, "global" if value is not NULL else "unbound", name, value
+            )
+        if value is NULL:
+            raise NameError(f"name {name!r} is not defined", name=name)
+        return value
 
     def cell(self, cell: CellType, name: str) -> Any:
         """The contents of a cell; NULL where it is empty."""

@@ -93,7 +93,12 @@ class Machine:
         """Call `fn` in this machine; what it raises comes out as a native exception, a break as
         `Break`.
         """
-        result = self.settle(self.call(fn, args, kwargs))
+        try:
+            result = self.settle(self.call(fn, args, kwargs))
+        except TypeError as error:
+            if self.frame is None:  # nothing runs yet: the arguments are not the function's
+                self.escaped = error
+            raise
         if type(result) is not Frame:
             return result
         self.class_changed()

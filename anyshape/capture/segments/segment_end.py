@@ -57,6 +57,8 @@ SIMPLE = (IMMUTABLE - {slice}) | {types.ModuleType, types.CodeType, re.Pattern, 
 
 
 PLAIN_TUPLES = (tuple, torch.Size, SizeTuple)
+ANNOTATIONS = (types.GenericAlias, types.UnionType)
+"""What `list[int]` and `int | str` make."""
 
 
 class Rebuilder:
@@ -231,6 +233,13 @@ class Rebuilder:
         if kind is types.MethodType:
             function, owner = self.text(value.__func__), self.text(value.__self__)
             return f"{self.constant(types.MethodType)}({function}, {owner})"
+        if kind in ANNOTATIONS and self.recorder.sources.of(value) is None:
+            parts = [self.text(part) for part in value.__args__]
+            if kind is types.UnionType:
+                return f"({' | '.join(parts)})"
+            arguments = "".join(f"{part}, " for part in parts)
+            made = f"{self.constant(kind)}({self.text(value.__origin__)}, ({arguments}))"
+            return f"next(iter({made}))" if value.__unpacked__ else made
         if kind is super and self.recorder.sources.of(value) is None:
             return f"super({self.text(value.__thisclass__)}, {self.text(value.__self__)})"
         method = None if self.recorder.sources.of(value) is not None else descriptor_of(value)

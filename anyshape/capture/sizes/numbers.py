@@ -186,6 +186,20 @@ def binary(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
     return function_of(recorder, "float", name, left, right)
 
 
+def _at_this_value(recorder: Recorder, scalar: Scalar) -> Any:
+    """The function of the numbers as they are in this call. What Python raises for them says
+    nothing of others."""
+    try:
+        return recorder.specialize_scalar(scalar, scalar.op)
+    except (ArithmeticError, ValueError):
+        for number in scalar.args:
+            if isinstance(number, Expr):
+                recorder.specialize(number, scalar.op)
+            elif isinstance(number, (Scalar, ScalarInput)):
+                recorder.specialize_scalar(number, scalar.op)
+        raise
+
+
 def function_of(recorder: Recorder, kind: Kind, name: str, *operands: Operand) -> Any:
     """A function of numbers, some of them symbolic. Where Python may raise, a guard says that the
     arguments are such as at the first call; where data decides them, a node computes the result,
@@ -199,10 +213,7 @@ def function_of(recorder: Recorder, kind: Kind, name: str, *operands: Operand) -
             operands = tuple([_where_it_matters(recorder, each) for each in operands])
             return recorder.wrap(recorder.call("number", name, operands))
         if not recorder.is_dropped and not decide(recorder, safe):
-            for each in operands:  # no comparison tells NaN, for which few functions raise
-                if isinstance(each, (Scalar, ScalarInput)):
-                    recorder.decide_scalar(Scalar("bool", "isnan", (each,)))
-            return recorder.specialize_scalar(scalar, name)  # or the hint raises what Python does
+            return _at_this_value(recorder, scalar)
     if kind == "int":
         return SizeValue(recorder.bound_symbol(scalar))
     return ScalarValue(scalar, bool if kind == "bool" else float)

@@ -134,6 +134,8 @@ def torch_device(value: Any) -> torch.device:
 def type_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     x, *rest = args
     dtype = kwargs.get("dtype", rest[0] if rest else None)
+    if dtype is None:
+        return _class_name(x)
     if isinstance(dtype, str):
         dtype = torchmap.LEGACY_NAMES.get(dtype)
     elif type(dtype) is torchmap.LEGACY_METACLASS:
@@ -143,6 +145,14 @@ def type_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str
     if not isinstance(dtype, torch.dtype):
         raise broken("tensor-attribute", "type()")
     return cast(domain, x, dtype)
+
+
+def _class_name(x: Any) -> str:
+    """`torch.FloatTensor`, where a class of that name holds such tensors."""
+    for name, cls in torchmap.LEGACY_NAMES.items():
+        if cls.holds(x.value.tensor):
+            return name
+    raise broken("tensor-attribute", "type()")
 
 
 def type_as(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -100,7 +100,10 @@ def test_values_are_relied_on_where_a_break_is_an_error() -> None:
     assert fast.stats().graph_breaks == 0
 
 
-UNUSUAL = (1.5, 2.5, math.nan, 0.0, -0.0, -1.5, math.nan, 3.5, math.inf, -math.inf, 0.5, -3.0)
+UNUSUAL = (
+    *(1.5, 2.5, math.nan, 0.0, -0.0, -1.5, math.nan, 3.5, math.inf, 1e30, -math.inf, -1e30, 0.5),
+    -3.0,
+)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +112,7 @@ UNUSUAL = (1.5, 2.5, math.nan, 0.0, -0.0, -1.5, math.nan, 3.5, math.inf, -math.i
         lambda k: k**2,
         lambda k: k**3,
         lambda k: k**0.5,
+        lambda k: k**-1,
         math.sqrt,
         math.log,
         math.acos,
@@ -118,6 +122,12 @@ UNUSUAL = (1.5, 2.5, math.nan, 0.0, -0.0, -1.5, math.nan, 3.5, math.inf, -math.i
         lambda k: k % 2.0,
         lambda k: math.copysign(2.0, k**3),
         lambda k: f"{k**3}",
+        int,
+        round,
+        math.floor,
+        lambda k: list(range(int(k * 2) % 5)),
+        lambda k: k // 1,
+        lambda k: divmod(k, 2),
     ],
     ids=lambda function: getattr(function, "__name__", ""),
 )

@@ -301,13 +301,18 @@ class Heap:
         known, in_order = self._known(obj), issubclass(type(obj), IN_ORDER)
         if known is not None:
             self.domain.outside_key(key)
-            return self._taken(item_of(known.state, key), key)
+            return self._part_of(obj, known.state, key)
         if type(key) is slice or (in_order and type(key) is not int):
-            return self._taken(item_of(self.mirror(obj), key), key)
+            return self._part_of(obj, self.mirror(obj), key)
         if in_order and key < 0:
             count = self.domain.read(obj, "count", None, length_of(obj))
             key += count if key >= -count else 0  # or it is refused
         return self._outside_item(obj, key)
+
+    def _part_of(self, obj: Any, state: Any, key: Any) -> Any:
+        """An item by what stands for an object: all of a tuple is the tuple."""
+        value = item_of(state, key)
+        return obj if value is state and type(key) is slice else self._taken(value, key)
 
     def _taken(self, value: Any, key: Any) -> Any:
         """What C code gave for a key: for a slice, a new container."""
@@ -474,24 +479,20 @@ class Heap:
 
     def global_name(self, globals_: dict[str, Any], builtins: Any, name: str) -> Any:
         """A global or builtin name."""
-        known = self._known(globals_)
-        value = (globals_ if known is None else known.state).get(name, NULL)
-        if value is not NULL:
-            if id(globals_) in self.created or (
-                known is not None and globals_.get(name, NULL) is not value
-            ):
+        for scope in (globals_, builtins):
+            value = self._name_in(scope, name)
+            if value is not NULL:
                 return value
-            return self.domain.read(globals_, "global", name, value)
-        if id(globals_) not in self.created and name not in globals_:
-            self.domain.read(globals_, "unbound", name, NULL)
-        value = self.mirror_of(builtins).get(name, NULL)
-        if id(builtins) not in self.created:
-            value = self.domain.read(
-                builtins, "global" if value is not NULL else "unbound", name, value
-            )
-        if value is NULL:
-            raise NameError(f"name {name!r} is not defined", name=name)
-        return value
+        raise NameError(f"name {name!r} is not defined", name=name)
+
+    def _name_in(self, scope: dict[str, Any], name: str) -> Any:
+        """What was there before is relied on, not what the program has written since."""
+        known = self._known(scope)
+        value = (scope if known is None else known.state).get(name, NULL)
+        before = value if known is None else scope.get(name, NULL)
+        if id(scope) in self.created or before is not value:
+            return value
+        return self.domain.read(scope, "unbound" if value is NULL else "global", name, value)
 
     def cell(self, cell: CellType, name: str) -> Any:
         """The contents of a cell; NULL where it is empty."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
 
+from anyshape.ir.dtypes import DType, promote_two
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import numel, preserved_strides
@@ -52,7 +54,8 @@ def _cross_entropy_expand(
     dim = 0 if len(x.shape) == 1 else 1
     logs = b.log_softmax(cast(b, x, wide(x.dtype)), dim)
     if target.dtype.is_floating:
-        return _soft_labels(b, logs, target, weight, dim, chosen, label_smoothing, x.dtype)
+        dtype = _held(x, target, weight)
+        return _soft_labels(b, logs, target, weight, dim, chosen, label_smoothing, dtype)
     return _nll(b, logs, target, weight, ignore_index, dim, chosen, label_smoothing, x.dtype)
 
 
@@ -71,6 +74,7 @@ def _soft_labels(
     smoothing: Any,
     dtype: Any,
 ) -> Any:
+    logs = cast(b, logs, wide(dtype))
     goal = cast(b, target, logs.dtype)
     if smoothing != 0:
         goal = b.add(
@@ -136,7 +140,8 @@ def _nll_type(cx: TypeContext, x: Any, target: Any, weight: Any, reduction: Arg)
     if weight is not None:
         message = "weight tensor should be defined for all classes"
         require_sizes(cx, tensor(weight).shape, t.shape[dim : dim + 1], message)
-    return new(cx, t, shape if reduction == "none" else ())
+    dtype = _held(x, target, weight) if labels.dtype.is_floating else t.dtype
+    return new(cx, t, shape if reduction == "none" else (), dtype)
 
 
 def _cross_entropy_type(
@@ -206,8 +211,13 @@ def _loss(name: str, signature: str, body: Loss, **rest: Any) -> None:
         )
         own = {k: v for k, v in bound.items() if k not in names[:2]}
         work = [cast(b, v, wide(v.dtype)) for v in (x, target)]
+        weight = own.get("weight")
+        _require_weights(b, x, weight)
         made = body(b, *work, **own)
-        return finish(b, made, chosen, _result(x, target))
+        dtype = _held(x, target, weight)
+        if weight is None or chosen != "mean":
+            return finish(b, made, chosen, dtype)
+        return cast(b, b.div(b.sum(made), b.sum(cast(b, weight, made.dtype))), dtype)
 
     where = f"torch.nn.functional.{name}"
     row = op(name, signature, torch=where, expand=expand, vjp="expansion", **rest)
@@ -227,8 +237,9 @@ def _reduced(name: str, signature: str, body: Loss, **rest: Any) -> None:
     names = row.signature.names
 
 
-def _result(x: Any, target: Any) -> Any:
-    return x.dtype if x.dtype.is_floating else target.dtype
+def _held(*given: Any) -> DType:
+    """The type that holds all that is given, whatever their ranks: eager broadcasts them first."""
+    return functools.reduce(promote_two, [v.dtype for v in given if v is not None])
 
 
 def _square(b: Any, x: Any) -> Any:
@@ -248,7 +259,15 @@ _loss(
 
 
 def _weighted(b: Any, x: Any, weight: Any) -> Any:
-    return x if weight is None else b.mul(x, cast(b, weight, x.dtype))
+    if weight is None:
+        return x
+    dtype = _held(x, weight)
+    return b.mul(cast(b, x, dtype), cast(b, weight, dtype))
+
+
+def _require_weights(b: Any, x: Any, weight: Any) -> None:
+    if weight is not None:
+        require_sizes(b.cx, weight.shape, x.shape, "Weights and input must have the same size.")
 
 
 def _smooth_l1(b: Any, x: Any, y: Any, beta: Any = 1.0) -> Any:
@@ -279,7 +298,12 @@ _loss(
 def _huber_expand(
     b: Any, x: Any, y: Any, reduction: Any = "mean", delta: Any = 1.0, weight: Any = None
 ) -> Any:
-    return finish(b, _huber(b, x, y, delta, weight), reduction)
+    """It is of the input's type, as eager makes room for it there."""
+    if not x.dtype.is_floating:
+        raise OpError("the loss of what is no floating number")
+    _require_weights(b, x, weight)
+    made = finish(b, _huber(b, x, y, delta, weight), reduction)
+    return cast(b, made, x.dtype if weight is None else _held(x, weight))
 
 
 op(
@@ -353,13 +377,16 @@ def _bce_logits_expand(
     pos_weight: Any = None,
 ) -> Any:
     require_sizes(b.cx, y.shape, x.shape, "Target size must be the same as input size")
+    if not (x.dtype.is_floating and y.dtype.is_floating):
+        raise OpError("binary_cross_entropy_with_logits of what is no floating number")
     p, q = (cast(b, v, wide(v.dtype)) for v in (x, y))
     log_weight = b.logsigmoid(p)
     if pos_weight is not None:
         factor = b.add(b.mul(b.sub(pos_weight, 1), q), 1)
         log_weight = b.mul(log_weight, factor)
     made = _weighted(b, b.sub(b.mul(b.rsub(q, 1), p), log_weight), weight)
-    return finish(b, made, reduction_of(size_average, reduce, reduction), x.dtype)
+    # eager computes it where it has put 1 - target
+    return finish(b, made, reduction_of(size_average, reduce, reduction), y.dtype)
 
 
 _WEIGHTED = f"input, target, weight=None, {_OLD}, reduction='mean'"
@@ -447,7 +474,10 @@ _reduced(
 
 
 def _soft_margin(b: Any, x: Any, y: Any) -> Any:
-    return b.log1p(b.exp(b.mul(b.neg(y), x)))
+    """It is of the input's type, as eager makes room for it there."""
+    if not x.dtype.is_floating:
+        raise OpError("the loss of what is no floating number")
+    return cast(b, b.log1p(b.exp(b.mul(b.neg(y), x))), x.dtype)
 
 
 _reduced("soft_margin_loss", f"input, target, {_OLD}, reduction='mean'", _soft_margin)

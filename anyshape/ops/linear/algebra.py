@@ -472,6 +472,8 @@ def _bag_expand(
         raise NoRow("embedding_bag with max_norm or padding_idx has no row")
     rows = b.embedding(ids, weight)
     if per_sample_weights is not None:
+        if per_sample_weights.dtype is not weight.dtype:
+            raise OpError("weights of samples are of the table's type")
         rows = b.mul(rows, b.unsqueeze(per_sample_weights, -1))
     if mode == "max":
         return b.amax(rows, (1,))

@@ -560,10 +560,7 @@ class _Front:
         body = "".join(f"        {line}\n" for line in (*self.lines, "return True"))
         text = f"def front(slots):\n    try:\n{body}    except {caught}:\n        return False\n"
         scope: dict[str, Any] = {"absent": self.declared.is_absent}
-        front: Callable[[Sequence[Any]], bool] = generated(
-            text, "<anyshape declared sizes>", scope, "front"
-        )
-        return front
+        return generated(text, "<anyshape declared sizes>", scope, "front")
 
     def _unpack(self, slot: int, pattern: Pattern) -> None:
         """Reads the sizes; a wrong rank is a ValueError or an IndexError."""

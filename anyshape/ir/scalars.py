@@ -12,7 +12,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from anyshape.symbolic import Condition, Expr, Symbol, evaluate, to_python
 
@@ -170,6 +170,16 @@ def _enclosed(
     is_sum = isinstance(operand, Expr) and operand.symbol is None
     loose = is_sum or isinstance(operand, Condition) or text.startswith("-")
     return f"({text})" if loose else text
+
+
+def tests_of_value(scalar: Scalar, value: Any) -> Iterator[Scalar]:
+    """What holds where the scalar is this very number: NaN equals nothing, -0.0 equals 0.0."""
+    if value != value:
+        yield Scalar("bool", "isnan", (scalar,))
+        return
+    yield Scalar("bool", "eq", (scalar, value))
+    if type(value) is float and value == 0.0:
+        yield Scalar("bool", "gt", (Scalar("float", "copysign", (1, scalar)), 0))
 
 
 def scalar_inputs(operand: Operand) -> Iterator[ScalarInput]:

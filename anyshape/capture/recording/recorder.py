@@ -1,9 +1,8 @@
 """What one capture has recorded so far: graph, facts, guards, inputs, modes; all of it can go back
 to a mark.
 
-In: reads, tensors and operators as the interpreter meets them. Out: `Value`s wrapped for the
-virtual stack, and in the end what `segments.py` needs. Tensors handed in become arguments with
-a symbol for each size; tensors found at pinned sources are static.
+In: reads, tensors, operators as the interpreter meets them. Out: wrapped `Value`s, and in the end
+what `segments.py` needs. Arguments have a symbol for each size, tensors of pinned sources none.
 """
 
 from __future__ import annotations
@@ -74,6 +73,7 @@ from anyshape.ir.scalars import (
     names_of,
     render_scalar,
     scalar_inputs,
+    tests_of_value,
 )
 from anyshape.ops.autocast import COMPOSED
 from anyshape.ops.build import Builder
@@ -294,12 +294,12 @@ class Recorder:
         """How many values Python takes apart of the result of this very instruction."""
         return None if self.frame is None else targets_of(self.frame())
 
-    def decide_scalar(self, scalar: Any) -> bool:
+    def decide_scalar(self, scalar: Any, *, by_value: bool = False) -> bool:
         """The truth of a scalar, guarded on the hint's side; breaks where data is in it."""
         value = self.scalar_hint(scalar)
         if value is None or self.is_dropped:
             raise self.undecided(scalar)
-        self.scalars.append(ScalarGuard(scalar, bool(value), self.location()))
+        self.scalars.append(ScalarGuard(scalar, bool(value), self.location(), by_value))
         return bool(value)
 
     def undecided(self, scalar: Any) -> Break:
@@ -314,11 +314,8 @@ class Recorder:
         of_data = not self.whole and any(scalar_inputs(scalar))
         if value is None or self.is_dropped or of_data or not self.values:
             raise self._needed(None if of_data else value, why)
-        test = ("isnan", (scalar,)) if value != value else ("eq", (scalar, value))
-        self.decide_scalar(Scalar("bool", *test))
-        self.scalars[-1] = replace(self.scalars[-1], by_value=True)
-        if type(value) is float and value == 0.0:
-            self.decide_scalar(Scalar("bool", "gt", (Scalar("float", "copysign", (1, scalar)), 0)))
+        for test in tests_of_value(scalar, value):
+            self.decide_scalar(test, by_value=True)
         return value
 
     def _needed(self, value: Any, what: str, condition: str = "") -> Break:

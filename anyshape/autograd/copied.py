@@ -21,11 +21,9 @@ from anyshape.autograd.outline import is_recorded, requires
 from anyshape.ir.graph import Graph, Node, TensorType, Value, map_values, row_major, values_in
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
+from anyshape.ops.gradients.kept import MAY_COPY
 from anyshape.ops.table import OpDef
 
-MAY_COPY = frozenset(
-    "bilinear einsum embedding_bag group_norm inner instance_norm linear matmul tensordot".split()
-)
 Refuses = Callable[[Graph, Node, frozenset[Value]], bool]
 
 

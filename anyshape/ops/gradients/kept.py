@@ -69,3 +69,7 @@ KEPT: Mapping[str, Kept | Callable[[Given], Kept]] = {
 UNCHECKED = frozenset({"kron"})
 """Rows whose formulas read the memory of their arguments by views of it that count no writes
 (``_unsafe_view``): what was written since is read."""
+MAY_COPY = frozenset(
+    "bilinear einsum embedding_bag group_norm inner instance_norm linear matmul tensordot".split()
+)
+"""Rows that may begin with a copy of an argument that does not lie in rows; formulas keep that."""

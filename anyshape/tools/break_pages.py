@@ -169,7 +169,7 @@ def f(x):
         "tensor-attribute": Example(
             """
 def f(x):
-    return x * 2, x.type()
+    return x * 2, x._version
 """,
             "What the attribute is depends on how the tensor was made at run time.",
         ),

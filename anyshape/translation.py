@@ -8,7 +8,7 @@ In: what the driver made, or what an earlier process kept (``kept_translations.p
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -90,22 +90,29 @@ class Summary:
 
 def _counts(program: Program) -> dict[str, int]:
     counts = dict.fromkeys(COUNTED, 0)
+    programs = tuple(program.nested())
     for step in program.flat_steps():
         for kind in KINDS.get(step.__class__, ()):
-            if _is_counted(step, kind, program):
+            if _is_counted(step, kind, programs):
                 counts[kind] += 1
     return counts
 
 
-def _is_counted(step: Step, kind: str, program: Program) -> bool:
+def _is_counted(step: Step, kind: str, programs: Sequence[Program]) -> bool:
     if kind == "recorded":
         return isinstance(step, ExternCall) and step.function in RECORDING
-    return kind != "sync" or _waits(step, program)
+    return kind != "sync" or _waits(step, programs)
 
 
-def _waits(step: Step, program: Program) -> bool:
-    placed = any(symbol in program.placements for symbol in step.binds())
-    return placed or any(program.buffers[n].device != HOST for n in step.reads())
+def _waits(step: Step, programs: Sequence[Program]) -> bool:
+    """``programs`` are the one that the step is of and those in its bodies, or around it."""
+    placed = any(symbol in inside.placements for symbol in step.binds() for inside in programs)
+    read = {*step.reads()}
+    return placed or any(
+        inside.buffers[name].device != HOST
+        for inside in programs
+        for name in read & inside.buffers.keys()
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import operator
 import sys
+from collections import deque
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -67,9 +68,30 @@ def next_or_default(iterator: Any, default: Any) -> Any:
         return default
 
 
+_DICT: dict[Any, Any] = {}
+COUNTED = frozenset(
+    type(iter(items))
+    for items in (
+        *((), [], "", "\u0100", b"", bytearray(), set(), range(0), range(1 << 70), deque()),
+        *(
+            _DICT,
+            _DICT.values(),
+            _DICT.items(),
+            reversed([]),
+            reversed(range(0)),
+            reversed(deque()),
+        ),
+        *(reversed(_DICT), reversed(_DICT.values()), reversed(_DICT.items())),
+    )
+)
+"""Iterators whose length C knows without asking anybody."""
+
+
 def list_of(iterable: Any) -> Any:
     cls = type(iterable)
-    if find(cls, "__len__") is ABSENT and find(cls, "__length_hint__") is ABSENT:
+    if cls in COUNTED or (
+        find(cls, "__len__") is ABSENT and find(cls, "__length_hint__") is ABSENT
+    ):
         return elements_of(iter(iterable))
     iterator = iter(iterable)
     length_hint(iterable, 0)  # as list() and tuple() ask before they take the first element

@@ -399,8 +399,14 @@ class _Escaped(BaseException):
     """The program itself raised, as far as capture can tell."""
 
     def __init__(self, error: BaseException) -> None:
-        why = f"{said(error)}, which the program itself does not raise"
+        why = f"{_shown(error)}, which the program itself does not raise"
         self.suspect = mistake("capture", why, _innermost(error))
+
+
+def _shown(error: BaseException) -> str:
+    """Its class, and its text where that asks nothing of the program's."""
+    plain = type(error).__module__ == "builtins" and all(type(arg) is str for arg in error.args)
+    return said(error) if plain else type(error).__name__
 
 
 def _innermost(error: BaseException) -> Location | None:

@@ -119,3 +119,24 @@ def test_one_goes_over_a_break_and_is_written_to_on_one_side() -> None:
     fast = anyshape.compile(program)
     for size in (2, 3, 2, 5):
         assert fast(torch.ones(size))[1:] == program(torch.ones(size))[1:]
+
+
+def test_what_leaves_the_function_is_not_asked_for_its_text() -> None:
+    asked: list[object] = []
+
+    class Texted(Exception):
+        def __str__(self) -> str:
+            asked.append(self)
+            return "text"
+
+    def refusing(x: torch.Tensor, k: int) -> torch.Tensor:
+        if k:
+            raise Texted([k, 2])
+        return x + k
+
+    fast = anyshape.compile(refusing)
+    for k in (3, 4, 5):
+        with pytest.raises(Texted) as caught:
+            fast(torch.ones(2), k)
+        assert caught.value.args == ([k, 2],)
+    assert not asked and fast.stats().internal_errors == 0

@@ -36,6 +36,11 @@ SETTLED_SECONDS = 5.0
 """Source that is younger than this before the process began may not be what the process runs."""
 
 
+NESTED = 8
+"""Operations nested in one another in a size, beyond which texts grow too long: what a size is made
+of is written wherever it stands."""
+
+
 @dataclass(slots=True)
 class KeptTranslations:
     """Those of one directory under one set of options."""
@@ -44,9 +49,10 @@ class KeptTranslations:
     disk: DiskCache | None = None  # not opened yet
 
     def may_hold(self, graph: Graph) -> bool:
-        """Whether it is worth a look: the graph is not small, and not looked at closely."""
+        """Whether it is worth a look: the graph is not small, nor its text long, and it is not
+        looked at closely."""
         options = self.options
-        if len(graph.nodes) < COSTS.kept_nodes or not options.cache:
+        if len(graph.nodes) < COSTS.kept_nodes or graph.space.deepest > NESTED or not options.cache:
             return False
         return not (options.verify or options.verify_programs or options.cuda_graphs)
 

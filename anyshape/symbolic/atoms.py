@@ -37,6 +37,7 @@ class Atom:
     def __init__(self, space: Space, symbols: frozenset[Symbol], depth: int = 0) -> None:
         self.space = space
         self.depth = depth
+        space.deepest = max(space.deepest, depth)
         self.index, self.salt = space.next_atom()
         self.unit = (self,)
         self.symbols = symbols

@@ -86,6 +86,7 @@ class Space:
         "_salt",
         "_symbols",
         "anyway",
+        "deepest",
         "evaluators",
         "memo",
         "multiples",
@@ -100,6 +101,7 @@ class Space:
         self._atoms: dict[tuple[object, ...], Atom] = {}
         self._counters: dict[str, int] = {}
         self._atom_count = 0
+        self.deepest = 0  # operations nested in one another, of all atoms
         self._salt = Random(0).getrandbits
         self.memo: dict[tuple[object, ...], Dim] = {}
         self.anyway: dict[Atom, tuple[int | None, int | None]] = {}  # ranges that need no facts

@@ -236,11 +236,8 @@ def common_factor(*exprs: Expr) -> Monomial:
 
 def two_factors(form: Dim) -> tuple[Expr, Expr] | None:
     """x*y - x - z*y + z => (x - z, y - 1): a short form as a product of two sums, of which one is
-    linear in some factor of the first product of two. Of symbols alone: sizes may be nested in one
-    another without end."""
+    linear in some factor of the first product of two."""
     if isinstance(form, int) or not SUMS[0] <= len(form.terms) + bool(form.constant) <= SUMS[1]:
-        return None
-    if any(atom.depth for monomial in form.terms for atom in monomial):
         return None
     pair = next((monomial for monomial in form.terms if len(monomial) == 2), ())
     for atom in pair:

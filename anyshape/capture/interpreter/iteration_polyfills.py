@@ -68,22 +68,15 @@ def next_or_default(iterator: Any, default: Any) -> Any:
         return default
 
 
+_EMPTY: tuple[Any, ...] = ((), [], "", "\u0100", b"", bytearray(), set(), range(0), range(1 << 70))
 _DICT: dict[Any, Any] = {}
 COUNTED = frozenset(
-    type(iter(items))
+    type(items)
     for items in (
-        *((), [], "", "\u0100", b"", bytearray(), set(), range(0), range(1 << 70), deque()),
-        *(
-            _DICT,
-            _DICT.values(),
-            _DICT.items(),
-            reversed([]),
-            reversed(range(0)),
-            reversed(deque()),
-        ),
-        *(reversed(_DICT), reversed(_DICT.values()), reversed(_DICT.items())),
+        *map(iter, (*_EMPTY, deque(), _DICT, _DICT.values(), _DICT.items())),
+        *map(reversed, (_DICT, _DICT.values(), _DICT.items(), [], range(0), deque())),
     )
-)
+) - {reversed}
 """Iterators whose length C knows without asking anybody."""
 
 

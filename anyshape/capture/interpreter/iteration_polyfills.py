@@ -68,12 +68,22 @@ def next_or_default(iterator: Any, default: Any) -> Any:
         return default
 
 
-_EMPTY: tuple[Any, ...] = ((), [], "", "\u0100", b"", bytearray(), set(), range(0), range(1 << 70))
+_NOTHING_IN: tuple[Any, ...] = (
+    (),
+    [],
+    "",
+    "\u0100",
+    b"",
+    bytearray(),
+    set(),
+    range(0),
+    range(1 << 70),
+)
 _DICT: dict[Any, Any] = {}
 COUNTED = frozenset(
     type(items)
     for items in (
-        *map(iter, (*_EMPTY, deque(), _DICT, _DICT.values(), _DICT.items())),
+        *map(iter, (*_NOTHING_IN, deque(), _DICT, _DICT.values(), _DICT.items())),
         *map(reversed, (_DICT, _DICT.values(), _DICT.items(), [], range(0), deque())),
     )
 ) - {reversed}

@@ -68,25 +68,15 @@ def next_or_default(iterator: Any, default: Any) -> Any:
         return default
 
 
-_NOTHING_IN: tuple[Any, ...] = (
-    (),
-    [],
-    "",
-    "\u0100",
-    b"",
-    bytearray(),
-    set(),
-    range(0),
-    range(1 << 70),
-)
 _DICT: dict[Any, Any] = {}
+_BOTH_WAYS: tuple[Any, ...] = ([], range(0), deque(), _DICT, _DICT.values(), _DICT.items())
+_ONE_WAY: tuple[Any, ...] = ((), "", "\u0100", b"", bytearray(), set(), range(1 << 70))
 COUNTED = frozenset(
-    type(items)
-    for items in (
-        *map(iter, (*_NOTHING_IN, deque(), _DICT, _DICT.values(), _DICT.items())),
-        *map(reversed, (_DICT, _DICT.values(), _DICT.items(), [], range(0), deque())),
-    )
-) - {reversed}
+    [
+        *[type(iter(items)) for items in (*_ONE_WAY, *_BOTH_WAYS)],
+        *[type(reversed(items)) for items in _BOTH_WAYS],
+    ]
+)
 """Iterators whose length C knows without asking anybody."""
 
 

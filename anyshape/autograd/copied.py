@@ -36,8 +36,7 @@ def with_copies(graph: Graph, ops: Mapping[str, OpDef], refuses: Refuses) -> Gra
     seen.update(owner.get(value, value) for value in values_in(graph.outputs))
     makers = {value: node for node in graph.nodes for value in node.outputs}
     builder = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops)
-    builder.reserve(value.name for node in graph.nodes for value in node.outputs)
-    builder.reserve(entry.value.name for entry in graph.inputs)
+    builder.reserve(graph)
     for node in graph.nodes:
         copied = [
             value

@@ -101,8 +101,7 @@ def differentiate(
 def continued(graph: Graph, ops: Mapping[str, OpDef]) -> Builder:
     """A builder that goes on where the graph ends: all its checks have passed."""
     builder = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops)
-    builder.reserve(value.name for node in graph.nodes for value in node.outputs)
-    builder.reserve(entry.value.name for entry in graph.inputs)
+    builder.reserve(graph)
     builder.nodes = list(graph.nodes)
     builder.inputs = list(graph.inputs)
     return builder

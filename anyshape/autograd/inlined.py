@@ -58,7 +58,7 @@ def refuse_uncovered(graph: Graph, ops: Mapping[str, OpDef]) -> tuple[int, ...]:
 def inline_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """Raises ``NotDifferentiable``."""
     builder = continued(replace(graph, nodes=()), ops)
-    builder.reserve(value.name for node in graph.nodes for value in node.outputs)
+    builder.reserve(graph)
     new: dict[Value, Arg] = {}
 
     def current(value: Value) -> Arg:

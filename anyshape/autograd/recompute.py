@@ -41,8 +41,7 @@ def recompute_cheap(graph: Graph, ops: Mapping[str, OpDef], budget: float = 1.0)
     if not again:
         return graph
     builder = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops)
-    builder.reserve(value.name for node in graph.nodes for value in node.outputs)
-    builder.reserve(entry.value.name for entry in graph.inputs)
+    builder.reserve(graph)
     copier = Copier(again, forward, -len(graph.nodes) - 1, builder.fresh_name)
     nodes = list(forward)
     for node in backward:

@@ -8,7 +8,7 @@ the types.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -81,7 +81,7 @@ class Builder:
     devices: set[str] = field(default_factory=set)
     """Of inputs, and of what nodes make."""
     _counters: dict[str, int] = field(default_factory=dict)
-    _reserved: list[Iterable[str]] = field(default_factory=list)  # not counted yet
+    _reserved: list[Graph] = field(default_factory=list)  # not counted yet
     _sized: dict[Hashable, Any] = field(default_factory=dict)  # types with sizes made for them
 
     def call(self, name: str, *args: Arg, **kwargs: Arg) -> Any:
@@ -224,13 +224,13 @@ class Builder:
         self._counters[name] = number + 1
         return f"{name}_{number}"
 
-    def reserve(self, names: Iterable[str]) -> None:
-        """Fresh names will differ from these (``add_3`` reserves ``add_0`` to ``add_3``)."""
-        self._reserved.append(names)  # nobody may want a fresh name
+    def reserve(self, graph: Graph) -> None:
+        """Fresh names will differ from the graph's (``add_3`` reserves ``add_0`` to ``add_3``)."""
+        self._reserved.append(graph)  # nobody may want a fresh name
 
     def _count_reserved(self) -> None:
         while self._reserved:
-            for name in self._reserved.pop():
+            for name in _names(self._reserved.pop()):
                 stem, _, number = name.rpartition("_")
                 if stem and number.isdigit():
                     self._counters[stem] = max(self._counters.get(stem, 0), int(number) + 1)
@@ -276,3 +276,8 @@ class Builder:
         if name in self.ops:
             return lambda *args, **kwargs: self.call(name, *args, **kwargs)
         raise AttributeError(f"no operator {name!r}")
+
+
+def _names(graph: Graph) -> Iterator[str]:
+    yield from (value.name for node in graph.nodes for value in node.outputs)
+    yield from (entry.value.name for entry in graph.inputs)

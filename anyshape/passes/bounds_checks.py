@@ -35,8 +35,7 @@ def check_bounds(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """The graph with a check before each read or write at indices that data decides."""
     reader = Reader.of(graph)
     builder = Builder(reader.cx, ops)
-    builder.reserve(value.name for node in graph.nodes for value in node.outputs)
-    builder.reserve(entry.value.name for entry in graph.inputs)
+    builder.reserve(graph)
     return rebuild(graph, _Checker(builder, ops).visit, reader=reader)
 
 

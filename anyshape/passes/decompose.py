@@ -29,8 +29,7 @@ def decompose(
     ``lowered``: expands those that have a lowering as well."""
     reader = Reader.of(graph)
     builder = Builder(reader.cx, ops)
-    builder.reserve(value.name for node in graph.nodes for value in node.outputs)
-    builder.reserve(entry.value.name for entry in graph.inputs)
+    builder.reserve(graph)
     return rebuild(graph, _Decomposer(builder, ops, whole, lowered).expand, reader=reader)
 
 

@@ -36,8 +36,7 @@ def functionalize(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """The graph without in-place operators."""
     reader = Reader.of(graph)
     builder = Builder(reader.cx, ops)
-    builder.reserve(value.name for node in graph.nodes for value in node.outputs)
-    builder.reserve(entry.value.name for entry in graph.inputs)
+    builder.reserve(graph)
     return _Functionalizer(graph, ops, builder, reader).run()
 
 

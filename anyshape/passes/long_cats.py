@@ -30,8 +30,7 @@ def split_long_cats(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """No cat of the result has more parts than one kernel joins."""
     reader = Reader.of(graph)
     builder = Builder(reader.cx, ops)
-    builder.reserve(value.name for node in graph.nodes for value in node.outputs)
-    builder.reserve(entry.value.name for entry in graph.inputs)
+    builder.reserve(graph)
 
     def split(node: Node, out: Rebuilding) -> tuple[Arg, ...]:
         if _is_long(node):

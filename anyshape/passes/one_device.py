@@ -45,8 +45,7 @@ def read_one_device(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """The graph in which every kernel's operands lie on its result's device."""
     reader = Reader.of(graph)
     builder = Builder(reader.cx, ops)
-    builder.reserve(value.name for node in graph.nodes for value in node.outputs)
-    builder.reserve(entry.value.name for entry in graph.inputs)
+    builder.reserve(graph)
     return rebuild(graph, _Mover(builder, ops).visit, reader=reader)
 
 

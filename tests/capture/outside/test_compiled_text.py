@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import anyshape
+from tests.capture.by_reference import in_one_graph
 
 
 def evaluated() -> Any:
@@ -65,13 +66,7 @@ PROGRAMS: list[Callable[[], Any]] = [
 
 @pytest.mark.parametrize("work", PROGRAMS)
 def test_it_is_as_cpython_has_it_in_one_graph(work: Callable[[], Any]) -> None:
-    def program(x: torch.Tensor) -> Any:
-        y = x + 1
-        return y * 2, work()
-
-    fast = anyshape.compile(program, fullgraph=True)
-    for _ in range(2):
-        assert fast(torch.ones(2))[1] == work()
+    in_one_graph(work)
 
 
 @pytest.mark.filterwarnings("ignore::anyshape.errors.PerformanceWarning")

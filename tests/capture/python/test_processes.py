@@ -16,7 +16,7 @@ import torch
 import anyshape
 from anyshape.dispatch import Compiled
 from anyshape.options import Options
-from tests.capture.by_reference import ByReference
+from tests.capture.by_reference import ByReference, in_one_graph
 
 LOG: list[Any] = []
 
@@ -124,13 +124,7 @@ def test_it_is_as_cpython_has_it(work: Callable[[], Any], every: int) -> None:
 
 @pytest.mark.parametrize("work", [bisected, locks, of_the_process])
 def test_it_breaks_no_graph(work: Callable[[], Any]) -> None:
-    def program(x: torch.Tensor) -> Any:
-        y = x + 1
-        return y * 2, work()
-
-    fast = anyshape.compile(program, fullgraph=True)
-    for _ in range(2):
-        assert fast(torch.ones(2))[1] == work()
+    in_one_graph(work)
 
 
 def test_the_thread_that_calls_is_told() -> None:

@@ -172,8 +172,8 @@ def _enclosed(
     return f"({text})" if loose else text
 
 
-def tests_of_value(scalar: Scalar, value: Any) -> Iterator[Scalar]:
-    """What holds where the scalar is this very number: NaN equals nothing, -0.0 equals 0.0."""
+def comparisons_with(scalar: Scalar, value: Any) -> Iterator[Scalar]:
+    """Comparisons whose truths tell this number from others: NaN equals nothing, -0.0 equals 0."""
     if value != value:
         yield Scalar("bool", "isnan", (scalar,))
         return

@@ -69,11 +69,11 @@ from anyshape.ir.scalars import (
     Operand,
     Scalar,
     ScalarInput,
+    comparisons_with,
     evaluate_scalar,
     names_of,
     render_scalar,
     scalar_inputs,
-    tests_of_value,
 )
 from anyshape.ops.autocast import COMPOSED
 from anyshape.ops.build import Builder
@@ -314,7 +314,7 @@ class Recorder:
         of_data = not self.whole and any(scalar_inputs(scalar))
         if value is None or self.is_dropped or of_data or not self.values:
             raise self._needed(None if of_data else value, why)
-        for test in tests_of_value(scalar, value):
+        for test in comparisons_with(scalar, value):
             self.decide_scalar(test, by_value=True)
         return value
 

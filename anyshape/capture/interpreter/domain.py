@@ -160,10 +160,9 @@ class Domain:
         """A container that the program has just made."""
         return self.machine.heap.create(value)
 
-    def will_remember(self, values: tuple[Any, ...]) -> None:
-        """A function with `functools.lru_cache` is about to be called with the values."""
-
-    def remembered(self, fn: Any, args: tuple[Any, ...], result: Any) -> Any:
+    def remembered(
+        self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> Any:
         """What the program sees of a result that a function with `functools.lru_cache` gave, and
         may have kept."""
         return result

@@ -240,6 +240,13 @@ _INSTANCE_CHECKS = (type.__instancecheck__, vars(abc.ABCMeta)["__instancecheck__
 _SUBCLASS_CHECKS = (type.__subclasscheck__, vars(abc.ABCMeta)["__subclasscheck__"])
 
 
+def _callable(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    """The class decides, and nothing of the program's is called."""
+    if len(args) != 1 or kwargs or type(args[0]) not in PROXIES:
+        return machine.native(callable, args, kwargs)
+    return machine.lookup(machine.domain.type_of(args[0]), "__call__") is not NULL
+
+
 def _isinstance(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if len(args) != 2 or kwargs:
         return machine.native(isinstance, args, kwargs)
@@ -513,6 +520,7 @@ OBJECT_BUILTINS: dict[Any, Handler] = {
     type.__setattr__: _type_setattr,
     type.__delattr__: _type_delattr,
     type.__new__: _type_new,
+    callable: _callable,
     isinstance: _isinstance,
     issubclass: _issubclass,
     globals: _globals,

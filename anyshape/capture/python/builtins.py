@@ -248,9 +248,8 @@ def _cached(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return Call(fn.__wrapped__, args, kwargs)
     if not machine.recording:
         return machine.native(fn, args, kwargs)
-    machine.domain.will_remember((*args, *kwargs.values()))
     result = machine.native(fn, args, kwargs)
-    return machine.domain.remembered(fn, () if kwargs else args, result)
+    return machine.domain.remembered(fn, args, kwargs, result)
 
 
 def _substituting(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:

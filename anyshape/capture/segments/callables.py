@@ -63,6 +63,7 @@ WHOLE = frozenset(
         torch.Tensor.__deepcopy__,
         torch.nn.Parameter.__deepcopy__,
         autograd_functions.APPLY,
+        torch_polyfills.UNPACKED_NATIVELY,
         torch_polyfills.MOVED_NATIVELY,
         torch_polyfills.SCANNED_NATIVELY,
         torch_polyfills.ENCODED_NATIVELY,

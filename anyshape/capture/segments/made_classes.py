@@ -15,6 +15,7 @@ from typing import Any
 
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.values import IMMUTABLE, PROXIES
+from anyshape.capture.interpreter.attributes import instance_dict
 from anyshape.capture.interpreter.generators import Generator
 
 LOOKED_THROUGH = (
@@ -62,6 +63,7 @@ def _held(heap: Heap, made: Any) -> Iterator[tuple[int, Any]]:
             pending += vars(value).values() if heap.is_created(value) else ()
         elif _is_made_here(heap, value) or issubclass(type(value), LOOKED_THROUGH):
             pending += gc.get_referents(value)
+            pending += (instance_dict(value) or {}).values()
 
 
 def _is_made_here(heap: Heap, value: Any) -> bool:

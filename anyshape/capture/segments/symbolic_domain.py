@@ -277,16 +277,22 @@ class SymbolicDomain(ReadingDomain):
         self.relied.default(fn, name, value)
         return self.lift(value) if issubclass(type(value), torch.Tensor) else value
 
-    def will_remember(self, values: tuple[Any, ...]) -> None:
-        made = [part for part in c_calls.parts((values,)) if self.machine.heap.is_created(part)]
-        if any(not issubclass(type(part), type) for part in made):
-            self.kept_in_c.append(values)
-
-    def remembered(self, fn: Any, args: tuple[Any, ...], result: Any) -> Any:
-        self.relied.remembered(fn, args, result)
+    def remembered(
+        self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> Any:
+        self.relied.remembered(fn, () if kwargs else args, result)
+        self._kept_by_cache((*args, *kwargs.values()))
         if self.kept_in_c:  # it may hold what was handed in, and is given back the next time
             self.kept_in_c.append(result)
         return self.lift(result) if issubclass(type(result), torch.Tensor) else result
+
+    def _kept_by_cache(self, values: tuple[Any, ...]) -> None:
+        """Notes objects made inside that a cache of C holds now. Only once the call has ended: a
+        call that was refused has left nothing in the cache, and its arguments still hold proxies.
+        """
+        made = [part for part in c_calls.parts((values,)) if self.machine.heap.is_created(part)]
+        if any(not issubclass(type(part), type) for part in made):
+            self.kept_in_c.append(values)
 
     def is_opaque(self, fn: Any) -> bool:
         return fn not in self._plain and callables.is_opaque(fn)

@@ -19,6 +19,7 @@ from anyshape.capture.heap.numpy_scalars import plain_number
 from anyshape.capture.heap.values import (
     PROXIES,
     Break,
+    Call,
     OpaqueValue,
     ScalarValue,
     SizeValue,
@@ -27,7 +28,14 @@ from anyshape.capture.heap.values import (
 from anyshape.capture.recording.autocast import without_autocast
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.sizes import numbers
-from anyshape.capture.tensors import aliases, argument_forms, legacy, storage, torchmap
+from anyshape.capture.tensors import (
+    aliases,
+    argument_forms,
+    legacy,
+    storage,
+    torch_polyfills,
+    torchmap,
+)
 from anyshape.capture.tensors.casts import (
     adjoint,
     contiguous,
@@ -372,10 +380,26 @@ def check_condition(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict
     return NotImplemented
 
 
+def assert_async(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """On the CPU eager waits for the value: it is a branch, one side of which raises."""
+    names = ("input", "assert_msg")
+    given = dict(zip(names, args)) | kwargs
+    condition, message = given.get("input"), given.get("assert_msg", UNSAID)
+    known = given.keys() <= set(names) and len(given) == len(args) + len(kwargs)
+    if not known or type(condition) is not TensorValue or type(message) is not str:
+        return NotImplemented
+    if condition.value.tensor.device != "cpu":
+        return NotImplemented
+    return Call(torch_polyfills.assert_nonzero, (condition, message or "Assertion is failed"))
+
+
 def _is_inference(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """It depends on the mode that the tensor, or what it is a view of, was made in."""
     raise broken("tensor-attribute", "is_inference()")
 
+
+UNSAID = "Expected Tensor with single nonzero value, but got zero"
+"""What `torch._assert_async` says where the program says nothing."""
 
 T = torch.Tensor
 HANDLERS: dict[Any, Handler] = {
@@ -444,6 +468,7 @@ HANDLERS: dict[Any, Handler] = {
     torch._check_value: check_condition,
     torch._check_index: check_condition,
     torch._assert: check_condition,
+    torch._assert_async: assert_async,
     **{getattr(owner, n): f for n, f in storage.SCATTERS.items() for owner in (T, torch)},
     **{getattr(T, name): dropped_cast(dtype) for name, dtype in torchmap.CASTS.items()},
 }

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch._higher_order_ops.associative_scan import associative_scan as torch_scan
+from torch.autograd import forward_ad
 from torch.masked import _ops as masked
 from torch.optim import asgd
 from torch.utils import _foreach_utils as foreach
@@ -215,6 +216,19 @@ def refuse_condition(pred: Any, true_fn: Any, false_fn: Any, operands: Any) -> N
         )
 
 
+def assert_nonzero(condition: Any, message: str) -> None:
+    """`torch._assert_async` on the CPU."""
+    if not condition:
+        raise RuntimeError(message)
+
+
+def unpack_dual(tensor: Any, *, level: Any = None) -> Any:
+    """Outside every `dual_level` no tensor has a tangent."""
+    if level is None and forward_ad._current_level < 0:
+        return forward_ad.UnpackedDualTensor(tensor, None)
+    return UNPACKED_NATIVELY(tensor, level=level)
+
+
 WITHOUT_OVERRIDE = frozenset(
     {
         *(torch.Tensor, torch.nn.Parameter, torch.Size, torch.dtype, torch.device),
@@ -261,6 +275,7 @@ CONVERSIONS: Mapping[Any, torch.dtype] = types.MappingProxyType(
         torch.nn.Module.bfloat16: torch.bfloat16,
     }
 )
+UNPACKED_NATIVELY = itself(forward_ad.unpack_dual)
 MOVED_NATIVELY = itself(torch.nn.Module.to)
 CONVERTED_NATIVELY = types.MappingProxyType({method: itself(method) for method in CONVERSIONS})
 
@@ -384,6 +399,7 @@ STAND_INS: Mapping[Any, Callable[..., Any]] = types.MappingProxyType(
         torch.nn.RNNBase._weights_have_changed: weights_have_changed,
         torch_scan: associative_scan,
         torch.cond: cond,
+        forward_ad.unpack_dual: unpack_dual,
         torch.nn.Module.to: move,
         torch.nn.TransformerEncoder.forward: encode,
         foreach._group_tensors_by_device_and_dtype: group_tensors_by_device_and_dtype,

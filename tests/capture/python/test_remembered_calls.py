@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 import time
 import typing
@@ -178,3 +179,75 @@ def test_an_argument_that_has_no_hash_is_refused_before_the_call() -> None:
     for way in ({"fullgraph": True}, {"options": {"break_every": 1}}):
         found = anyshape.compile(program, **way)(torch.ones(2))
         assert found[:3] == program(torch.ones(2))[:3]
+
+
+class Shaped:
+    """Holds sizes of the call, and is looked up by its identity."""
+
+    def __init__(self, shape: Any) -> None:
+        self.shape = shape
+
+
+class Keyed(Shaped):
+    def __hash__(self) -> int:
+        return hash(self.shape)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Keyed) and self.shape == other.shape
+
+
+class Slotted:
+    __slots__ = ("shape",)
+
+    def __init__(self, shape: Any) -> None:
+        self.shape = shape
+
+
+@functools.lru_cache
+def same_object(value: Any) -> Any:
+    return value
+
+
+SHAPES: dict[str, Any] = {
+    "tuple": lambda y: tuple(int(size) for size in y.shape),
+    "list": lambda y: [y.shape[0]],
+    "nested": lambda y: (Shaped((y.shape[0], 3)),),
+    "size": lambda y: y.shape[0],
+    "tensor": lambda y: [y],
+}
+
+
+def _plain(value: Any) -> Any:
+    """With sizes as they are: what stands for one in a graph refuses everything."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, Shaped):
+        return _plain(value.shape)
+    return value.shape if isinstance(value, Tensor) else value + 0
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "made"),
+    [
+        *itertools.product((Shaped, Slotted), SHAPES),
+        *itertools.product((Keyed,), ("tuple", "size")),
+    ],
+)
+def test_what_a_cache_holds_has_no_symbolic_sizes(kind: Any, made: str, ends: bool) -> None:
+    def program(x: Tensor) -> Any:
+        y = x + 1
+        held = kind(SHAPES[made](y))
+        found = same_object(held)
+        if ends:
+            time.perf_counter()
+        return y * 2, found, found is held
+
+    fast = anyshape.compile(program)
+    for rows in (3, 4):
+        x = torch.ones(rows, 2)
+        result, found, same = fast(x)
+        assert same or kind is Keyed
+        assert torch.equal(result, program(x)[0])
+        assert _plain(found.shape) == _plain(program(x)[1].shape)

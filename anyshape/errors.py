@@ -172,6 +172,12 @@ CODES: Mapping[str, Template] = MappingProxyType(
             "it sees each operator of eager torch as it runs, and compiled code has none to show",
             "leave {mode} to have it compiled; calls outside of it are",
         ),
+        "E233": Template(
+            "each call needs a specialization of its own",
+            "it hands on an object that belongs to one call: a class that is made in it, or an "
+            "object made in it that a function with functools.lru_cache was handed",
+            "make the class, or call that function, outside of what is compiled; {then}",
+        ),
         "E301": Template(
             "{dim} was marked dynamic, but the program needs it to be {value}",
             "{why}",
@@ -388,7 +394,7 @@ class PerformanceWarning(UserWarning):
     """All is right and as it was meant, and slower than it could be."""
 
 
-PERFORMANCE = frozenset({"E230", "E231", "E232"})
+PERFORMANCE = frozenset({"E230", "E231", "E232", "E233"})
 """Codes of what is reported by a `PerformanceWarning`."""
 
 

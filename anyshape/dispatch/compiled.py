@@ -367,7 +367,11 @@ class Compiled:
         if len(kept) == len(point.specializations):
             return point
         spent = point.spent + len(point.specializations) - len(kept)
-        native = spent >= MAX_SPENT and not (self.options.fullgraph or self.stressed)
+        lasts = self.options.fullgraph or self.stressed
+        native = spent >= MAX_SPENT and not lasts
+        if spent >= MAX_SPENT:
+            used = next(found for found in point.specializations if found.used)
+            self._warn(slow_paths.of_single_use(used, native=native))
         updated = dataclasses.replace(point, specializations=kept, spent=spent, native=native)
         with self.lock:
             self.points = {**self.points, entry.key: updated}

@@ -1,5 +1,6 @@
 """What is reported, once each, of a function that is not one compiled whole: its first graph
-break, the first graph that eager torch runs, and a mode under which it runs natively.
+break, the first graph that eager torch runs, a mode under which it runs natively, and that each
+call needs a specialization of its own.
 
 In: what dispatch has met. Out: the texts, as errors that are given as warnings.
 """
@@ -41,6 +42,12 @@ def of_eager_graph(specialization: Specialization) -> AnyshapeError | None:
     location = getattr(specialization.compiled, "location", None) or specialization.line()
     count = counted(specialization.node_count(), "operator")
     return AnyshapeError("E231", location=location, count=count, reason=why)
+
+
+def of_single_use(specialization: Specialization, *, native: bool) -> AnyshapeError:
+    """Each call has used up a specialization."""
+    then = "calls run natively from here on" if native else "until then each call compiles anew"
+    return AnyshapeError("E233", location=specialization.line(), then=then)
 
 
 def of_mode(fn: Callable[..., Any], mode: str) -> AnyshapeError | None:

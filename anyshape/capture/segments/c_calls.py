@@ -7,6 +7,7 @@ relied on; an effect for later; else a break.
 
 from __future__ import annotations
 
+import inspect
 import io
 import types
 import weakref
@@ -114,8 +115,18 @@ def _reads_nothing_else(
     if fn in callables.KEEPERS or times.is_quiet(fn, given):
         return True
     if type(fn) is callables.REMEMBERING:  # it looks the arguments up, whatever tuples they lie in
-        given = (*given, *parts(given))
+        given = tuple(part for part in (*given, *parts(given)) if not _is_a_key(domain, part))
     return not _reads_outside(domain, given)
+
+
+def _is_a_key(domain: RecordingDomain, value: Any) -> bool:
+    """Whether a cache finds by the object what it found before: it is this one in each call, and
+    C asks for nothing but its identity. What the function read of it then is remembered too."""
+    kind = type(value)
+    by_identity = all(
+        inspect.getattr_static(kind, name) is vars(object)[name] for name in ("__hash__", "__eq__")
+    )
+    return by_identity and domain.recorder.is_the_same(value)
 
 
 def _refuse_ids(domain: RecordingDomain, fn: Any, values: tuple[Any, ...]) -> None:

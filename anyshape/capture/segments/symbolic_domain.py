@@ -23,6 +23,7 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import class_name, name_of
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.values import (
+    IMMUTABLE,
     NULL,
     PROXIES,
     SYMBOLIC_NUMBERS,
@@ -290,9 +291,17 @@ class SymbolicDomain(ReadingDomain):
         """Notes objects made inside that a cache of C holds now. Only once the call has ended: a
         call that was refused has left nothing in the cache, and its arguments still hold proxies.
         """
-        made = [part for part in c_calls.parts((values,)) if self.machine.heap.is_created(part)]
-        if any(not issubclass(type(part), type) for part in made):
+        if any(self._is_one_of_this_run(part) for part in c_calls.parts((values,))):
             self.kept_in_c.append(values)
+
+    def _is_one_of_this_run(self, value: Any) -> bool:
+        """Whether the trace has made it, and another run would make another one. A tuple is what
+        lies in it: C makes one of the arguments in any case."""
+        kind = type(value)
+        alike = kind in IMMUTABLE or kind in (tuple, torch.Size) or issubclass(kind, type)
+        if kind is frozenset:
+            return any(self._is_one_of_this_run(item) for item in value)
+        return not alike and self.machine.heap.is_created(value)
 
     def is_opaque(self, fn: Any) -> bool:
         return fn not in self._plain and callables.is_opaque(fn)

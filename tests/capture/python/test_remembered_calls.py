@@ -251,3 +251,52 @@ def test_what_a_cache_holds_has_no_symbolic_sizes(kind: Any, made: str, ends: bo
         assert same or kind is Keyed
         assert torch.equal(result, program(x)[0])
         assert _plain(found.shape) == _plain(program(x)[1].shape)
+
+
+class Recipe:
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+
+
+@functools.lru_cache
+def recipe_of(pattern: str, names: tuple[str, ...], more: object = None) -> Recipe:
+    return Recipe((*pattern.split(), *names))
+
+
+@functools.lru_cache
+def shape_by(recipe: Recipe, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(shape[recipe.names.index(name)] for name in sorted(recipe.names[:2]))
+
+
+@pytest.mark.parametrize("more", [None, (1, ("a",)), frozenset({"a", 2})])
+def test_a_cache_that_is_handed_values_alone_leaves_the_program_compiled(more: Any) -> None:
+    """As einops does: the recipe of a pattern is looked up by a tuple that each call makes."""
+    table_of_constants = torch.randn(3, 4)
+
+    def program(x: Tensor, **axes: int) -> tuple[Tensor, Tensor]:
+        made = frozenset(set(more)) if isinstance(more, frozenset) else more
+        recipe = recipe_of("b a", tuple(axes), made and tuple(made))
+        by_size = shape_by(recipe, (x.shape[0], x.shape[1]))
+        fixed = shape_by(recipe, table_of_constants.shape)
+        return x.reshape(by_size), table_of_constants.reshape(fixed) * 2
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for rows in (3, 4, 1, 0, 17):
+        x = torch.randn(rows, 2)
+        for got, wanted in zip(fast(x, h=1), program(x, h=1)):
+            assert torch.equal(got, wanted)
+    assert fast.stats().specializations == 1
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_a_program_that_uses_up_a_specialization_in_each_call_says_so(fullgraph: bool) -> None:
+    def program(x: Tensor) -> Tensor:
+        same_object(Name("of this call"))
+        return x * 2
+
+    fast = anyshape.compile(program, fullgraph=fullgraph)
+    with pytest.warns(anyshape.errors.PerformanceWarning, match="E233") as said:
+        for rows in range(6):
+            assert torch.equal(fast(torch.ones(rows)), torch.full((rows,), 2.0))
+    assert len(said) == 1
+    assert ("natively" in str(said[0].message)) is not fullgraph

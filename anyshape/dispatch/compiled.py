@@ -272,6 +272,10 @@ class Compiled:
                 del at, entry
                 if specialization is None:
                     return resume(machine)
+                if not self.stressed:
+                    done, value = self.interpreted.go_past(machine, specialization, call)
+                if done:
+                    return value
                 continue
             outs, failed = _outcome(specialization.run, inputs)
             if failed is not None:
@@ -311,7 +315,7 @@ class Compiled:
         """One for this entry; None where none may be made, or where a mistake of ours keeps one
         from being made."""
         if stance == "fail_on_recompile" and self.points:
-            failure = self._explain_miss(point, entry.slots)
+            failure = slow_paths.of_miss(point.specializations, entry.slots)
             raise AnyshapeError(
                 "E221", guard=str(failure) if failure else "this call was never compiled"
             )
@@ -463,7 +467,7 @@ class Compiled:
                     entry.point, specialization.captured.end, specialization.node_count()
                 )
             if now.specializations:
-                self.failures.append(str(self._explain_miss(now, entry.slots)))
+                self.failures.append(str(slow_paths.of_miss(now.specializations, entry.slots)))
             updated = dataclasses.replace(
                 now,
                 specializations=(specialization, *now.specializations),
@@ -474,28 +478,12 @@ class Compiled:
             self.points = {**self.points, entry.key: updated}
         return specialization
 
-    def _explain_miss(self, point: Point, slots: list[Any]) -> Failure | None:
-        snapshot = execution_modes.snapshot()
-        for specialization in point.specializations:
-            failure = explain_failure(specialization.guards, snapshot, slots)
-            if failure is not None:
-                return failure
-        return (
-            Failure("parameters are as they were", "a parameter's data, dtype or shape changed")
-            if point.specializations
-            else None
-        )
-
     def _too_many(self, point: Point, entry: Entry) -> AnyshapeError:
         """What to say of a point that needs one specialization more than it may have."""
-        count, snapshot = self.options.max_variants, execution_modes.snapshot()
-        if not point.is_full(count):
-            why = f"graph breaks have cut it into more than {MAX_POINTS} pieces"
-            return AnyshapeError("E222", count=len(self._specializations()), why=why)
-        found = (explain_failure(v.guards, snapshot, entry.slots) for v in point.specializations)
-        why = "\n".join(dict.fromkeys(str(f) for f in found if f is not None))
-        line = next((v.line() for v in point.specializations), None)
-        return AnyshapeError("E222", location=line, count=count, why=why)
+        if point.is_full(self.options.max_variants):
+            return slow_paths.of_limit(point.specializations, entry.slots)
+        why = f"graph breaks have cut it into more than {MAX_POINTS} pieces"
+        return AnyshapeError("E222", count=len(self._specializations()), why=why)
 
     def _go_native(self, key: Any, why: AnyshapeError) -> None:
         """Runs natively from this point on: for good, or until a later call's attempt. A mistake of

@@ -22,6 +22,7 @@ from anyshape.capture.segments.native_steps import Native, Returned, run_through
 from anyshape.capture.segments.program_points import ProgramPoint
 from anyshape.costs import COSTS
 from anyshape.dispatch.profitability import CallRecord, largest
+from anyshape.dispatch.specializations import Specialization
 
 Position: TypeAlias = tuple[tuple[Code, int], ...]
 """Code and instruction of a frame, or of a frame and its callers: a wrapper that many functions
@@ -75,6 +76,24 @@ class InterpretedRegions:
             return self._go_on(machine, call)
         finally:
             domain.calls = None
+
+    def go_past(self, machine: Machine, failed: Specialization, call: CallRecord) -> Outcome:
+        """Goes on natively through the instruction at which a segment from here on has ended, as
+        what the program holds there cannot be handed on. A segment from any instruction before
+        it would most likely end so too, and would have to be captured to know."""
+        if failed.captured.end is None:
+            return False, None
+        domain, (code, index) = machine.domain, failed.captured.end
+        assert isinstance(domain, Native)
+        domain.calls = self._is_whole
+        try:
+            ends = frozenset({index})
+            outcome = run_through(
+                machine, lambda frame: ends if frame.code is code else NOWHERE, call
+            )
+        finally:
+            domain.calls = None
+        return (True, outcome.value) if isinstance(outcome, Returned) else (False, None)
 
     def _is_whole(self, fn: FunctionType, args: tuple[Any, ...]) -> bool:
         """Whether a function was captured without a break in it: it is called natively. What is

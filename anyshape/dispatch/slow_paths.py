@@ -1,15 +1,17 @@
 """What is reported, once each, of a function that is not one compiled whole: its first graph
-break, the first graph that eager torch runs, a mode under which it runs natively, and that each
-call needs a specialization of its own.
+break, the first graph that eager torch runs, a mode under which it runs natively, that each call
+needs a specialization of its own, and that there may be no more of them.
 
 In: what dispatch has met. Out: the texts, as errors that are given as warnings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from anyshape.capture.guards import execution_modes
+from anyshape.capture.guards.guard_failures import Failure, explain_failure
 from anyshape.capture.heap.breaks import BREAKS, GraphBreak
 from anyshape.costs import COSTS
 from anyshape.dispatch.specializations import Specialization
@@ -42,6 +44,27 @@ def of_eager_graph(specialization: Specialization) -> AnyshapeError | None:
     location = getattr(specialization.compiled, "location", None) or specialization.line()
     count = counted(specialization.node_count(), "operator")
     return AnyshapeError("E231", location=location, count=count, reason=why)
+
+
+def of_miss(made: Sequence[Specialization], slots: list[Any]) -> Failure | None:
+    """What keeps a call from the newest of those that do not fit it."""
+    snapshot = execution_modes.snapshot()
+    for one in made:
+        failure = explain_failure(one.guards, snapshot, slots)
+        if failure is not None:
+            return failure
+    unsaid = Failure("parameters are as they were", "a parameter's data, dtype or shape changed")
+    return unsaid if made else None
+
+
+def of_limit(made: Sequence[Specialization], slots: list[Any]) -> AnyshapeError:
+    """As many as there may be, none of which fits a call: why, each."""
+    snapshot = execution_modes.snapshot()
+    found = (explain_failure(one.guards, snapshot, slots) for one in made)
+    why = "\n".join(dict.fromkeys(str(failure) for failure in found if failure is not None))
+    return AnyshapeError(
+        "E222", location=made[0].line() if made else None, count=len(made), why=why
+    )
 
 
 def of_single_use(specialization: Specialization, *, native: bool) -> AnyshapeError:

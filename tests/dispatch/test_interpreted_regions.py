@@ -4,7 +4,9 @@ between two graph breaks runs natively, what is much stays compiled.
 
 from __future__ import annotations
 
+import gc
 import random
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,8 +15,9 @@ import torch
 from torch import Tensor
 
 import anyshape
+from anyshape.dispatch import Compiled
 from anyshape.options import Options
-from tests.capture.by_reference import agree
+from tests.capture.by_reference import ByReference, agree
 
 MOST = Options().max_variants
 LENGTHS = (3, 0, 1, 2, 17, 5, 4, 8, 1, 0, 12)
@@ -220,3 +223,58 @@ def test_modules_are_made_between_graph_breaks() -> None:
     for count in (2, 3, 1, 0, 5, 4, 2, 6):
         x, factors = torch.rand(count, 3), [float(i + 1) for i in range(count)]
         torch.testing.assert_close(fast(x, factors), stacked(x, factors))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("count", [2, 8, 32])
+def test_what_cannot_be_handed_on_is_not_captured_up_to_from_each_instruction(count: int) -> None:
+    """A class that holds a generator of the trace cannot be put together behind a break."""
+
+    def program(x: Tensor, breaks: Callable[[], object]) -> tuple[Tensor, Any]:
+        y = x + 1
+        breaks()
+        y = y * 2
+
+        def values(value: Tensor = y) -> Iterator[Tensor]:
+            yield value
+            yield value + 1
+
+        held = values()
+        next(held)
+
+        class Holding:
+            values = held
+
+        for _ in range(count):
+            y = torch.sin(y)
+        breaks()
+        return y + 1, next(Holding.values)
+
+    fast = Compiled(program, Options(), ByReference)
+    for rows in (3, 4):
+        x = torch.ones(rows)
+        for got, wanted in zip(fast(x, gc.collect), program(x, gc.collect)):
+            torch.testing.assert_close(got, wanted)
+        assert len(fast.capturer.works) <= 12
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_namespace_is_handed_on() -> None:
+    class Slotted(types.SimpleNamespace):
+        __slots__ = ("size",)
+
+    def program(x: Tensor) -> tuple[Tensor, Any, Any]:
+        y = x + 1
+        first = types.SimpleNamespace(size=x.shape[0], parts=[y])
+        first.itself, second = first, Slotted(of=first, value=y)
+        second.size = x.shape[0]
+        gc.collect()
+        return y * 2, first, second
+
+    fast = anyshape.compile(program)
+    for rows in (3, 4):
+        doubled, first, second = fast(torch.ones(rows))
+        assert (first.size, second.size) == (rows, rows)
+        assert first.itself is first and second.of is first and second.value is first.parts[0]
+        assert type(second) is Slotted and list(vars(first)) == ["size", "parts", "itself"]
+        assert torch.equal(doubled, first.parts[0] * 2)

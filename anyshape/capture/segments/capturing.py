@@ -82,7 +82,8 @@ class Captured:
     guarded: int = 0
     refusals: tuple[Refusal, ...] = ()
     numbers: Numbers = frozenset()  # what is symbolic where it ends
-    end: tuple[Code, int] | None = None  # the instruction that is done natively; None: it returns
+    end: tuple[Code, int] | None = None  # the instruction that is done natively; None: it returns.
+    # Without a graph: the one at which what the program holds could not be handed on
     widen: frozenset[str] = frozenset()  # the slots whose values are not relied on
     suspect: AnyshapeError | None = None  # what is to be reported where eager torch raises nothing
     cleared: tuple[Cleared, ...] = ()  # gradients that are set to None before the graph runs
@@ -196,7 +197,7 @@ class Capturer:
         return StressedMachine(domain, PYTHON, self.codes, count)
 
     def _segment(self, machine: Machine, domain: SymbolicDomain, entry: Entry) -> Captured:
-        recorder = domain.recorder
+        recorder, ending = domain.recorder, None
         try:
             with stage_of("capture", recorder.last_location), recorder.space.work.stage("capture"):
                 ending, suspect = self._run(machine, domain, entry)
@@ -212,7 +213,8 @@ class Capturer:
                 ask_eager(recorder, outputs)
         except Break as signal:
             self._break(signal, machine)
-            return _native(recorder)
+            end = (ending.code, ending.index) if isinstance(ending, Frame) else None
+            return _native(recorder, end=end)
         except _Escaped as escaped:  # natively the exception comes with its effects
             certain = not recorder.builder.checks  # else data may have led elsewhere
             return _native(recorder, suspect=escaped.suspect if certain else None)
@@ -329,10 +331,14 @@ def _failing_checks(recorder: Recorder) -> Iterator[None]:
 
 
 def _native(
-    recorder: Recorder, no_alias: Any = None, *, suspect: AnyshapeError | None = None
+    recorder: Recorder,
+    no_alias: Any = None,
+    *,
+    suspect: AnyshapeError | None = None,
+    end: tuple[Code, int] | None = None,
 ) -> Captured:
     guards = guard_set(recorder, no_alias, overlapping=no_alias is not None)
-    return Captured(guards, recorder.space.work, suspect=suspect)
+    return Captured(guards, recorder.space.work, suspect=suspect, end=end)
 
 
 def guard_set(recorder: Recorder, no_alias: Any = None, *, overlapping: bool = False) -> GuardSet:

@@ -349,21 +349,30 @@ def _bytearray(rebuilder: Rebuilder, value: bytearray) -> str:
 def instance(rebuilder: Rebuilder, value: Any) -> str:
     """An object with nothing but attributes; breaks where C code has made more of it."""
     kind = type(value)
-    made = tzinfo if issubclass(kind, tzinfo) else object
+    made = _allocator(kind)
     bare = kind.__new__ is not made.__new__ and instance_dict(value) is None
     if (bare and not _slots(kind)) or not _is_plain(kind):
         raise broken("escape", f"an object of class {kind.__name__}")
     name = rebuilder.fresh(value)
-    base = "object" if not issubclass(kind, tzinfo) else rebuilder.constant(tzinfo)
+    base = "object" if made is object else rebuilder.constant(made)
     rebuilder.add(f"{name} = {base}.__new__({rebuilder.constant(kind)})")
     attributes(rebuilder, name, value)
     return name
 
 
+ATTRIBUTES_ALONE = (tzinfo, types.SimpleNamespace)
+"""Classes of C whose objects hold nothing but attributes."""
+
+
+def _allocator(kind: type) -> type:
+    """The class whose `__new__` makes a bare object of a class."""
+    return next((base for base in ATTRIBUTES_ALONE if issubclass(kind, base)), object)
+
+
 def _is_plain(kind: type) -> bool:
     """Whether all that an instance holds is in its attributes: no C base has made it its way."""
     try:
-        (tzinfo if issubclass(kind, tzinfo) else object).__new__(kind)
+        _allocator(kind).__new__(kind)
     except TypeError:
         return False
     return True

@@ -23,7 +23,8 @@ from anyshape.costs import COSTS
 from anyshape.driver import Driver
 from anyshape.ir.loops import PointerParam, ScalarParam
 from anyshape.ir.program import Launch, LibraryCall, NativeRegion
-from anyshape.runtime.launch import TRAPS, slots
+from anyshape.runtime.arenas import rounded_up, slots
+from anyshape.runtime.launch import TRAPS
 from anyshape.targets.triton.launch import Launcher
 from tests.fake_gpu import FakeGpu, counter
 
@@ -62,12 +63,12 @@ def test_slots_of_an_arena_are_apart_where_they_are_large(gpu, monkeypatch):
 
     assert "slots(" in compiled.linked.code.host.text
     for small in (1 << 24, 1000):
-        monkeypatch.setattr("anyshape.runtime.launch.SMALL_ARENA", small)
+        monkeypatch.setattr("anyshape.runtime.arenas.SMALL_ARENA", small)
         for a, b in SIZES:
             same_as_reference(compiled, torch.randn(a, b), torch.randn(b, b) / 8, tolerance=1e-4)
-    addresses, alive = slots(counted, 1024, 2048, 64)
+    addresses, alive = slots("cpu", counted, 1024, 2048, 64)
     assert len(alive) == len(addresses) == 3 and asked == [1024, 2048, 64]
-    addresses, whole = slots(counted, 64, 128, 64)
+    addresses, whole = slots("cpu", counted, 64, 128, 64)
     assert asked[3:] == [256] and addresses == [whole.data_ptr() + n for n in (0, 64, 192)]
 
 

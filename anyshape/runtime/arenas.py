@@ -1,4 +1,4 @@
-"""Memory for what native regions hold on a GPU, asked for so that torch keeps little that lies idle.
+"""Memory for what native regions hold on a GPU, so that torch keeps little that lies idle.
 
 In: the sizes of a region's slots. Out: their addresses. All of it is torch's own, allocated and
 freed in each call: between calls torch's allocator may give it to anybody, and where memory runs
@@ -62,7 +62,7 @@ class HighWater:
         if device.type != "cuda":
             return
         index = device.index or 0
-        stream = index, torch._C._cuda_getCurrentRawStream(index)
+        stream = index, torch.cuda.current_stream(index).cuda_stream
         if size <= self.most.get(stream, 0):
             return
         self.most[stream] = size

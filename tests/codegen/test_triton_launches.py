@@ -23,7 +23,7 @@ from anyshape.costs import COSTS
 from anyshape.driver import Driver
 from anyshape.ir.loops import PointerParam, ScalarParam
 from anyshape.ir.program import Launch, LibraryCall, NativeRegion
-from anyshape.runtime.arenas import rounded_up, slots
+from anyshape.runtime.arenas import slots
 from anyshape.runtime.launch import TRAPS
 from anyshape.targets.triton.launch import Launcher
 from tests.fake_gpu import FakeGpu, counter

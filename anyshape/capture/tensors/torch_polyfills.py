@@ -171,7 +171,7 @@ def associative_scan(
     made = [torch.movedim(x, dim, 0) for x in leaves]
     if reverse:
         made = [x.flip([0]) for x in made]
-    if leaves[0].shape[dim] > 1:
+    if leaves[0].shape[dim] > 1 or combine_mode == "pointwise":  # else it gives what it is given
         factors, terms = made
         products = torch.cumprod(factors.clone(memory_format=torch.contiguous_format), 0)
         made = [products, linear_recurrence(factors, terms)]

@@ -29,6 +29,9 @@ IDLE_SHARE = 8
 ARENA_SHARE = 16
 """And where the arena is as much as one part in so many: else it has not left much behind."""
 
+LOOKS = 64
+"""Asked so often, a region looks whether what it had was given back."""
+
 
 def slots(
     device: str, empty: Callable[[int], torch.Tensor], *sizes: int
@@ -51,26 +54,51 @@ def rounded_up(size: int) -> int:
 
 
 @dataclass(slots=True)
-class HighWater:
-    """The most bytes that one region has asked for, by device and stream."""
+class Mark:
+    """The most bytes that one region has asked for on a stream, how often one has asked, and what
+    torch had of the driver's memory when that was looked at last."""
 
-    most: dict[tuple[int, int], int] = field(default_factory=dict)
+    most: int = 0
+    asked: int = 0
+    reserved: int = 0
+
+
+@dataclass(slots=True)
+class HighWater:
+    """The marks, by device and stream."""
+
+    marks: dict[tuple[int, int], Mark] = field(default_factory=dict)
 
     def rise(self, device: torch.device, size: int) -> None:
         """Where this is more than ever before, lets torch give back what lies idle, if that is
         much. Recorded graphs keep what they were given."""
-        if device.type != "cuda":
+        if device.type != "cuda" or not _is_torchs_own():
             return
         index = device.index or 0
         stream = index, torch.cuda.current_stream(index).cuda_stream
-        if size <= self.most.get(stream, 0):
-            return
-        self.most[stream] = size
-        if _is_torchs_own() and not torch.cuda.is_current_stream_capturing():
-            reserved = torch.cuda.memory_reserved(index)
-            idle = reserved - torch.cuda.memory_allocated(index)
-            if idle * IDLE_SHARE > reserved and size * ARENA_SHARE > reserved:
-                torch.cuda.empty_cache()
+        mark = self.marks.setdefault(stream, Mark())
+        mark.asked += 1
+        if mark.asked % LOOKS == 0:
+            self._look(mark, index)
+        if size > mark.most:
+            mark.most = size
+            if not torch.cuda.is_current_stream_capturing():
+                self._make_room(index, size)
+
+    def _look(self, mark: Mark, index: int) -> None:
+        """Where memory was given back since then, by anybody, the mark is a new one."""
+        reserved = torch.cuda.memory_reserved(index)
+        if reserved < mark.reserved:
+            mark.most = 0
+        mark.reserved = reserved
+
+    def _make_room(self, index: int, size: int) -> None:
+        reserved = torch.cuda.memory_reserved(index)
+        idle = reserved - torch.cuda.memory_allocated(index)
+        if idle * IDLE_SHARE > reserved and size * ARENA_SHARE > reserved:
+            for mark in self.marks.values():
+                mark.reserved = 0  # it was us
+            torch.cuda.empty_cache()
 
 
 @functools.cache

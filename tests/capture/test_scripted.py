@@ -34,6 +34,27 @@ def asks(x: torch.Tensor):  # type: ignore[no-untyped-def]
     return x - 1
 
 
+@torch.jit.script
+def squared(x: torch.Tensor, count: int):  # type: ignore[no-untyped-def]
+    return x**2, torch.full([2], count**2), torch.full([2], x.size(0) ** 2)
+
+
+@torch.jit.script
+def rounded(x: torch.Tensor, number: float):  # type: ignore[no-untyped-def]
+    return x, torch.full([2], round(number))
+
+
+@torch.jit.script
+def curved(x: torch.Tensor):  # type: ignore[no-untyped-def]
+    return x * 0.5 * (1.0 + torch.tanh(0.79788456 * (x + 0.044715 * x**3)))
+
+
+@torch.jit.script
+def longer(x: torch.Tensor, counts: list[int]):  # type: ignore[no-untyped-def]
+    counts.append(3)
+    return x * len(counts)
+
+
 def broken_by(program: Callable[..., Any]) -> int:
     """How many breaks; each result is as eager's."""
     fast = anyshape.compile(program)
@@ -66,3 +87,18 @@ def test_a_number_that_is_made_another_is_a_break() -> None:
 
 def test_what_asks_whether_it_is_scripted_is_a_break() -> None:
     assert broken_by(lambda x: (asks(x.sin()).cos(),)) == 1
+
+
+def test_powers_of_integers_and_what_is_rounded_are_floats() -> None:
+    assert broken_by(lambda x: squared(x.sin(), 3)) == 1
+    assert broken_by(lambda x: rounded(x.sin(), 2.5)) == 1
+    assert broken_by(lambda x: (curved(x.sin()),)) == 0
+
+
+def test_lists_are_copied() -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        counts = [1]
+        made = longer(x.sin(), counts)
+        return made.cos(), x * len(counts)
+
+    assert broken_by(program) == 1

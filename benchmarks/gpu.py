@@ -29,13 +29,13 @@ import triton
 from torch import Tensor
 
 import anyshape
+from benchmarks.gpu_models import MODELS, VOCABULARY
 from benchmarks.moe_kernels import ceilings
 
 SIZES = ((16384, 4096), (4096, 5120), (4096, 4096), (64, 2048), (4096, 50257), (3, 131072))
 SHAPES = ((1, 512), (1, 384), (4, 100), (1, 1), (8, 1), (64, 1), (17, 1), (2, 1024))
 REPLAYED = ((1, 512), (1, 1), (64, 1))
 """Shapes at which CUDA graphs are compared, each of which costs the peer a compile."""
-VOCABULARY = 32000
 EPSILON = 1e-6
 
 
@@ -215,27 +215,6 @@ def kernels(peers: bool, only: Collection[str]) -> Iterator[Row]:
             del values, given
             torch.cuda.empty_cache()
         assert ours.stats().specializations == 1, name
-
-
-def llama() -> torch.nn.Module:
-    config = transformers.LlamaConfig(
-        hidden_size=2048, intermediate_size=5632, num_hidden_layers=8, num_attention_heads=16,
-        num_key_value_heads=8, vocab_size=VOCABULARY,
-    )  # fmt: skip
-    return transformers.LlamaForCausalLM(config)
-
-
-def qwen3_moe() -> torch.nn.Module:
-    config = transformers.Qwen3MoeConfig(
-        vocab_size=VOCABULARY, hidden_size=2048, intermediate_size=6144, num_hidden_layers=4,
-        num_attention_heads=32, num_key_value_heads=4, head_dim=128, num_experts=128,
-        num_experts_per_tok=8, moe_intermediate_size=768,
-    )  # fmt: skip
-    config._experts_implementation = "grouped_mm"
-    return transformers.Qwen3MoeForCausalLM(config)
-
-
-MODELS = {"Llama, 8 layers": llama, "Qwen3-MoE, 4 layers": qwen3_moe}
 
 
 def waited(call: Callable[[], object], calls: int = 15) -> float:

@@ -104,6 +104,7 @@ class _Printer:
     pointers: dict[str, str] = field(default_factory=dict)  # buffer -> local with its address
     bound: set[Symbol] = field(default_factory=set)
     read: set[str] = field(default_factory=set)  # buffers that steps take
+    arena: NativeRegion | None = None  # whose memory was asked for last
 
     def emit(self) -> HostCode:
         head, lines, parameters = self.function("run")
@@ -129,7 +130,9 @@ class _Printer:
                 self.read.update(step.reads())
         called: Call | None = None  # whose strides are asserted once the sizes it made have names
         gone: set[str] = set()  # what was freed since then
-        for step in self.program.steps:
+        for at, step in enumerate(self.program.steps):
+            if isinstance(step, Allocate):
+                self._arena_first(at)
             if isinstance(step, Free):
                 gone |= {*step.buffers}
             elif called is not None and not isinstance(step, BindSize):
@@ -291,16 +294,11 @@ class _Printer:
         args = [self._name(table, ("table", table)), "0"]
         args += [self._pointer(n, 0) for n in step.outer if self._role(n) != "constant"]
         if step.rooms:
-            sizes = [self._largest(room) for room in step.rooms]
-            (device, *_) = (self.program.buffers[name].device for name in step.inner)
+            if self.arena is not step:
+                self._arena(step)
             if step.apart:
-                slots = self._name("slots", ("function", "anyshape.slots"))
-                new = self._empty(device, "(size,)", "(1,)", uint8)
-                self.lines.append(f"arena = {slots}(lambda size: {new}, {', '.join(sizes)})")
                 args.append("*arena[0]")
             else:
-                size = f"({' + '.join(sizes)},)"
-                self.lines.append(f"arena = {self._empty(device, size, '(1,)', uint8)}")
                 args[1] = "arena.data_ptr()"
         args += [self._size(atom.expr) for atom in step.sizes]
         args += [self._scalar(scalar) for scalar in step.scalars]
@@ -308,6 +306,29 @@ class _Printer:
         self.lines.append(f"if {function}({', '.join(args)}): {failed}()")
         if step.rooms:
             self.lines.append("del arena")
+
+    def _arena(self, region: NativeRegion) -> None:
+        """Memory for the region's arena."""
+        self.arena = region
+        sizes = [self._largest(room) for room in region.rooms]
+        (device, *_) = (self.program.buffers[name].device for name in region.inner)
+        if region.apart:
+            slots = self._name("slots", ("function", "anyshape.slots"))
+            new = self._empty(device, "(size,)", "(1,)", uint8)
+            given = f"{device!r}, lambda size: {new}, {', '.join(sizes)}"
+            self.lines.append(f"arena = {slots}({given})")
+        else:
+            size = f"({' + '.join(sizes)},)"
+            self.lines.append(f"arena = {self._empty(device, size, '(1,)', uint8)}")
+
+    def _arena_first(self, at: int) -> None:
+        """Where a region comes next that may ask for room (``runtime/arenas.py``), it does so
+        before what outlives it is allocated, which then has that room, too."""
+        steps = self.program.steps
+        after = next(step for step in steps[at:] if not isinstance(step, Allocate))
+        if isinstance(after, NativeRegion) and after.rooms and after.apart:
+            if self.arena is not after:
+                self._arena(after)
 
     def _largest(self, sizes: tuple[Dim, ...]) -> str:
         texts = [self._size(size) for size in sizes]

@@ -26,6 +26,7 @@ from anyshape.interrupts import is_interrupt
 from anyshape.ir.code import Code, Function
 from anyshape.ir.scalars import applied
 from anyshape.known_builtins import generated
+from anyshape.runtime.arenas import slots
 from anyshape.torch_names import resolve
 
 LIBRARY = (
@@ -258,8 +259,6 @@ def check_failed(message: str) -> NoReturn:
     raise CheckFailed(message)
 
 
-SMALL_ARENA = 1 << 24
-"""Bytes of an arena that are one allocation at any rate."""
 RAISED: dict[int, BaseException] = {}
 """What Python raised while C called it, by thread, until the call of C has come back."""
 
@@ -471,18 +470,6 @@ def counted_nonzero(
 def _same_layout(tensor: torch.Tensor, strides: tuple[int, ...]) -> bool:
     pairs = zip(tensor.shape, tensor.stride(), strides, strict=True)
     return all(size == 1 or a == b for size, a, b in pairs)
-
-
-def slots(
-    empty: Callable[[int], torch.Tensor], *sizes: int
-) -> tuple[list[int], torch.Tensor | list[torch.Tensor]]:
-    """Addresses of memory of these sizes, and what keeps it alive: one tensor where all is small.
-    Large ones are allocations of their own, whose memory serves others of many sizes later."""
-    if sum(sizes) > SMALL_ARENA:
-        several = [empty(size) for size in sizes]
-        return [tensor.data_ptr() for tensor in several], several
-    whole = empty(sum(sizes))
-    return [*itertools.accumulate(sizes[:-1], initial=whole.data_ptr())], whole
 
 
 def _empty_cpu(

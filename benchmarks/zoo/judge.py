@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-import anyshape
 from anyshape.capture.heap.breaks import GraphBreak
 from anyshape.errors import AnyshapeWarning
 from anyshape.tools import accuracy
@@ -70,7 +69,7 @@ def compare(
     entry: Entry, eager: Callable[..., object], finding: Finding, timed: bool, setting: Setting
 ) -> None:
     ours = copy.deepcopy(eager)
-    fast = anyshape.compile(ours)
+    fast = setting.compiled(ours)
     reference = in_float64(eager)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

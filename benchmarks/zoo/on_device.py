@@ -45,13 +45,15 @@ def main() -> int:
     parser.add_argument("--dtypes", nargs="+", default=["bfloat16", "float32"], choices=DTYPES)
     parser.add_argument("--attention", default="", help="transformers' name of an implementation")
     parser.add_argument("--gradients", action="store_true", help="compare those of parameters")
+    parser.add_argument("--fullgraph", action="store_true", help="breaks and refusals are errors")
     parser.add_argument("--families", nargs="+", default=[], help="only these")
     parser.add_argument("--names", nargs="+", default=[], help="only what contains one of these")
     parser.add_argument("--jobs", type=int, default=12)
     parser.add_argument("--minutes", type=float, default=9.0)
     given = parser.parse_args()
     settings = [
-        Setting(given.device, DTYPES[d], given.attention, given.gradients) for d in given.dtypes
+        Setting(given.device, DTYPES[d], given.attention, given.gradients, given.fullgraph)
+        for d in given.dtypes
     ]
     session = Session(given.file, time.monotonic() + given.minutes * 60, given.jobs)
     session.run([*waiting(settings, given.families, given.names)])

@@ -8,20 +8,30 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+import anyshape
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """``attention`` is transformers' name of an implementation; nothing: the model's own.
-    ``gradients``: those of parameters are compared, of a sum over all results."""
+    ``gradients``: those of parameters are compared, of a sum over all results. ``whole``: a graph
+    break, or a graph that eager torch has to run, is an error."""
 
     device: str = "cpu"
     dtype: torch.dtype = torch.float32
     attention: str = ""
     gradients: bool = False
+    whole: bool = False
 
     def __str__(self) -> str:
-        more = "gradients" if self.gradients else ""
-        return " ".join(filter(None, (self.device, str(self.dtype)[6:], self.attention, more)))
+        more = "gradients" * self.gradients, "fullgraph" * self.whole
+        return " ".join(filter(None, (self.device, str(self.dtype)[6:], self.attention, *more)))
+
+    def compiled(self, program: Callable[..., object]) -> Callable[..., object]:
+        """The entry's program as ANYSHAPE compiles it in this setting."""
+        if self.whole:
+            return anyshape.compile(program, fullgraph=True, options={"fallback": "error"})
+        return anyshape.compile(program)
 
     def program(self, made: Callable[..., object]) -> Callable[..., object]:
         """The entry's program as it runs in this setting."""

@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 from torch._higher_order_ops.associative_scan import associative_scan
+from torch._subclasses import FakeTensorMode
 
 import anyshape
+from anyshape.capture.tensors.torch_polyfills import is_mode_of
 
 Step = Callable[[Any, Any], Any]
 LENGTHS = (7, 16, 33, 2, 1, 17, 64)
@@ -86,3 +88,20 @@ def test_gradients_go_through_a_linear_recurrence() -> None:
             run(x, y)[1].sum().backward()
             grads.append((x.grad, y.grad))
         torch.testing.assert_close(*grads)
+
+
+def test_a_scan_of_what_is_pointwise_is_the_same_row_on_a_gpu() -> None:
+    """torch's own compiles it, and its gradients were off by some percent."""
+    with FakeTensorMode():
+        there, here = torch.empty(2, device="cuda"), torch.empty(2)
+    assert is_mode_of("pointwise", [there, there]) and not is_mode_of("pointwise", [there, here])
+    assert is_mode_of("generic", [here]) and not is_mode_of("other", [there])
+
+
+def test_a_scan_that_is_said_to_be_pointwise_is_refused_on_a_processor() -> None:
+    a, b = torch.rand(2, 3), torch.rand(2, 3)
+    program = lambda a, b: associative_scan(states, (a, b), dim=0)
+    with pytest.raises(ValueError, match="need to be on CUDA"):
+        program(a, b)
+    with pytest.raises(ValueError, match="need to be on CUDA"):
+        anyshape.compile(program)(a, b)

@@ -22,8 +22,11 @@ from random_graphs import Maker
 from anyshape.costs import COSTS
 from anyshape.driver import Driver
 from anyshape.ir.loops import PointerParam, ScalarParam
-from anyshape.ir.program import Launch, LibraryCall, NativeRegion
-from anyshape.runtime.launch import TRAPS, slots
+from anyshape.ir.program import BindItem, Launch, LibraryCall, NativeRegion, Program
+from anyshape.ir.scalars import ScalarInput
+from anyshape.runtime.arenas import slots
+from anyshape.runtime.launch import TRAPS
+from anyshape.targets.triton.graphs import why_not_recorded
 from anyshape.targets.triton.launch import Launcher
 from tests.fake_gpu import FakeGpu, counter
 
@@ -62,13 +65,35 @@ def test_slots_of_an_arena_are_apart_where_they_are_large(gpu, monkeypatch):
 
     assert "slots(" in compiled.linked.code.host.text
     for small in (1 << 24, 1000):
-        monkeypatch.setattr("anyshape.runtime.launch.SMALL_ARENA", small)
+        monkeypatch.setattr("anyshape.runtime.arenas.SMALL_ARENA", small)
         for a, b in SIZES:
             same_as_reference(compiled, torch.randn(a, b), torch.randn(b, b) / 8, tolerance=1e-4)
-    addresses, alive = slots(counted, 1024, 2048, 64)
+    addresses, alive = slots("cpu", counted, 1024, 2048, 64)
     assert len(alive) == len(addresses) == 3 and asked == [1024, 2048, 64]
-    addresses, whole = slots(counted, 64, 128, 64)
+    addresses, whole = slots("cpu", counted, 64, 128, 64)
     assert asked[3:] == [256] and addresses == [whole.data_ptr() + n for n in (0, 64, 192)]
+
+
+def test_an_arena_is_asked_for_before_what_outlives_it(gpu, monkeypatch):
+    """So that what is given back at a new high-water mark serves that, too."""
+
+    def program(b, x, w):
+        return b.mm(b.softmax(b.mm(x, w), 0), w), b.tanh(x)
+
+    compiled = compile_sketch(program, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
+    first = next(
+        line for line in compiled.linked.code.host.text.split("\n") if "empty_cpu(" in line
+    )
+    assert "= slots('cpu', lambda size: empty_cpu(" in first
+    monkeypatch.setattr("anyshape.runtime.arenas.SMALL_ARENA", 0)
+    for a, b in SIZES:
+        same_as_reference(compiled, torch.randn(a, b), torch.randn(b, b) / 8, tolerance=1e-4)
+
+
+def test_a_number_that_the_host_reads_is_said_to_keep_a_program_from_being_recorded(gpu):
+    step = BindItem(ScalarInput("n", "float"), "x")
+    why = why_not_recorded(Program({}, (), (step,), (), ()))
+    assert why == "it reads x on the host, and a graph would keep one call's number"
 
 
 def test_one_region_does_products_and_kernels_at_every_size(gpu):

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._higher_order_ops.associative_scan import associative_scan
 
 import anyshape
 from benchmarks.gpu import PROGRAMS, exactly, is_right
@@ -163,3 +164,28 @@ def test_inside_a_graph_of_the_users_own() -> None:
     x.copy_(torch.randn_like(x))
     graph.replay()
     torch.testing.assert_close(made, torch.softmax(x, -1) + 1)
+
+
+def test_gradients_of_a_linear_scan_that_is_said_to_be_pointwise() -> None:
+    """As state space models of transformers call it; torch's own gradients of it are not right."""
+
+    def combine(left: Any, right: Any) -> Any:
+        return left[0] * right[0], right[0] * left[1] + right[1]
+
+    def scanned(a: Tensor, b: Tensor) -> Tensor:
+        return associative_scan(combine, (a, b), dim=1)[1].sin().sum()
+
+    def stepwise(a: Tensor, b: Tensor) -> Tensor:
+        state, states = torch.zeros_like(b[:, 0]), []
+        for n in range(b.shape[1]):
+            state = a[:, n] * state + b[:, n]
+            states.append(state)
+        return torch.stack(states, 1).sin().sum()
+
+    fast = anyshape.compile(scanned, fullgraph=True, options={"fallback": "error"})
+    for length in (1, 7, 40, 300):
+        a, b = (torch.rand(3, length, 5, device="cuda").requires_grad_() for _ in range(2))
+        found = torch.autograd.grad(fast(a, b), (a, b))
+        wanted = torch.autograd.grad(stepwise(a.double(), b.double()), (a, b))
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    assert fast.stats().specializations == 1

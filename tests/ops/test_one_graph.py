@@ -18,7 +18,8 @@ KINDS = {
     "eager": "equal gradient chalf native_batch_norm linalg.pinv.singular histogram combinations "
     "new_empty_strided histogramdd nn.functional.linear_cross_entropy.chunked nn.functional.ctc_loss nn.functional.embedding",
     "extern": "masked.median svd linalg.svd linalg.qr linalg.eigh geqrf linalg.slogdet ormqr "
-    "cholesky_inverse cholesky_solve linalg.ldl_solve nn.functional.linear_cross_entropy "
+    "cholesky_inverse cholesky_solve linalg.ldl_solve linalg.solve_triangular "
+    "nn.functional.linear_cross_entropy "
     "nn.functional.multi_head_attention_forward svd_lowrank pca_lowrank",
 }
 CASES = [(name, kind) for kind, names in KINDS.items() for name in names.split()]

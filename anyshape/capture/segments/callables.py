@@ -29,7 +29,7 @@ from anyshape.capture.heap.values import PROXIES, Call, OpaqueValue, TensorValue
 from anyshape.capture.interpreter import class_polyfills, iteration_polyfills
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.segments import owned_objects, processes, warned
+from anyshape.capture.segments import owned_objects, processes, scripted, warned
 from anyshape.capture.tensors import (
     autograd_functions,
     backward,
@@ -397,7 +397,7 @@ NATIVE: Mapping[Any, Callable[..., Any]] = {
     __import__: _import,
     **foreach.HANDLERS,
     **owned_objects.HANDLERS,
-    **processes.HANDLERS,
+    **{**processes.HANDLERS, **scripted.HANDLERS},
 }
 
 

@@ -163,7 +163,7 @@ def associative_scan(
 ) -> Any:
     """A scan by `(a, b), (c, d) -> (a * c, b * c + d)` is a row, whatever the length."""
     leaves, form = pytree.tree_flatten(xs)
-    if combine_mode != "generic" or not are_scanned(leaves, dim):
+    if not is_mode_of(combine_mode, leaves) or not are_scanned(leaves, dim):
         return SCANNED_NATIVELY(combine_fn, xs, dim, reverse, combine_mode)
     left, right = ([x.select(dim, position) for x in leaves] for position in (0, -1))
     tree = [pytree.tree_unflatten(part, form) for part in (left, right)]
@@ -172,13 +172,21 @@ def associative_scan(
     made = [torch.movedim(x, dim, 0) for x in leaves]
     if reverse:
         made = [x.flip([0]) for x in made]
-    if leaves[0].shape[dim] > 1:
+    if leaves[0].shape[dim] > 1 or combine_mode == "pointwise":  # else it gives what it is given
         factors, terms = made
         products = torch.cumprod(factors.clone(memory_format=torch.contiguous_format), 0)
         made = [products, linear_recurrence(factors, terms)]
     if reverse:
         made = [x.flip([0]) for x in made]
     return pytree.tree_unflatten([torch.movedim(x, 0, dim) for x in made], form)
+
+
+def is_mode_of(mode: Any, leaves: Any) -> bool:
+    """Whether torch's own function takes such tensors in this mode: it compiles what is pointwise,
+    for a GPU, and gradients of that are not right (torch 2.11)."""
+    if mode == "pointwise":
+        return all([isinstance(x, torch.Tensor) and x.device.type == "cuda" for x in leaves])
+    return bool(mode == "generic")
 
 
 def are_scanned(leaves: Any, dim: Any) -> bool:

@@ -48,6 +48,25 @@ def _ldl_solve_type(
     return _solution(cx, factors, right)
 
 
+def _solve_triangular_type(
+    cx: TypeContext,
+    factors: Any,
+    right: Any,
+    *,
+    upper: Any,
+    left: Any = True,
+    unitriangular: Any = False,
+) -> TensorType:
+    """``X`` of ``A X = B``, of ``X A = B`` where A is not to the left."""
+    t, batch, n, _ = matrix(cx, factors, square=True)
+    b, others, rows, count = matrix(cx, right)
+    if b.dtype != t.dtype:
+        raise OpError("linalg.solve_triangular: Expected A and B to have the same dtype")
+    cx.require(eq(rows if left else count, n), "Incompatible shapes of A and B for the equation")
+    shape = (*cx.broadcast_shapes((others, batch)), rows, count)
+    return columns(cx, TensorType(t.dtype, t.device, shape, ()), rows, count)
+
+
 def _ormqr_type(
     cx: TypeContext, x: Any, tau: Any, other: Any, left: Any = True, transpose: Any = False
 ) -> TensorType:
@@ -72,6 +91,8 @@ for _name, _signature, _torch, _type, _spellings in (
      ("torch.Tensor.cholesky_solve",)),
     ("linalg_ldl_solve", "LD, pivots, B, *, hermitian=False", "linalg.ldl_solve", _ldl_solve_type,
      ()),
+    ("linalg_solve_triangular", "A, B, *, upper, left=True, unitriangular=False",
+     "linalg.solve_triangular", _solve_triangular_type, ()),
     ("ormqr", "input, tau, other, left=True, transpose=False", "ormqr", _ormqr_type,
      ("torch.Tensor.ormqr",)),
 ):  # fmt: skip

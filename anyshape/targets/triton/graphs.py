@@ -29,6 +29,7 @@ from anyshape.ir.program import (
     Allocate,
     Assertion,
     Assign,
+    BindItem,
     BindNumber,
     BumpVersion,
     CheckStep,
@@ -58,6 +59,8 @@ others wait for the device or are not known well enough."""
 def why_not_recorded(program: Program) -> str | None:
     """Why the program is not recorded; None where it can be."""
     for step in program.flat_steps():
+        if isinstance(step, BindItem):
+            return f"it reads {step.buffer} on the host, and a graph would keep one call's number"
         written = _written(step)
         if written is None and not isinstance(step, RECORDED):
             return f"it has a step of the kind {type(step).__name__}"

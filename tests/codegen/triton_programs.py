@@ -377,7 +377,7 @@ def run_parts(parts, architectures=()):
             return
         module = load(kernel, directory, 0, choice.schedule)
         arguments = (tensor for pair in zip(given, made) for tensor in pair)
-        module.kernel[(choice.tiles,)](*arguments, 0.5, XBLOCK=choice.schedule.block)
+        module.kernel[(choice.tiles,)](*arguments, 0.5, **module.LAUNCH["constants"])
     assert all(torch.equal(x * 2, y) for x, y in zip(given, made))
 
 

@@ -46,6 +46,9 @@ TYPES = {"bool": "int1", "float16": "float16", "bfloat16": "bfloat16"}
 _EXTREMES = ("float32", "float64", "int32", "int64")
 ATOMICS = {"sum": ("float16", "bfloat16", *_EXTREMES), "max": _EXTREMES, "min": _EXTREMES}
 """The dtypes that Triton combines in memory, by the mode of a write."""
+OVERLAP = "OVERLAP"
+"""The constant that says whether a kernel begins while the one before it in the stream ends: then it
+waits before it touches memory, and the one after it may begin."""
 LOW, HIGH = -(1 << 31), (1 << 31) - 1
 """The ends of 32 bits, which stand for those of 64."""
 
@@ -73,7 +76,7 @@ def total_dtype(kernel: Kernel, number: int) -> DType:
 
 def block_sizes(schedule: KernelSchedule) -> dict[str, int]:
     """The constants of the function, by name."""
-    sizes = {"XBLOCK": schedule.block}
+    sizes = {OVERLAP: 0, "XBLOCK": schedule.block}
     if schedule.row:
         sizes["RBLOCK"] = schedule.row
     if schedule.phase is not None:
@@ -110,6 +113,7 @@ class _Emitter:
         if schedule.phase is not None:
             names += [*map(scratch_name, totals(kernel)), "shares", "each"]
         sizes = [p.name for p in kernel.params if not isinstance(p, PointerParam)]
+        self._line(f"as_begin({OVERLAP})")
         for param in kernel.params:
             if isinstance(param, SizeParam) and param.in_memory:
                 self._line(f"{param.name} = tl.load({param.name})")

@@ -29,6 +29,7 @@ from anyshape.targets.triton.binaries import (
     driver_entry,
     in_context,
     load_binary,
+    overlaps,
 )
 from anyshape.targets.triton.kernel import total_dtype, totals
 from anyshape.targets.triton.records import (
@@ -36,6 +37,7 @@ from anyshape.targets.triton.records import (
     LAUNCH_NAME,
     Launched,
     Record,
+    driver_call,
 )
 from anyshape.targets.triton.schedules import (
     DIVISOR,
@@ -89,7 +91,7 @@ class Launcher:
         found = choose(key, ({given},))
     loaded, tiles, slow = found
     if loaded is None or direct(
-        entry, loaded.function, stream(device), tiles, 1, loaded.threads, loaded.shared, {given}
+        entry, loaded.function, stream(device), tiles, 1, loaded.threads, loaded.shared, early, {given}
     ):
         slow(stream(device), ({given},))
 """
@@ -98,6 +100,7 @@ class Launcher:
             "choose": self._choose,
             "direct": self.direct,
             "entry": driver_entry(),
+            "early": int(overlaps(self.function.device)),
             "stream": torch._C._cuda_getCurrentRawStream,
             "device": self.function.device,
             "current": torch._C._cuda_getDevice,
@@ -211,8 +214,8 @@ class Launcher:
 
         return launch
 
-    @staticmethod
     def _launched(
+        self,
         by: Callable[..., int],
         loaded: LoadedKernel,
         stream: int,
@@ -221,7 +224,8 @@ class Launcher:
         arguments: tuple[Any, ...],
     ) -> int:
         """The driver's status."""
-        about = tiles, shares, loaded.threads, loaded.shared
+        early = int(overlaps(self.function.device))
+        about = tiles, shares, loaded.threads, loaded.shared, early
         return by(driver_entry(), loaded.function, stream, *about, *arguments)
 
 
@@ -252,16 +256,16 @@ def direct_launch(kernel: Kernel, *, cut: bool = False) -> tuple[str, NativeFunc
     values = "".join(f"&a{n}, " for n in range(len(floats)))
     text = f"""
 long {name}(void *entry, void *function, void *stream, long tiles, long shares, long threads,
-            long shared{given})
+            long shared, long early{given})
 {{
     void *scratch = 0, *profile = 0;
     void *values[] = {{{values}&scratch, &profile}};
-    int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                  void *, void **, void **) = entry;
-    return launch(function, tiles, shares, 1, threads, 1, 1, shared, stream, values, 0);
+    int (*driver)(void *, void *, void **, void **) = entry;
+{driver_call("function", "shares")}
+    return status;
 }}
 """
-    types: list[ArgType] = ["pointer", "pointer", "pointer", *["int64"] * 4]  # type: ignore[list-item]
+    types: list[ArgType] = ["pointer", "pointer", "pointer", *["int64"] * 5]  # type: ignore[list-item]
     types += ["double" if real else "int64" for real in floats]
     return name, NativeFunction(text, tuple(types), returns_status=True)
 
@@ -318,7 +322,10 @@ class TritonLoader:
                     tuned = Tuned(name, function.device, builder.cache) if tune else None
                     chooser = Chooser.of(function.kernel)
                     launcher = Launcher(function, chooser, direct, cut, builder.cache, tuned)
-                    record = Record.of(function.kernel, launcher.launched, launch, driver_entry())
+                    early, entry = overlaps(function.device), driver_entry()
+                    record = Record.of(
+                        function.kernel, launcher.launched, launch, entry, early=early
+                    )
                     self.launchers[key], self.records[key] = launcher, record
                     self.loaded[key] = Loaded(launcher.call(), record.address)
             return {name: self.loaded[name, f.device, tune] for name, f in wanted.items()}

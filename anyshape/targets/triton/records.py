@@ -37,15 +37,32 @@ CALLED = ctypes.CFUNCTYPE(
     ctypes.POINTER(ctypes.c_long),
 )
 LAUNCH_NAME = "as_gpu_launch"
+EARLY = 6
+"""The driver's CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: a kernel begins while the one
+before it ends."""
+
+
+def driver_call(function: str, shares: str) -> str:
+    """C: a call of ``driver``, which is ``cuLaunchKernelEx``. Its two structures are here as CUDA lays
+    them out; names in scope: tiles, threads, shared, stream, early, values."""
+    return f"""
+    struct {{ int id, unused; long value[8]; }} attribute = {{{EARLY}, 0, {{1}}}};
+    struct {{
+        unsigned grid[3], block[3], shared;
+        void *stream, *attributes;
+        unsigned count;
+    }} config = {{{{tiles, {shares}, 1}}, {{threads, 1, 1}}, shared, stream, &attribute, early}};
+    long status = driver(&config, {function}, values, 0);"""
+
+
 LAUNCH_TEXT = f"""
 /* `records.py: Record` lays it out. A cell: its version, which is odd while it is written and 0
    where nothing was; function, programs, threads, shared bytes; the key. */
 typedef struct {{
     void *here;
-    int (*driver)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                  void *, void **, void **);
+    int (*driver)(void *, void *, void **, void **);
     long (*choose)(long *, void *, long, long *);
-    long params, sizes;
+    long early, params, sizes;
     long rest[]; /* the kind of each parameter; the cells */
 }} as_record;
 
@@ -94,9 +111,10 @@ long {LAUNCH_NAME}(void *record, void *stream, long *words)
         as_keep(*one == 0 || (*other != 0 && *one <= *other) ? one : other, key, keys, found);
     }}
     if (found[1] == 0) return 0;
-    if (r->driver((void *)found[0], found[1], 1, 1, found[2], 1, 1, found[3], stream, values, 0))
-        return r->choose(words, stream, 1, found) != {DONE};
-    return 0;
+    long tiles = found[1], threads = found[2], shared = found[3], early = r->early;
+    int (*driver)(void *, void *, void **, void **) = r->driver;
+{driver_call("(void *)found[0]", "1")}
+    return status && r->choose(words, stream, 1, found) != {DONE};
 }}
 """
 LAUNCH_FUNCTION = NativeFunction(LAUNCH_TEXT, caller="none")
@@ -112,14 +130,17 @@ class Record:
     called: Any = field(init=False)
 
     @classmethod
-    def of(cls, kernel: Kernel, choose: Choose, launch: int, driver: int) -> Record:
-        """``launch`` is the address of ``LAUNCH_FUNCTION``, ``driver`` that of the driver's own."""
+    def of(
+        cls, kernel: Kernel, choose: Choose, launch: int, driver: int, *, early: bool
+    ) -> Record:
+        """``launch`` is the address of ``LAUNCH_FUNCTION``, ``driver`` that of the driver's own;
+        ``early``: kernels begin while the one before them ends."""
         made = cls(kernel, choose)
         made.called = CALLED(made.missed)
         called = ctypes.cast(made.called, ctypes.c_void_p).value or 0
         kinds = [*map(kind_of, kernel.params)]
         sizes = kinds.count(SIZE)
-        head = (launch, driver, called, len(kinds), sizes, *kinds)
+        head = (launch, driver, called, int(early), len(kinds), sizes, *kinds)
         made.memory = (ctypes.c_long * (len(head) + SETS * 2 * (6 + sizes)))(*head)
         return made
 

@@ -226,6 +226,12 @@ def test_flags_of_indices_are_set_in_regions(gpu):
     TRAPS.raise_traps()
 
 
+def test_kernels_begin_while_the_one_before_them_ends(gpu):
+    compiled = compile_sketch(chain, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
+    same_as_reference(compiled, torch.randn(3, 8), torch.randn(8, 8))
+    assert counter("early").value == counter("launches").value == 4
+
+
 def test_long_runs_are_cut_where_nothing_of_torchs_outlives_a_part(gpu):
     def program(b, x, w):
         for turn in range(40):

@@ -228,7 +228,7 @@ class FakeGpu:
             loaded = launcher._compiled(choice.schedule)
 
             def launch(stream: int, arguments: tuple[Any, ...]) -> None:
-                assert not launcher._launched(launcher.direct, loaded, stream, 1, 1, arguments)
+                assert not Launcher._launched(launcher.direct, loaded, stream, 1, 1, 0, arguments)
 
             return launch
 

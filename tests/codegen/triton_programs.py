@@ -52,6 +52,7 @@ from anyshape.targets.triton.binaries import compile_kernel
 from anyshape.targets.triton.kernel import emit_triton, total_dtype, totals
 from anyshape.targets.triton.launch_lists import parted
 from anyshape.targets.triton.narrow import row_start
+from anyshape.targets.triton.online import online
 from anyshape.targets.triton.prelude import HEADER
 from anyshape.targets.triton.schedules import (
     Chooser,
@@ -74,12 +75,13 @@ NOT_BUILT = replace(CPU, load=lambda wanted, options: dict.fromkeys(wanted, Load
 """The CPU's kernels, which nothing calls here, without gcc."""
 
 
-TURNS = 5
+TURNS = 6
 
 
 def schedule_of(kernel, turn, row):
     """The default one; one of narrow indices that holds rows in registers; one that
-    holds them in pieces of 64; one whose tiles are aligned; one for rows that are cut into shares."""
+    holds them in pieces of 64; one whose tiles are aligned; for rows that are cut into shares, which are
+    walked in a loop or are one tile."""
     if turn == 0:
         return default_schedule(kernel)
     if not kernel.reduction_axes:
@@ -93,14 +95,18 @@ def schedule_of(kernel, turn, row):
     if turn == 3:
         aligned = row_start(kernel, analyse(kernel)) is not None and walks_along_rows(kernel)
         return KernelSchedule(1, 64, aligned=aligned, wide=False)
-    return KernelSchedule(4, 16, wide=False, totals=16)
+    if turn == 4:
+        return KernelSchedule(4, 16, wide=False, totals=16)
+    return KernelSchedule(2, 256, wide=False, totals=16, once=True)
 
 
 def modules_of(kernel, directory, number, turn, row):
     """The module of a schedule; one for each phase where rows are cut into shares."""
     schedule = schedule_of(kernel, turn, row)
-    if turn == TURNS - 1 and may_split(kernel):
-        parts = (replace(schedule, phase=phase) for phase in range(analyse(kernel).count))
+    if turn >= 4 and may_split(kernel):
+        parts = (
+            replace(schedule, phase=phase) for phase in range(analyse(online(kernel).kernel).count)
+        )
         return tuple(load(kernel, directory, number, part) for part in parts)
     return load(kernel, directory, number, schedule)
 
@@ -208,11 +214,13 @@ def whole_numbers(params, args):
 def launch_shares(step, modules, args, shares=3):
     """Rows cut into shares that are whole tiles."""
     row = Chooser.of(step.kernel).row(*whole_numbers(step.kernel.params, args))
-    each = max(80, -(-row // (16 * shares)) * 16)
+    each = modules[0].LAUNCH["constants"]["RBLOCK"]
+    each = each if each == 256 else max(80, -(-row // (each * shares)) * each)
+    shares = -(-row // each) if each == 256 else shares
     cells = Chooser.of(step.kernel).cells(*whole_numbers(step.kernel.params, args))
     dtypes_of = [total_dtype(step.kernel, n) for n in totals(step.kernel)]
     scratch = [torch.empty(shares * cells, dtype=getattr(torch, d.name)) for d in dtypes_of]
-    phases = analyse(step.kernel)
+    phases = analyse(online(step.kernel).kernel)
     for phase, module in enumerate(modules):
         grid = (2, shares if works_in_row(phases, phase) else 1)
         module.kernel[grid](*args, *scratch, shares, each, **module.LAUNCH["constants"])
@@ -262,6 +270,38 @@ def run_interpreted(name):
                     torch.testing.assert_close(y, x, rtol=loose, atol=loose, equal_nan=True)
 
 
+def run_online():
+    """Maxima and sums of exponentials in one pass, in loops and in shares, of rows that have little
+    in them: as softmax and logsumexp give them."""
+    ends = [-float("inf"), float("inf"), float("nan"), -3.4028234663852886e38, 88.0, -1e30, 0.0]
+    rows = [torch.tensor([a, b, c]).repeat(54)[:160] for a in ends for b in ends for c in ends]
+    rows += [torch.randn(160) * 50 for _ in range(8)]
+    rows += [
+        torch.full((160,), a).index_fill(0, torch.tensor([at]), 1.0)
+        for a in ends
+        for at in (0, 77, 159)
+    ]
+
+    def program(b, x):
+        highest = b.amax(x, (1,), True)
+        powers = b.exp(b.sub(x, highest))
+        total = b.sum(powers, (1,), True)
+        return b.div(powers, total), highest, total
+
+    compiled = scheduled(program, normal(["a b"]))
+    (kernel,) = compiled.program.kernels()
+    assert online(kernel).sums
+    for length in (160, 3):
+        x = torch.stack(rows)[:, :length].contiguous()
+        wanted = reference.run(compiled.graph, [x.clone()])
+        for turn in (0, 1, 3, 4, 5):
+            with tempfile.TemporaryDirectory() as directory:
+                modules = {kernel: functools.partial(modules_of, kernel, directory, 0, turn)}
+                found = interpret(compiled, [x], modules)
+            for a, b in zip(wanted, found, strict=True):
+                torch.testing.assert_close(b, a, rtol=1e-5, atol=1e-36, equal_nan=True)
+
+
 EXTREMES = """
 
 @triton.jit
@@ -294,7 +334,7 @@ def schedules_of(kernel):
     yield default_schedule(kernel)
     if may_split(kernel):
         cut = replace(choice.schedule, pieces=0, row=64, totals=16)
-        for phase in range(analyse(kernel).count):
+        for phase in range(analyse(online(kernel).kernel).count):
             yield replace(cut, phase=phase)
     if kernel.reduction_axes:
         yield row_in_registers(5000)
@@ -388,6 +428,8 @@ def main():
         match mode:
             case "interpret" | "chosen" if name.isdigit():
                 run_parts(int(name), [*map(int, rest)])
+            case "interpret" if name == "online":
+                run_online()
             case "interpret":
                 run_extremes(name) if name in dtypes.DTYPES else run_interpreted(name)
             case "scalars":

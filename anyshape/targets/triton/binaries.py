@@ -55,7 +55,7 @@ MOST_SHARED = 8
 NO_CONTEXT = 201
 """The driver's CUDA_ERROR_INVALID_CONTEXT."""
 OVERLAPPING, OVERLAPPING_DRIVER = 90, 12_040
-"""The least compute capability, and driver, of kernels that begin while the one before them ends."""
+"""The least compute capability, and driver, where a kernel begins while the one before it ends."""
 FEWEST_WORKERS, MOST_WORKERS = 2, 8
 CUBIN, ABOUT = "kernel.cubin", "kernel.json"
 
@@ -326,8 +326,8 @@ def driver_entry() -> int:
 
 @functools.cache
 def overlaps(device: int) -> bool:
-    """May a kernel begin there while the one before it ends? Kernels wait for its memory themselves.
-    A CUDA graph records such launches from this driver on."""
+    """May a kernel begin there while the one before it ends? Kernels wait for its memory
+    themselves. A CUDA graph records such launches from this driver on."""
     version = ctypes.c_int()
     known = _driver().cuDriverGetVersion(ctypes.byref(version)) == 0
     return known and version.value >= OVERLAPPING_DRIVER and capability_of(device) >= OVERLAPPING

@@ -32,6 +32,7 @@ from anyshape.targets.triton.binaries import (
     overlaps,
 )
 from anyshape.targets.triton.kernel import total_dtype, totals
+from anyshape.targets.triton.online import online
 from anyshape.targets.triton.records import (
     LAUNCH_FUNCTION,
     LAUNCH_NAME,
@@ -49,19 +50,21 @@ from anyshape.targets.triton.schedules import (
 from anyshape.targets.triton.tuning import Tuned
 
 LARGEST_GRID = (1 << 31) - 1
+SHORT_WORK = 1 << 20
+"""Elements that a kernel touches in a microsecond or two."""
 MOST_SIZES = 4096
 """Combinations of sizes that a launcher keeps what it chose for."""
 Launch = Callable[[int, tuple[Any, ...]], None]
-Chosen = tuple[LoadedKernel | None, int, Launch]
+Chosen = tuple[LoadedKernel | None, int, int, Launch]
 
 
 @dataclass(slots=True)
 class Launcher:
     """One kernel on one device, with machine code for each schedule that was chosen.
 
-    ``chosen``: what to launch, by sizes and by the lowest bits of all addresses: a loaded kernel
-    and its number of tiles, or a function that launches several. ``direct`` and ``cut`` hand
-    arguments to the driver: those of the kernel, and of its phases over shares.
+    ``chosen``: what to launch, by sizes and by the lowest bits of all addresses: a loaded kernel,
+    its number of tiles, whether it begins early, or a function that launches several. ``direct``
+    and ``cut`` hand arguments to the driver: those of the kernel, and of its phases over shares.
     """
 
     function: DeviceFunction
@@ -89,9 +92,10 @@ class Launcher:
     found = table.get(key)
     if found is None:
         found = choose(key, ({given},))
-    loaded, tiles, slow = found
+    loaded, tiles, early, slow = found
     if loaded is None or direct(
-        entry, loaded.function, stream(device), tiles, 1, loaded.threads, loaded.shared, early, {given}
+        entry, loaded.function, stream(device), tiles, 1, loaded.threads, loaded.shared, early,
+        {given}
     ):
         slow(stream(device), ({given},))
 """
@@ -100,7 +104,6 @@ class Launcher:
             "choose": self._choose,
             "direct": self.direct,
             "entry": driver_entry(),
-            "early": int(overlaps(self.function.device)),
             "stream": torch._C._cuda_getCurrentRawStream,
             "device": self.function.device,
             "current": torch._C._cuda_getDevice,
@@ -117,13 +120,13 @@ class Launcher:
         for n in self.chooser.pointers:
             bits |= arguments[n]
         key = (*sizes, bits & (DIVISOR - 1))
-        loaded, tiles, launch = self.chosen.get(key) or self._choose(key, arguments)
+        loaded, tiles, early, launch = self.chosen.get(key) or self._choose(key, arguments)
         if launch is _nothing:
-            return 0, 0, 0, 0
+            return 0, 0, 0, 0, 0
         if loaded is None or refused:
             launch(stream, arguments)
             return None
-        return loaded.function, tiles, loaded.threads, loaded.shared
+        return loaded.function, tiles, loaded.threads, loaded.shared, early
 
     def expect(self, arguments: tuple[Any, ...]) -> None:
         """Begins to make what a launch with such arguments needs."""
@@ -151,7 +154,7 @@ class Launcher:
             return choices[0]
 
         def run(choice: Choice) -> Callable[[], None]:
-            _, _, launch = self._chosen(choice)
+            *_, launch = self._chosen(choice)
             return lambda: launch(
                 torch._C._cuda_getCurrentRawStream(self.function.device), arguments
             )
@@ -172,15 +175,21 @@ class Launcher:
     def _chosen(self, choice: Choice) -> Chosen:
         tiles = min(choice.tiles, LARGEST_GRID)
         if not tiles:
-            return None, 0, _nothing
+            return None, 0, 0, _nothing
         if choice.shares > 1:
-            return None, 0, self._cut(choice, tiles)
-        loaded = self._compiled(choice.schedule)
+            return None, 0, 0, self._cut(choice, tiles)
+        loaded, early = self._compiled(choice.schedule), self._early(choice.work)
 
         def launch(stream: int, arguments: tuple[Any, ...]) -> None:
-            in_context(lambda: self._launched(self.direct, loaded, stream, tiles, 1, arguments))
+            about = self.direct, loaded, stream, tiles, 1, early
+            in_context(lambda: self._launched(*about, arguments))
 
-        return loaded, tiles, launch
+        return loaded, tiles, early, launch
+
+    def _early(self, work: int) -> int:
+        """Does a kernel that touches so many elements begin while the one before it ends? Programs
+        of a large one would lie where those before them end first, and not evenly."""
+        return int(work <= SHORT_WORK and overlaps(self.function.device))
 
     def _start(self, schedule: KernelSchedule) -> Future[Binary]:
         return COMPILER.start(self.function, schedule, self.cache)
@@ -195,7 +204,12 @@ class Launcher:
         plan = [*parts_of(kernel, choice)]
         for schedule, _ in plan:
             self._start(schedule)
-        parts = [(self._compiled(schedule), count) for schedule, count in plan]
+        left = tiles * choice.schedule.block * shares  # totals that the last phase combines
+        works = (choice.work if n > 1 else left for _, n in plan)
+        parts = [
+            (self._compiled(schedule), count, self._early(work))
+            for (schedule, count), work in zip(plan, works, strict=True)
+        ]
         sizes = [total_dtype(kernel, n).size_bytes for n in totals(kernel)]
         device = torch.device("cuda", self.function.device)
 
@@ -207,24 +221,24 @@ class Launcher:
             scratch = torch.empty(end, dtype=torch.uint8, device=device)
             start = scratch.data_ptr()
             given = (*arguments, *(start + end for end in ends), shares, choice.each)
-            for loaded, count in parts:
-                if self._launched(self.cut, loaded, stream, tiles, count, given):
-                    again = (self.cut, loaded, stream, tiles, count, given)
+            for loaded, count, early in parts:
+                again = (self.cut, loaded, stream, tiles, count, early, given)
+                if self._launched(*again):
                     in_context(lambda again=again: self._launched(*again))  # type: ignore[misc]
 
         return launch
 
+    @staticmethod
     def _launched(
-        self,
         by: Callable[..., int],
         loaded: LoadedKernel,
         stream: int,
         tiles: int,
         shares: int,
+        early: int,
         arguments: tuple[Any, ...],
     ) -> int:
         """The driver's status."""
-        early = int(overlaps(self.function.device))
         about = tiles, shares, loaded.threads, loaded.shared, early
         return by(driver_entry(), loaded.function, stream, *about, *arguments)
 
@@ -235,7 +249,7 @@ def parts_of(kernel: Kernel, choice: Choice) -> Iterator[tuple[KernelSchedule, i
     if choice.shares <= 1:
         yield choice.schedule, 1
         return
-    phases = analyse(kernel)
+    phases = analyse(online(kernel).kernel)
     for phase in range(phases.count):
         shares = choice.shares if works_in_row(phases, phase) else 1
         yield replace(choice.schedule, phase=phase), shares
@@ -322,10 +336,7 @@ class TritonLoader:
                     tuned = Tuned(name, function.device, builder.cache) if tune else None
                     chooser = Chooser.of(function.kernel)
                     launcher = Launcher(function, chooser, direct, cut, builder.cache, tuned)
-                    early, entry = overlaps(function.device), driver_entry()
-                    record = Record.of(
-                        function.kernel, launcher.launched, launch, entry, early=early
-                    )
+                    record = Record.of(function.kernel, launcher.launched, launch, driver_entry())
                     self.launchers[key], self.records[key] = launcher, record
                     self.loaded[key] = Loaded(launcher.call(), record.address)
             return {name: self.loaded[name, f.device, tune] for name, f in wanted.items()}

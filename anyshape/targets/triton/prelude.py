@@ -29,6 +29,32 @@ def as_times(a, b):
 
 
 @triton.jit
+def as_online(highest, total, x):
+    d = tl.exp(-tl.abs(x - highest))
+    total = tl.where(x > highest, tl.fma(total, d, 1.0), total + d)
+    return as_max(highest, x), total
+
+
+@triton.jit
+def as_online_joined(highest, total, others, their_total):
+    both = as_max(highest, others)
+    return both, total * tl.exp(highest - both) + their_total * tl.exp(others - both)
+
+
+@triton.jit
+def as_online_total(highest, total):
+    both = tl.reduce(highest, 1, as_max)[:, None]
+    return both, tl.sum(total * tl.exp(highest - both), 1)[:, None]
+
+
+@triton.jit
+def as_online_result(highest, total, count):
+    nothing = total == 0
+    total = tl.where(nothing & (count > 0), float("nan"), total)
+    return tl.where(nothing, float("-inf"), highest), total
+
+
+@triton.jit
 def as_atomic_max(address, x, mask=True):
     # bits of floats are ordered as integers, negative ones from the largest down; the NaN of the
     # largest integer wins, and one of the other sign that was there is put back

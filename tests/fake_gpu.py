@@ -31,6 +31,7 @@ from anyshape.targets.table import Targets
 from anyshape.targets.target import as_it_is, awake, nothing, one_by_one, when_loaded
 from anyshape.targets.triton import launch as triton_launch
 from anyshape.targets.triton.binaries import LoadedKernel
+from anyshape.targets.triton.flags import with_flags
 from anyshape.targets.triton.launch import Launcher, TritonLoader
 from anyshape.targets.triton.launch_lists import GridLists
 from anyshape.targets.triton.regions import emit_gpu_region, form_gpu_regions
@@ -204,7 +205,8 @@ class FakeGpu:
         return self.loader.load(wanted, builder, tune=False)
 
     def listed(self, program: Program) -> Program:
-        made = with_lists(program, "cpu", lambda: GridLists(variants=TRITON.variants))
+        flagged = with_flags(deferred(program), TRITON.variants, lambda device: True)
+        made = with_lists(flagged, "cpu", lambda: GridLists(variants=TRITON.variants))
         self.programs.append(made)
         return made
 

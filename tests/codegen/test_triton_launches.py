@@ -21,8 +21,10 @@ from random_graphs import Maker
 
 from anyshape.costs import COSTS
 from anyshape.driver import Driver
+from anyshape.eager import DeviceError
+from anyshape.ir.dtypes import int64
 from anyshape.ir.loops import PointerParam, ScalarParam
-from anyshape.ir.program import Launch, LibraryCall, NativeRegion
+from anyshape.ir.program import Assertion, Launch, LibraryCall, NativeRegion
 from anyshape.runtime.launch import TRAPS, slots
 from anyshape.targets.triton.launch import Launcher
 from tests.fake_gpu import FakeGpu, counter
@@ -224,6 +226,50 @@ def test_flags_of_indices_are_set_in_regions(gpu):
     assert "trap_if" not in fast.code()
     fast(table, places, w)
     TRAPS.raise_traps()
+
+
+def flagged(compiled):
+    return [b for b in compiled.program.buffers.values() if b.role == "flag"]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_kernel_that_finds_a_place_out_of_range_sets_the_flag_itself(gpu, whole):
+    """Of places that another kernel reads at, and of those that only a library does."""
+
+    def program(b, x, places):
+        taken = b.index_select(x, 0, places)
+        return b.mul(taken, taken) if whole else b.sum(taken, (0, 1), False)
+
+    compiled = compile_sketch(
+        program, "a b", ("c", int64), driver=Driver(OPTIONS, targets=gpu.targets)
+    )
+    assert len(flagged(compiled)) == 1 and not [
+        step for step in compiled.program.flat_steps() if isinstance(step, Assertion)
+    ]
+    x = torch.randn(5, 3)
+    for places in ([0, 4, 2], [], [3] * 50, [-1], [5, 0], [0, -1, 9]):
+        outside = any(place < 0 or place > 4 for place in places)
+        given = torch.tensor(places, dtype=torch.int64)
+        compiled.run(x, given)
+        if outside:
+            with pytest.raises(DeviceError, match="out of range"):
+                TRAPS.raise_traps()
+        else:
+            same_as_reference(compiled, x, given)
+        TRAPS.raise_traps()
+
+
+def test_what_is_read_besides_is_made_and_the_flag_set_all_the_same(gpu):
+    def program(b, x, places):
+        bad = b.any(b.lt(places, 0), (0,), False)
+        b.trap_if(bad)
+        return b.where(bad, 0.0, x), bad
+
+    compiled = compile_sketch(
+        program, "a b", ("c", int64), driver=Driver(OPTIONS, targets=gpu.targets)
+    )
+    assert not flagged(compiled)
+    same_as_reference(compiled, torch.randn(2, 3), torch.arange(7))
 
 
 def test_kernels_begin_while_the_one_before_them_ends(gpu):

@@ -1,6 +1,6 @@
 """One element of a kernel as Triton: its value, its names, what it loads and stores.
 
-In: a kernel, its phases, a schedule. Out: lines, for the loops that ``kernel.py`` prints around them.
+In: a kernel, its phases, a schedule. Out: lines, which ``kernel.py`` prints loops around.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ from anyshape.targets.triton.online import online
 
 DIVISOR = 16
 """Of addresses in bytes, and of sizes in elements: what the widest loads ask for."""
-WIDEST_ROW = 16_384
-"""Elements of a row that are kept in registers."""
+WIDEST_ROW, WIDEST_WRITTEN_ROW = 16_384, 32_768
+"""Elements of a row that are kept in registers; where each cell is written, a pass more."""
 SHORT_ROW = 1024
 """Rows of so many elements share tiles, which are powers of two."""
 FLAT_TILE = 1024
@@ -284,7 +284,8 @@ class Chooser:
             few = row < LONG_COLUMN and cells <= COLUMNS_TILE[0] * MULTIPROCESSORS
             columns = NARROW_COLUMNS_TILE if few else COLUMNS_TILE
             return KernelSchedule(*columns, unroll=UNROLLED)
-        if row > WIDEST_ROW:
+        writes = any(store.per == "cell" for store in self.kernel.stores)
+        if row > (WIDEST_WRITTEN_ROW if writes and row % DIVISOR == 0 else WIDEST_ROW):
             if row % DIVISOR and self.may_align:
                 return self._aligned_tile()
             return KernelSchedule(1, 2048 if row % DIVISOR else 8192, warps=16)
@@ -326,8 +327,8 @@ def row_in_registers(row: int, *, few: bool = False) -> KernelSchedule:
             tile, pieces = whole // 4, 3
     while tile > LONGEST_TILE and pieces * 2 <= MOST_PIECES:
         tile, pieces = tile // 2, pieces * 2
-    warps = 4 if whole <= 8192 else 8
-    if few and whole >= 2048:
+    warps = 4 if whole <= 8192 else 8 if whole <= WIDEST_ROW else 32
+    if few and 2048 <= whole <= WIDEST_ROW:
         warps *= 2
     block = max(1, FLAT_TILE // whole)
     return KernelSchedule(block, tile, pieces, row == tile * pieces, warps)

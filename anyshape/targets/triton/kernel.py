@@ -85,7 +85,7 @@ def block_sizes(schedule: KernelSchedule) -> dict[str, int]:
 class _Emitter(ElementPrinter):
     def text(self) -> str:
         schedule = self.schedule
-        if not schedule.pieces:
+        if schedule.aligned or schedule.phase is not None:
             found = online(self.kernel)
             self.kernel, self.sums = found.kernel, found.sums
         kernel = self.kernel
@@ -338,13 +338,7 @@ class _Emitter(ElementPrinter):
         reduces = self.phases.reduces(level)
         if not reduces:
             return
-        if self.schedule.once:
-            self._line(f"s = tl.arange(0, SBLOCK).to({self._index})[None, :]")
-            self._line("smask = xmask & (s < shares)")
-            for n in reduces:
-                self._line(f"a{n} = {self._totals_of_shares(n)}")
-        else:
-            self._combine_in_turns(reduces)
+        self._combine_in_turns(reduces)
         for n in reduces:
             self._total(n)
         done |= set(reduces)
@@ -354,6 +348,8 @@ class _Emitter(ElementPrinter):
         return f"tl.load({place}, mask=smask, other={self._identity(number)})"
 
     def _combine_in_turns(self, reduces: list[int]) -> None:
+        """A loop although one turn is usual: loads of few elements outside of loops are done anew
+        in each layout that Triton wants them in, by each thread all of them."""
         for n in reduces:
             start, kind = self._identity(n), accumulator(self.kernel.elements[n].dtype)
             self._line(f"a{n} = tl.full([XBLOCK, SBLOCK], {start}, {kind})")

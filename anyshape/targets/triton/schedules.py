@@ -74,7 +74,7 @@ class KernelSchedule:
     the row begins. ``divisible``: positions of the parameters that are multiples of 16. ``wide``:
     indices are 64 bits. ``phase``: rows are shared out among programs, and this is one phase over
     them, for which ``totals`` shares of the phases before are combined at a time. ``once``: a
-    share is one tile, and the totals of all shares are another. ``unroll``: turns of a loop over a
+    share is one tile. ``unroll``: turns of a loop over a
     row whose loads are under way together."""
 
     block: int
@@ -210,7 +210,7 @@ class Chooser:
             each = -(-row // (tile.row * shares)) * tile.row
             shares = -(-row // each)
             most = power_of_two(min(shares, MOST_TOTALS // tile.block))
-            tile = replace(tile, totals=most, once=each == tile.row and shares <= most)
+            tile = replace(tile, totals=most, once=each == tile.row)
         wide = largest > LARGEST_INT32 - WIDEST_TILE
         tile = replace(tile, divisible=divisible, wide=wide)
         tiles = -(-cells // tile.block) * self.kernel.parts

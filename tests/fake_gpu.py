@@ -147,7 +147,9 @@ def flag(device: torch.device) -> Flag:
 class FakeGpu:
     """``targets`` compile for it; ``chosen`` counts what Python was asked to choose."""
 
-    def __init__(self, monkeypatch: Any) -> None:
+    def __init__(self, monkeypatch: Any, *, tune: bool = False) -> None:
+        """``tune``: schedules are measured, as in ``mode="max-autotune-no-cudagraphs"``."""
+        self.tune = tune
         self.loader = TritonLoader()
         self.addresses: dict[str, int] = {}
         self.chosen = 0
@@ -167,7 +169,10 @@ class FakeGpu:
             print_region=lambda *given: emit_gpu_region(*given[:4], stream="fake_stream"),
             allocator="anyshape.empty_cpu",
             expect=lambda function, arguments, options: None,
-            schedules=lambda function, options: (),
+            schedules=lambda function, sizes, options: self.loader.schedules(
+                function, sizes, tune=tune
+            ),
+            measured=lambda function, options: self.loader.measured(function, tune=tune),
         )
         self.targets = Targets(
             {"cpu": target, "native": replace(CPU, group=as_it_is, listed=one_by_one)}
@@ -202,7 +207,7 @@ class FakeGpu:
         }
         built = builder.load(texts)
         self.addresses |= {name: built[f"run_{name}"].address or 0 for name in wanted}
-        return self.loader.load(wanted, builder, tune=False)
+        return self.loader.load(wanted, builder, tune=self.tune)
 
     def listed(self, program: Program) -> Program:
         flagged = with_flags(deferred(program), TRITON.variants, lambda device: True)

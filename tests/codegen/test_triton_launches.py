@@ -228,6 +228,18 @@ def test_flags_of_indices_are_set_in_regions(gpu):
     TRAPS.raise_traps()
 
 
+def test_kernels_say_which_schedule_ran_at_these_sizes(gpu):
+    fast = anyshape.compile(lambda x: torch.softmax(x, -1), options={"fallback": "error"})
+    long, short = torch.randn(3, 20_000), torch.randn(64, 700)
+    for x in (short, long, short):
+        fast(x)
+    ran = [[*fast.kernels(x).split("\n")] for x in (short, long)]
+    assert [line for (line,) in ran]
+    assert ran[0][0].endswith("copy's speed, tiles of 1 x 1024, 4 warps")
+    parts = (f"phase {n} over shares of rows, tiles of 1 x 4096, 16 warps" for n in (0, 1))
+    assert ran[1][0].endswith(f"copy's speed, {'; '.join(parts)}")
+
+
 def flagged(compiled):
     return [b for b in compiled.program.buffers.values() if b.role == "flag"]
 
@@ -276,6 +288,8 @@ def test_kernels_begin_while_the_one_before_them_ends(gpu):
     compiled = compile_sketch(chain, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
     same_as_reference(compiled, torch.randn(3, 8), torch.randn(8, 8))
     assert counter("early").value == counter("launches").value == 4
+    compiled.run(torch.randn(1100, 1000), torch.randn(1000, 1000))  # large ones lie evenly
+    assert counter("early").value == 4 and counter("launches").value == 8
 
 
 def test_long_runs_are_cut_where_nothing_of_torchs_outlives_a_part(gpu):

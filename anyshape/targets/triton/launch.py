@@ -75,6 +75,7 @@ class Launcher:
     tuned: Tuned | None = None
     compiled: dict[KernelSchedule, LoadedKernel] = field(default_factory=dict)
     chosen: dict[tuple[int, ...], Chosen] = field(default_factory=dict)
+    choices: dict[tuple[int, ...], Choice] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def call(self) -> Callable[..., None]:
@@ -128,6 +129,14 @@ class Launcher:
             return None
         return loaded.function, tiles, loaded.threads, loaded.shared, early
 
+    def schedules_at(self, sizes: Mapping[str, int]) -> list[str]:
+        """Those that were chosen for these sizes; where rows are cut one for each phase."""
+        params = self.function.kernel.params
+        wanted = [sizes.get(params[n].name) for n in self.chooser.sizes]
+        found = (c for key, c in self.choices.items() if [*key[:-1]] == wanted)
+        parts = (part for c in found for part, _ in parts_of(self.function.kernel, c))
+        return [*dict.fromkeys(map(str, parts))]
+
     def expect(self, arguments: tuple[Any, ...]) -> None:
         """Begins to make what a launch with such arguments needs."""
         choices = [self.chooser.schedule(arguments)]
@@ -142,6 +151,8 @@ class Launcher:
             choice = self._choice(arguments)
             if len(self.chosen) >= MOST_SIZES:
                 self.chosen.clear()
+                self.choices.clear()
+            self.choices[key] = choice
             self.chosen[key] = self._chosen(choice)
             return self.chosen[key]
 
@@ -345,7 +356,16 @@ class TritonLoader:
         """A launch with such arguments comes soon; 0 stands for any address or number."""
         self.launchers[function.name, function.device, tune].expect(arguments)
 
-    def schedules(self, function: DeviceFunction, *, tune: bool) -> list[str]:
-        """Those that the function was launched with."""
+    def measured(self, function: DeviceFunction, *, tune: bool) -> Iterator[str]:
+        """What was measured of the function's schedules."""
+        tuned = self.launchers[function.name, function.device, tune].tuned
+        return iter(()) if tuned is None else tuned.told()
+
+    def schedules(
+        self, function: DeviceFunction, sizes: Mapping[str, int] | None, *, tune: bool
+    ) -> list[str]:
+        """Those that the function was launched with; at these sizes, by parameter."""
         launcher = self.launchers[function.name, function.device, tune]
-        return [*map(str, launcher.compiled)]
+        if sizes is None:
+            return [*map(str, launcher.compiled)]
+        return launcher.schedules_at(sizes)

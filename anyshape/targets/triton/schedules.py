@@ -110,6 +110,9 @@ class Choice:
     shares: int = 1
     each: int = 0
 
+    def __str__(self) -> str:
+        return f"{self.schedule}, {self.shares} shares" if self.shares > 1 else str(self.schedule)
+
 
 def may_split(kernel: Kernel) -> bool:
     """May shares of a row be given to programs that run in any order?"""

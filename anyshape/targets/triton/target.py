@@ -90,8 +90,14 @@ def _without_triton() -> str | None:
     return None
 
 
-def _schedules(function: DeviceFunction, options: Options) -> Iterable[str]:
-    return _LOADER.schedules(function, tune=options.tune)
+def _schedules(
+    function: DeviceFunction, sizes: Mapping[str, int] | None, options: Options
+) -> Iterable[str]:
+    return _LOADER.schedules(function, sizes, tune=options.tune)
+
+
+def _measured(function: DeviceFunction, options: Options) -> Iterable[str]:
+    return _LOADER.measured(function, tune=options.tune)
 
 
 def _listed(program: Program) -> Program:
@@ -115,4 +121,5 @@ TRITON = Target(
     why_not_recorded=why_not_recorded,
     expect=_expect,
     schedules=_schedules,
+    measured=_measured,
 )

@@ -74,7 +74,7 @@ def none_measured(function: Any, options: Options) -> Iterable[str]:
     return ()
 
 
-def none_chosen(function: Any, options: Options) -> Iterable[str]:
+def none_chosen(function: Any, sizes: Mapping[str, int] | None, options: Options) -> Iterable[str]:
     """All that is chosen stands in the text."""
     return ()
 

@@ -360,11 +360,10 @@ def compile_for(kernel, schedule, directory, architecture):
     function = DeviceFunction("kernel", "", kernel, 0)
     made = compile_kernel(function, schedule, Path(directory), architecture)
     assert f"sm_{architecture}" in made.asm["ptx"]
-    waits = [
-        made.asm["ptx"].find(what) for what in ("griddepcontrol.wait", "ld.global", "st.global")
-    ]
-    assert (waits[0] >= 0) is (architecture >= 90)  # before it touches memory
-    assert all(waits[0] < place for place in waits[1:] if place >= 0)
+    later = ("griddepcontrol.launch_dependents", "ld.global", "st.global")
+    wait, *places = (made.asm["ptx"].find(what) for what in ("griddepcontrol.wait", *later))
+    assert (wait >= 0) is (places[0] >= 0) is (architecture >= 90)
+    assert all(wait < place for place in places if place >= 0)
 
 
 def run_scalars(name, architectures):

@@ -40,7 +40,8 @@ def online(kernel: Kernel) -> Online:
     """See the module; the kernel itself where it has no such sums."""
     if kernel.ordered or any(isinstance(element, Scan) for element in kernel.elements):
         return Online(kernel)
-    phases, sums, elements = analyse(kernel), {}, [*kernel.elements]
+    phases, elements = analyse(kernel), [*kernel.elements]
+    sums: dict[int, int] = {}
     for number, element in enumerate(kernel.elements):
         highest = _highest_of(kernel, element)
         if highest is None or highest in sums.values():

@@ -76,7 +76,7 @@ def _time(candidate: tuple[str, float]) -> float:
 def _measured(choices: Sequence[Choice], run: Run) -> list[tuple[str, float]]:
     """The rule's, and the others as long as there is time."""
     launches = [run(choice) for choice in choices]  # all are compiled then
-    end, times = time.monotonic() + SECONDS, []
+    end, times = time.monotonic() + SECONDS, list[tuple[str, float]]()
     for choice, launch in zip(choices, launches, strict=True):
         if times and time.monotonic() > end:
             break

@@ -8,7 +8,7 @@ import triton.language as tl
 
 @triton.jit
 def as_begin(OVERLAP: tl.constexpr):
-    # only then may the next one come: what some kernels read before they wait is older than this one
+    # only then may the next one come: some read, before they wait, what is older than this one
     if OVERLAP:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()

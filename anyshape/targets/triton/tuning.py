@@ -43,7 +43,7 @@ class Tuned:
     def best(self, kind: tuple[object, ...], choices: Sequence[Choice], run: Run) -> Choice:
         """The fastest of the choices, of which the first is the rule's."""
         if kind not in self.times:
-            key = digest("tuned", self.name, torch.cuda.get_device_name(self.device), repr(kind))
+            key = digest("measured", self.name, torch.cuda.get_device_name(self.device), repr(kind))
             kept = self.cache.load(key)
             if kept is None:
                 with doing(f"measuring {len(choices)} schedules of {self.name}"):

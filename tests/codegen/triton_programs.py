@@ -14,6 +14,7 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 if sys.argv[1].startswith("interpret"):
     os.environ["TRITON_INTERPRET"] = "1"
@@ -49,6 +50,7 @@ from anyshape.targets.reduction_phases import analyse
 from anyshape.targets.scalar import triton_scalar
 from anyshape.targets.table import Targets
 from anyshape.targets.triton.binaries import compile_kernel
+from anyshape.targets.triton.flags import with_flags
 from anyshape.targets.triton.kernel import emit_triton, total_dtype, totals
 from anyshape.targets.triton.launch_lists import parted
 from anyshape.targets.triton.narrow import row_start
@@ -172,9 +174,16 @@ def interpret(compiled, args, modules):
     return [values[o.name] for o in program.outputs]
 
 
+FLAGS = []
+"""Those of the programs that were run."""
+
+
 def allocate(buffer, sizes):
     shape = [evaluate(d, sizes) for d in buffer.shape]
     strides = [evaluate(d, sizes) for d in buffer.strides]
+    if buffer.role == "flag":
+        FLAGS.append(torch.zeros((), dtype=torch.bool))
+        return FLAGS[-1]
     return torch.empty_strided(shape, strides, dtype=getattr(torch, buffer.dtype.name))
 
 
@@ -300,6 +309,34 @@ def run_online():
                 found = interpret(compiled, [x], modules)
             for a, b in zip(wanted, found, strict=True):
                 torch.testing.assert_close(b, a, rtol=1e-5, atol=1e-36, equal_nan=True)
+
+
+def run_flags():
+    """Kernels set flags themselves where a place is out of range, alone. Rows lie around those of x,
+    which an interpreted kernel reads at such places."""
+
+    def program(b, x, places):
+        taken = b.index_select(x, 0, places)
+        return b.mul(taken, taken)
+
+    compiled = scheduled(program, normal(["a b", ("c", dtypes.int64)]))
+    steps = compiled.program.flat_steps()
+    later = (replace(s, deferred=True) if isinstance(s, Assertion) else s for s in steps)
+    deferred = replace(compiled.program, steps=tuple(later))
+    flagged = with_flags(deferred, CPU.variants, lambda device: True)
+    made = SimpleNamespace(program=flagged, graph=compiled.graph)
+    cases = (([0, 4, 2], False), ([0, 5, 2], True), ([-1] * 30, True), ([3], False))
+    for turn, (places, outside) in itertools.product(range(TURNS), cases):
+        x, places = torch.randn(64, 3)[30:35], torch.tensor(places)
+        with tempfile.TemporaryDirectory() as directory:
+            modules = {
+                kernel: functools.partial(modules_of, kernel, directory, n, turn)
+                for n, kernel in enumerate(flagged.kernels())
+            }
+            (found,) = interpret(made, [x, places], modules)
+        assert FLAGS.pop().item() is outside and not FLAGS
+        if not outside:
+            torch.testing.assert_close(found, reference.run(compiled.graph, [x, places])[0])
 
 
 EXTREMES = """
@@ -432,6 +469,8 @@ def main():
         match mode:
             case "interpret" | "chosen" if name.isdigit():
                 run_parts(int(name), [*map(int, rest)])
+            case "interpret" if name == "flags":
+                run_flags()
             case "interpret" if name == "online":
                 run_online()
             case "interpret":

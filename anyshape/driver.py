@@ -88,7 +88,8 @@ class CompiledGraph:
     translation: Translation
     linked: Linked
     launched: Launched
-    schedules: Callable[[str], Iterable[str]]
+    schedules: Callable[[str, Mapping[str, int] | None], Iterable[str]]
+    tuned: Callable[[str], Iterable[str]]
     why_not_replayed: str = ""
     before: tuple[tuple[str, Graph], ...] = ()
     differentiated: bool = False
@@ -113,14 +114,22 @@ class CompiledGraph:
         return self.translation.summary.kernel_names
 
     def kernels(self, times: Times = MappingProxyType({})) -> list[str]:
-        """A line for each kernel, with its time where that was measured, and one for each schedule
-        that it ran with, where the target chooses them at the launch."""
+        """A line for each kernel. Where that was measured it ends with its time and the schedule
+        that ran; else a line follows for each that it ran with, where the target chooses them at
+        the launch."""
         why = self.why_not_replayed
         lines = [f"not replayed as a whole by its device: {why}"] if why else []
         for use in kernel_uses(self.program, self.stages[-1][1], self.names):
-            line = self.launched.line(use, times)
-            lines += [line, *(f"    {schedule}" for schedule in self.schedules(use.name))]
+            if use.name in times:
+                last = self.launched.sizes.get(use.name)
+                lines.append(self.launched.line(use, times, self.schedules(use.name, last)))
+                continue
+            lines += [str(use), *(f"    {each}" for each in self.schedules(use.name, None))]
         return lines
+
+    def measured(self) -> str:
+        """The schedules that were chosen by measuring them, and what they were faster than."""
+        return "\n".join(line for name in sorted(self.kernel_names) for line in self.tuned(name))
 
     def count(self, kind: str) -> int:
         """How many steps are of a kind of ``COUNTED``."""
@@ -281,7 +290,9 @@ class Driver:
             run = without_gradients(run)
         if self.options.verify:
             run = verified(run, graph, made.stages, constants)
-        return CompiledGraph(run, graph, made, linked, launched, self._schedules, alone)
+        return CompiledGraph(
+            run, graph, made, linked, launched, self._schedules, self._measured, alone
+        )
 
     def _translation(self, graph: Graph) -> Translation | str:
         """What the graph becomes, or became before; or why eager torch has to run all of it."""
@@ -367,8 +378,11 @@ class Driver:
                 return f"no kernel for {missing}"
         return Intermediates(passed, flat, program, names), code
 
-    def _schedules(self, name: str) -> Iterable[str]:
-        return self.targets.schedules(self.functions[name], self.options)
+    def _measured(self, name: str) -> Iterable[str]:
+        return self.targets.measured(self.functions[name], self.options)
+
+    def _schedules(self, name: str, sizes: Mapping[str, int] | None) -> Iterable[str]:
+        return self.targets.schedules(self.functions[name], sizes, self.options)
 
     def _expecting(self, linked: Linked, made: Translation) -> Callable[..., tuple[Any, ...]]:
         """The running program; where kernels are built when they are launched, it says at the first

@@ -81,6 +81,10 @@ class CompiledTraining:
     def kernel_names(self) -> frozenset[str]:
         return frozenset().union(*(half.kernel_names for half in self.halves))
 
+    def measured(self) -> str:
+        """The schedules that were chosen by measuring them, of both halves."""
+        return "\n".join(filter(None, (half.measured() for half in self.halves)))
+
     def kernels(self, times: Times = MappingProxyType({})) -> list[str]:
         """A line for each kernel of each half."""
         return [line for half in self.halves for line in half.kernels(times)]

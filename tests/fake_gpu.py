@@ -31,6 +31,7 @@ from anyshape.targets.table import Targets
 from anyshape.targets.target import as_it_is, awake, nothing, one_by_one, when_loaded
 from anyshape.targets.triton import launch as triton_launch
 from anyshape.targets.triton.binaries import LoadedKernel
+from anyshape.targets.triton.flags import with_flags
 from anyshape.targets.triton.launch import Launcher, TritonLoader
 from anyshape.targets.triton.launch_lists import GridLists
 from anyshape.targets.triton.regions import emit_gpu_region, form_gpu_regions
@@ -38,9 +39,9 @@ from anyshape.targets.triton.schedules import Choice, KernelSchedule
 from anyshape.targets.triton.target import TRITON
 
 STREAM = 77
-COUNTERS = ("launches", "refusals", "streams", "wrong_streams", "handles", "deleted")
+COUNTERS = ("launches", "refusals", "streams", "wrong_streams", "handles", "deleted", "early")
 DRIVER = f"""
-long fake_launches, fake_refusals, fake_streams, fake_wrong_streams, fake_handles, fake_deleted;
+long fake_launches, fake_refusals, fake_streams, fake_wrong_streams, fake_handles, fake_deleted, fake_early;
 void *fake_make, *fake_delete;
 
 int aoti_torch_create_tensor_from_blob(void *data, long rank, void *sizes, void *strides, long offset, int dtype,
@@ -57,15 +58,27 @@ int aoti_torch_delete_tensor_object(void *handle)
     return ((int (*)(void *))fake_delete)(handle);
 }}
 
-int fake_launch(void *function, unsigned grid, unsigned y, unsigned z, unsigned threads, unsigned ty, unsigned tz,
-                unsigned shared, void *stream, void **values, void **extra)
+typedef struct {{ int id; char unused[4]; union {{ int allowed; char most[64]; }} value; }} fake_attribute;
+typedef struct {{
+    unsigned grid, y, z, threads, ty, tz, shared;
+    void *stream;
+    fake_attribute *attributes;
+    unsigned count;
+}} fake_config;
+
+/* As CUDA's header lays out what cuLaunchKernelEx is handed. */
+int fake_launch(const fake_config *config, void *function, void **values, void **extra)
 {{
     if (__atomic_load_n(&fake_refusals, __ATOMIC_RELAXED) > 0) {{
         __atomic_fetch_sub(&fake_refusals, 1, __ATOMIC_RELAXED);
         return 201;
     }}
     __atomic_fetch_add(&fake_launches, 1, __ATOMIC_RELAXED);
-    if ((long)stream != {STREAM} || !grid || y != 1 || threads < 32 || extra)
+    const fake_attribute *early = config->attributes;
+    if (config->count == 1 && early->id == 6 && early->value.allowed == 1)
+        __atomic_fetch_add(&fake_early, 1, __ATOMIC_RELAXED);
+    if ((long)config->stream != {STREAM} || !config->grid || config->y != 1 || config->z != 1 || config->threads < 32
+        || config->ty != 1 || config->tz != 1 || extra)
         __atomic_fetch_add(&fake_wrong_streams, 1, __ATOMIC_RELAXED);
     ((void (*)(void **))function)(values);
     return 0;
@@ -134,7 +147,9 @@ def flag(device: torch.device) -> Flag:
 class FakeGpu:
     """``targets`` compile for it; ``chosen`` counts what Python was asked to choose."""
 
-    def __init__(self, monkeypatch: Any) -> None:
+    def __init__(self, monkeypatch: Any, *, tune: bool = False) -> None:
+        """``tune``: schedules are measured, as in ``mode="max-autotune-no-cudagraphs"``."""
+        self.tune = tune
         self.loader = TritonLoader()
         self.addresses: dict[str, int] = {}
         self.chosen = 0
@@ -154,7 +169,10 @@ class FakeGpu:
             print_region=lambda *given: emit_gpu_region(*given[:4], stream="fake_stream"),
             allocator="anyshape.empty_cpu",
             expect=lambda function, arguments, options: None,
-            schedules=lambda function, options: (),
+            schedules=lambda function, sizes, options: self.loader.schedules(
+                function, sizes, tune=tune
+            ),
+            measured=lambda function, options: self.loader.measured(function, tune=tune),
         )
         self.targets = Targets(
             {"cpu": target, "native": replace(CPU, group=as_it_is, listed=one_by_one)}
@@ -169,6 +187,7 @@ class FakeGpu:
 
         monkeypatch.setattr(runtime_launch, "torch_libraries", lambda: libraries)
         monkeypatch.setattr(triton_launch, "driver_entry", lambda: entry)
+        monkeypatch.setattr(triton_launch, "overlaps", lambda device: True)
         monkeypatch.setattr(Launcher, "_choose", counted)
         monkeypatch.setattr(Launcher, "_compiled", self._compiled)
         monkeypatch.setattr(Launcher, "_start", lambda *given: Future())
@@ -188,10 +207,11 @@ class FakeGpu:
         }
         built = builder.load(texts)
         self.addresses |= {name: built[f"run_{name}"].address or 0 for name in wanted}
-        return self.loader.load(wanted, builder, tune=False)
+        return self.loader.load(wanted, builder, tune=self.tune)
 
     def listed(self, program: Program) -> Program:
-        made = with_lists(program, "cpu", lambda: GridLists(variants=TRITON.variants))
+        flagged = with_flags(deferred(program), TRITON.variants, lambda device: True)
+        made = with_lists(flagged, "cpu", lambda: GridLists(variants=TRITON.variants))
         self.programs.append(made)
         return made
 
@@ -215,7 +235,7 @@ class FakeGpu:
             loaded = launcher._compiled(choice.schedule)
 
             def launch(stream: int, arguments: tuple[Any, ...]) -> None:
-                assert not Launcher._launched(launcher.direct, loaded, stream, 1, 1, arguments)
+                assert not Launcher._launched(launcher.direct, loaded, stream, 1, 1, 0, arguments)
 
             return launch
 

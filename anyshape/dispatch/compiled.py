@@ -41,7 +41,7 @@ from anyshape.capture.segments.program_points import Entry, Numbers, flatten
 from anyshape.declare import Declaration, check_returned
 from anyshape.dispatch import replaced_builtins, slow_paths
 from anyshape.dispatch.callables import current_stance, own_line, parameters_of
-from anyshape.dispatch.inside import code_text, counts, guards_text, kernels_text
+from anyshape.dispatch.inside import code_text, counts, guards_text, kernels_text, noted
 from anyshape.dispatch.interpreted_regions import InterpretedRegions
 from anyshape.dispatch.printed_graphs import printed_graphs
 from anyshape.dispatch.profitability import CallRecord, largest
@@ -577,9 +577,7 @@ class Compiled:
             tuple(refusals),
             self.guards(),
             tuple(self.mistakes.values()),
-            tuple(
-                filter(None, (getattr(v.compiled, "saved", "") for v in self._specializations()))
-            ),
+            *noted(self._specializations()),
         )
 
     def reset(self) -> None:

@@ -54,6 +54,15 @@ def code_text(specializations: Sequence[Specialization]) -> str:
     return "\n\n".join(str(getattr(each.compiled, "linked", "")) for each in specializations)
 
 
+def noted(specializations: Sequence[Specialization]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What is kept for gradients, and which schedules were chosen by measuring them; of each
+    segment that has some."""
+    graphs = [each.compiled for each in specializations]
+    saved = (getattr(graph, "saved", "") for graph in graphs)
+    measured = (graph.measured() for graph in graphs if hasattr(graph, "measured"))
+    return tuple(filter(None, saved)), tuple(filter(None, measured))
+
+
 def kernels_text(specializations: Sequence[Specialization], times: Mapping[str, float]) -> str:
     """The kernels, each with what it computes, and its time where that is known."""
     lines: dict[str, None] = {}

@@ -99,6 +99,7 @@ class Explanation:
     relied: str = ""  # what `fast.guards()` prints
     mistakes: tuple[AnyshapeError, ...] = ()  # of ours
     saved: tuple[str, ...] = ()  # what is kept for gradients, of each segment that has some
+    measured: tuple[str, ...] = ()  # schedules that were measured, of each segment that has some
 
     def __str__(self) -> str:
         stats = self.stats
@@ -113,6 +114,7 @@ class Explanation:
                 *map(str, self.breaks),
                 *self.refusals,
                 *self.saved,
+                *self.measured,
                 self.relied,
             ]
         )

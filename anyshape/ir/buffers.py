@@ -10,7 +10,7 @@ from anyshape.ir.dtypes import DType
 from anyshape.ir.scalars import Operand
 from anyshape.symbolic import Dim
 
-Role: TypeAlias = Literal["input", "constant", "output", "temp", "result"]
+Role: TypeAlias = Literal["input", "constant", "output", "temp", "result", "flag"]
 
 
 @frozen()
@@ -20,7 +20,8 @@ class Buffer:
     ``input``: handed in by the caller; ``constant``: a tensor of the segment (a parameter, say);
     ``output``: allocated and handed out; ``temp``: allocated, dead after its last use;
     ``result``: made by a ``Call`` that allocates for itself, or a view. ``capacity``: the elements
-    that there is memory for, of a dense buffer whose extents are in memory themselves.
+    that there is memory for, of a dense buffer whose extents are in memory themselves. ``flag``: a
+    byte of ``Traps``, which kernels set and the host reads, for the line of the program ``site``.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Buffer:
     strides: tuple[Dim, ...]
     role: Role
     capacity: Dim | None = None
+    site: str = ""
 
     def allocated(self) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
         """The shape and the strides that memory is allocated for."""

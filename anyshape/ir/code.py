@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from anyshape.ir.buffers import Buffer
 from anyshape.ir.loops import Kernel
 
 ArgType = Literal["pointer", "int64", "double"]
@@ -20,7 +21,12 @@ Reference = tuple[str, object]
 ("twin", None): what runs while a profiler records |
 ("library", symbol of torch's own library) | ("tensor", (constant, shape, strides)) |
 ("plan", numbers) | ("kept", sizes of cells that calls keep something in) |
-("flag", (device, site)): what ``Traps`` knows of them, as a tensor"""
+("flag" | "flag address", (device, site)): what ``Traps`` knows of them, as a tensor, or where"""
+
+
+def flag_place(flag: Buffer) -> Reference:
+    """Where a buffer lies that is a flag."""
+    return "flag address", (flag.device, flag.site)
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,6 +130,9 @@ class _Run:
         for name in self.program.inputs:
             if name in self.buffers:
                 self._new(name, "argument", written=True)
+        for name, buffer in self.buffers.items():
+            if buffer.role == "flag":
+                self._new(name, "program", written=True)
         for number, step in enumerate(self.program.steps):
             self.sizes.facts = self.tested.at(number)
             self._step(_At(str(number), step))

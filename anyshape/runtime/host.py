@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from anyshape.ir.buffers import BufferRef, SizeInMemory, StepArg
-from anyshape.ir.code import HostCode, Reference
+from anyshape.ir.code import HostCode, Reference, flag_place
 from anyshape.ir.dtypes import DType, uint8
 from anyshape.ir.graph import row_major
 from anyshape.ir.loops import Kernel
@@ -292,7 +292,8 @@ class _Printer:
         name, table = self.region_names[step]
         function = self._name(name, ("kernel", name))
         args = [self._name(table, ("table", table)), "0"]
-        args += [self._pointer(n, 0) for n in step.outer if self._role(n) != "constant"]
+        own = ("constant", "flag")  # of the table
+        args += [self._pointer(n, 0) for n in step.outer if self._role(n) not in own]
         if step.rooms:
             if self.arena is not step:
                 self._arena(step)
@@ -340,6 +341,8 @@ class _Printer:
             local = self.pointers[name] = f"{_local(name)}_p"
             if name in self.program.buffers and self._role(name) == "constant":
                 self.names[local] = ("pointer", name)
+            elif name in self.program.buffers and self._role(name) == "flag":
+                self.names[local] = flag_place(self.program.buffers[name])
             else:
                 self.lines.append(f"{local} = {_local(name)}.data_ptr()")
         if isinstance(offset, int) and offset == 0:

@@ -122,6 +122,8 @@ class Resolver:
                 return self.constants[what]
             case "pointer":
                 return self.constants[what].data_ptr()
+            case "flag address":
+                return TRAPS.address(*what)
             case "module":
                 return importlib.import_module(what)
             case "object":
@@ -154,6 +156,8 @@ class Resolver:
             seen = TRAPS.flag(*what).seen
             assert seen is not None
             return new_handle(seen, (), ())
+        if kind == "flag address":
+            return TRAPS.address(*what)
         if kind == "kept":
             return Kept.of_sizes(what)
         if kind == "plan":
@@ -352,6 +356,12 @@ class Traps:
             with self.lock, torch.inference_mode(False):
                 found = self.flags.setdefault((device, site), Flag.on(device))
         return found
+
+    def address(self, device: str, site: str) -> int:
+        """Where the site's flag lies, which lives as long as this process."""
+        seen = self.flag(torch.device(device), site).seen
+        assert seen is not None
+        return seen.data_ptr()
 
     def raise_traps(self) -> None:
         """Raises ``DeviceError`` for the first flag that has arrived."""

@@ -13,7 +13,7 @@ import functools
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,10 +47,12 @@ def recorded(
 @dataclass(slots=True, eq=False)
 class Launched:
     """What a program's last run under a profiler launched, by the kernel's name: the bytes that
-    each launch reads and writes, and the schedule of the last where sizes choose one."""
+    each launch reads and writes; of the last one its sizes, and its schedule where the host's code
+    chooses one."""
 
     moved: dict[str, list[int]] = field(default_factory=dict)
     schedules: dict[str, str] = field(default_factory=dict)
+    sizes: dict[str, Mapping[str, int]] = field(default_factory=dict)
 
     def forget(self) -> None:
         """A run begins."""
@@ -61,6 +63,7 @@ class Launched:
     ) -> record_function:
         """The event of a launch with these sizes; None where data has decided how much it moves."""
         name = label.partition(" ")[0]
+        self.sizes[name] = sizes
         if size_bytes is not None:
             self.moved.setdefault(name, []).append(size_bytes)
         for variant in variants:
@@ -69,9 +72,10 @@ class Launched:
                 break
         return record_function(label)
 
-    def line(self, use: KernelUse, times: Times) -> str:
+    def line(self, use: KernelUse, times: Times, chosen: Iterable[str] = ()) -> str:
         """The kernel with what was measured of it: what its last launches moved, the time of one,
-        and the share of the speed of memory that it reaches."""
+        the share of the speed of memory that it reaches, and which schedule ran: what the launch
+        has ``chosen``, or the host's code."""
         moved = self.moved.get(use.name)
         if not moved or use.name not in times:
             return str(use)
@@ -79,7 +83,7 @@ class Launched:
         share = each / took / copy_speed(use.device)
         known = str(replace(use, bytes=round(each)))
         parts = known, f"{took:.1f} us", f"{share:.0%} of a copy's speed"
-        return ", ".join(filter(None, (*parts, self.schedules.get(use.name))))
+        return ", ".join((*parts, "; ".join(chosen) or self.schedules.get(use.name, "")))
 
 
 def _holds(predicate: Condition | bool, sizes: Mapping[str, int]) -> bool:

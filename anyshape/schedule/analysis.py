@@ -148,7 +148,8 @@ def analyse(graph: Graph, ops: Mapping[str, OpDef], around: Set[Symbol] = frozen
     found.backward = next(late, len(graph.nodes))
     for position, node in enumerate(graph.nodes):
         row = ops.get(node.op)
-        asserted = position if row is not None and isinstance(row.lower, Asserts) else asserted
+        if row is not None and row.lower == Asserts(deferred=False):
+            asserted = position  # a deferred one is told later: what is read is there anyway
         at_data = row is not None and row.data_indices is not None  # that may be what was asserted
         tested = found.checked[known.tested_by(position)]
         found.barriers.append(max(tested, asserted) if at_data else tested)

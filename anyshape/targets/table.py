@@ -86,11 +86,20 @@ class Targets:
         why = target.why_not_recorded(program)
         return (target.recorded(run, program, constants), "") if why is None else (run, why)
 
-    def schedules(self, function: Function, options: Options) -> Iterable[str]:
-        """What a loaded function has run with so far, where its target chooses at the launch."""
+    def schedules(
+        self, function: Function, sizes: Mapping[str, int] | None, options: Options
+    ) -> Iterable[str]:
+        """What a loaded function has run with so far, where its target chooses at the launch; for
+        these sizes, by parameter, where they are given."""
         for target in self.by_kind.values():
             if isinstance(function, target.function):
-                yield from target.schedules(function, options)
+                yield from target.schedules(function, sizes, options)
+
+    def measured(self, function: Function, options: Options) -> Iterable[str]:
+        """The schedules of a loaded function that its target has measured, with their times."""
+        for target in self.by_kind.values():
+            if isinstance(function, target.function):
+                yield from target.measured(function, options)
 
     def builds_late(self, function: Function) -> bool:
         """Is the function built when it is first called?"""

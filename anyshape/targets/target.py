@@ -69,7 +69,12 @@ def built_when_loaded(function: Any, arguments: tuple[Any, ...], options: Option
     """What is loaded is ready."""
 
 
-def none_chosen(function: Any, options: Options) -> Iterable[str]:
+def none_measured(function: Any, options: Options) -> Iterable[str]:
+    """Nothing is chosen by measuring."""
+    return ()
+
+
+def none_chosen(function: Any, sizes: Mapping[str, int] | None, options: Options) -> Iterable[str]:
     """All that is chosen stands in the text."""
     return ()
 
@@ -106,8 +111,8 @@ class Target:
     ``recorded`` makes of a running program, its steps and its constants one that the device
     replays as a whole, where ``why_not_recorded`` says nothing against it.
     ``expect`` is handed a function that is loaded, and likely arguments (0 for what is no size),
-    before it is first called. ``schedules`` describes those that a function has run with, where
-    they are chosen at the launch.
+    before it is first called. ``schedules`` describes those that a function has run with, for
+    certain sizes or all, where they are chosen at the launch; ``measured``, which were measured.
     ``identity`` is what decides the text of its code besides the graph, the options and our own
     source; None where translations for it are not kept on disk.
     """
@@ -129,5 +134,6 @@ class Target:
     recorded: Recorded = run_as_it_is
     why_not_recorded: Callable[[Program], str | None] = records_nothing
     expect: Callable[[Any, tuple[Any, ...], Options], None] = built_when_loaded
-    schedules: Callable[[Any, Options], Iterable[str]] = none_chosen
+    schedules: Callable[[Any, Mapping[str, int] | None, Options], Iterable[str]] = none_chosen
+    measured: Callable[[Any, Options], Iterable[str]] = none_measured
     identity: Callable[[Options], str | None] = unknown

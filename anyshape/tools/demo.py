@@ -18,10 +18,10 @@ from torch import nn
 
 from anyshape import api
 from anyshape.dispatch.stats import counted
+from anyshape.runtime.progress import doing
 from anyshape.tools import accuracy, models
 from anyshape.tools.colour import painted
 from anyshape.tools.models import Mask, Recipe
-from anyshape.tools.progress import doing
 from anyshape.tools.timing import interleaved
 
 PEER = "torch.compile"

@@ -51,6 +51,14 @@ def test_extremes_in_memory_are_torchs_where_there_are_nans_of_both_signs():
     run("interpret", "float32", "float64")
 
 
+def test_a_maximum_and_the_sum_below_it_are_softmaxs_of_rows_of_infinities_and_nans():
+    run("interpret", "online")
+
+
+def test_kernels_set_flags_of_places_out_of_range():
+    run("interpret", "flags")
+
+
 def test_every_kernel_compiles_for_sm_90():
     run("chosen-90", "all")
 

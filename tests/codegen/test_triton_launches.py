@@ -21,8 +21,17 @@ from random_graphs import Maker
 
 from anyshape.costs import COSTS
 from anyshape.driver import Driver
+from anyshape.eager import DeviceError
+from anyshape.ir.dtypes import int64
 from anyshape.ir.loops import PointerParam, ScalarParam
-from anyshape.ir.program import BindItem, Launch, LibraryCall, NativeRegion, Program
+from anyshape.ir.program import (
+    Assertion,
+    BindItem,
+    Launch,
+    LibraryCall,
+    NativeRegion,
+    Program,
+)
 from anyshape.ir.scalars import ScalarInput
 from anyshape.runtime.arenas import slots
 from anyshape.runtime.launch import TRAPS
@@ -249,6 +258,70 @@ def test_flags_of_indices_are_set_in_regions(gpu):
     assert "trap_if" not in fast.code()
     fast(table, places, w)
     TRAPS.raise_traps()
+
+
+def test_kernels_say_which_schedule_ran_at_these_sizes(gpu):
+    fast = anyshape.compile(lambda x: torch.softmax(x, -1), options={"fallback": "error"})
+    long, short = torch.randn(3, 20_000), torch.randn(64, 700)
+    for x in (short, long, short):
+        fast(x)
+    ran = [[*fast.kernels(x).split("\n")] for x in (short, long)]
+    assert [line for (line,) in ran]
+    assert ran[0][0].endswith("copy's speed, tiles of 1 x 1024, 4 warps")
+    parts = (f"phase {n} over shares of rows, tiles of 1 x 4096, 16 warps" for n in (0, 1))
+    assert ran[1][0].endswith(f"copy's speed, {'; '.join(parts)}")
+
+
+def flagged(compiled):
+    return [b for b in compiled.program.buffers.values() if b.role == "flag"]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_kernel_that_finds_a_place_out_of_range_sets_the_flag_itself(gpu, whole):
+    """Of places that another kernel reads at, and of those that only a library does."""
+
+    def program(b, x, places):
+        taken = b.index_select(x, 0, places)
+        return b.mul(taken, taken) if whole else b.sum(taken, (0, 1), False)
+
+    compiled = compile_sketch(
+        program, "a b", ("c", int64), driver=Driver(OPTIONS, targets=gpu.targets)
+    )
+    assert len(flagged(compiled)) == 1 and not [
+        step for step in compiled.program.flat_steps() if isinstance(step, Assertion)
+    ]
+    x = torch.randn(5, 3)
+    for places in ([0, 4, 2], [], [3] * 50, [-1], [5, 0], [0, -1, 9]):
+        outside = any(place < 0 or place > 4 for place in places)
+        given = torch.tensor(places, dtype=torch.int64)
+        compiled.run(x, given)
+        if outside:
+            with pytest.raises(DeviceError, match="out of range"):
+                TRAPS.raise_traps()
+        else:
+            same_as_reference(compiled, x, given)
+        TRAPS.raise_traps()
+
+
+def test_what_is_read_besides_is_made_and_the_flag_set_all_the_same(gpu):
+    def program(b, x, places):
+        bad = b.any(b.lt(places, 0), (0,), False)
+        b.trap_if(bad)
+        return b.where(bad, 0.0, x), bad
+
+    compiled = compile_sketch(
+        program, "a b", ("c", int64), driver=Driver(OPTIONS, targets=gpu.targets)
+    )
+    assert not flagged(compiled)
+    same_as_reference(compiled, torch.randn(2, 3), torch.arange(7))
+
+
+def test_kernels_begin_while_the_one_before_them_ends(gpu):
+    compiled = compile_sketch(chain, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
+    same_as_reference(compiled, torch.randn(3, 8), torch.randn(8, 8))
+    assert counter("early").value == counter("launches").value == 4
+    compiled.run(torch.randn(1100, 1000), torch.randn(1000, 1000))  # large ones lie evenly
+    assert counter("early").value == 4 and counter("launches").value == 8
 
 
 def test_long_runs_are_cut_where_nothing_of_torchs_outlives_a_part(gpu):

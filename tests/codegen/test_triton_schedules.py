@@ -21,7 +21,8 @@ from anyshape.symbolic import Space
 from anyshape.targets.reduction_phases import analyse
 from anyshape.targets.triton.launch_lists import parted
 from anyshape.targets.triton.narrow import narrow_elements, row_start
-from anyshape.targets.triton.schedules import Chooser, row_in_registers
+from anyshape.targets.triton.online import online
+from anyshape.targets.triton.schedules import Chooser, passes, row_in_registers
 
 SPACE = Space()
 I, R, ROWS, COLUMNS = (SPACE.symbol(name) for name in ("i0", "r0", "n0", "n1"))
@@ -184,3 +185,65 @@ def test_where_one_number_lies_chooses_no_schedule():
     parts = parted(kernel, 3)
     taken = [parts.params[n].name for n in Chooser.of(parts).pointers]
     assert taken == ["p0", "p1", "p0_1", "p1_1", "p0_2", "p1_2"]
+
+
+def test_shares_of_one_tile_are_known_and_larger_ones_are_walked():
+    chooser = Chooser.of(rows(I * COLUMNS + R))
+    few, lone = chooser.schedule((0, 0, 3, 131072)), chooser.schedule((0, 0, 1, 1 << 26))
+    assert few.schedule.once and few.each == few.schedule.row
+    assert not lone.schedule.once and lone.each > lone.schedule.row == 4096
+    assert lone.schedule.warps == 16 and lone.schedule.unroll == 2
+
+
+def test_columns_have_more_programs_where_they_are_few_or_their_loads_are_narrow():
+    chooser = Chooser.of(rows(R * ROWS + I))
+    few, many, odd = (
+        chooser.schedule((0, 0, *s)) for s in ((2048, 64), (2**20, 64), (50257, 4096))
+    )
+    assert (few.schedule.block, many.schedule.block, odd.schedule.block) == (32, 64, 32)
+    assert odd.shares == 2 and few.shares == many.shares == 1
+    assert chooser.schedule((0, 0, 50257, 700)).shares == 1  # few elements in each
+    large = chooser.schedule((0, 0, 5120, 4096)).schedule
+    assert (large.block, large.row) == (64, 128)
+
+
+def test_rows_that_are_written_stay_in_registers_twice_as_long():
+    written = Kernel(
+        (*POINTERS, *SIZES),
+        (Axis("i0", ROWS),),
+        (Axis("r0", COLUMNS),),
+        (
+            Load("p0", I * COLUMNS + R, float32),
+            Reduce("sum", 0, float32),
+            Op("sub", (0, 1), float32),
+        ),
+        (Store("p1", I * COLUMNS + R, 2, "cell"),),
+    )
+    chooser, summed = Chooser.of(written), Chooser.of(rows(I * COLUMNS + R))
+    made = chooser.schedule((0, 0, 4096, 32000)).schedule
+    assert (made.pieces, made.row, made.warps) == (8, 4096, 32)
+    assert not summed.schedule((0, 0, 4096, 32000)).schedule.pieces
+    assert not chooser.schedule((0, 0, 4096, 32001)).schedule.pieces
+    assert not chooser.schedule((0, 0, 4096, 32784)).schedule.pieces
+
+
+def softmax_like(below: str = "sub", combine: str = "max") -> Kernel:
+    elements = (
+        Load("p0", I * COLUMNS + R, float32),
+        Reduce(combine, 0, float32),
+        Op(below, (0, 1), float32),
+        Op("exp", (2,), float32),
+        Reduce("sum", 3, float32),
+    )
+    return Kernel(
+        (*POINTERS, *SIZES), (Axis("i0", ROWS),), (Axis("r0", COLUMNS),), elements,
+        (Store("p1", I, 4, "row"),),
+    )  # fmt: skip
+
+
+def test_a_sum_below_a_maximum_is_found_and_nothing_like_it_is():
+    found = online(softmax_like())
+    assert found.sums == {4: 1} and analyse(found.kernel).count == 2
+    assert passes(softmax_like()) == 1
+    for other in (softmax_like(below="add"), softmax_like(combine="min")):
+        assert not online(other).sums and online(other).kernel is other and passes(other) == 2

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 if sys.argv[1].startswith("interpret"):
     os.environ["TRITON_INTERPRET"] = "1"
@@ -49,9 +50,11 @@ from anyshape.targets.reduction_phases import analyse
 from anyshape.targets.scalar import triton_scalar
 from anyshape.targets.table import Targets
 from anyshape.targets.triton.binaries import compile_kernel
+from anyshape.targets.triton.flags import with_flags
 from anyshape.targets.triton.kernel import emit_triton, total_dtype, totals
 from anyshape.targets.triton.launch_lists import parted
 from anyshape.targets.triton.narrow import row_start
+from anyshape.targets.triton.online import online
 from anyshape.targets.triton.prelude import HEADER
 from anyshape.targets.triton.schedules import (
     Chooser,
@@ -74,12 +77,13 @@ NOT_BUILT = replace(CPU, load=lambda wanted, options: dict.fromkeys(wanted, Load
 """The CPU's kernels, which nothing calls here, without gcc."""
 
 
-TURNS = 5
+TURNS = 6
 
 
 def schedule_of(kernel, turn, row):
     """The default one; one of narrow indices that holds rows in registers; one that
-    holds them in pieces of 64; one whose tiles are aligned; one for rows that are cut into shares."""
+    holds them in pieces of 64; one whose tiles are aligned; for rows that are cut into shares, which are
+    walked in a loop or are one tile."""
     if turn == 0:
         return default_schedule(kernel)
     if not kernel.reduction_axes:
@@ -93,14 +97,18 @@ def schedule_of(kernel, turn, row):
     if turn == 3:
         aligned = row_start(kernel, analyse(kernel)) is not None and walks_along_rows(kernel)
         return KernelSchedule(1, 64, aligned=aligned, wide=False)
-    return KernelSchedule(4, 16, wide=False, totals=16)
+    if turn == 4:
+        return KernelSchedule(4, 16, wide=False, totals=16)
+    return KernelSchedule(2, 256, wide=False, totals=16, once=True)
 
 
 def modules_of(kernel, directory, number, turn, row):
     """The module of a schedule; one for each phase where rows are cut into shares."""
     schedule = schedule_of(kernel, turn, row)
-    if turn == TURNS - 1 and may_split(kernel):
-        parts = (replace(schedule, phase=phase) for phase in range(analyse(kernel).count))
+    if turn >= 4 and may_split(kernel):
+        parts = (
+            replace(schedule, phase=phase) for phase in range(analyse(online(kernel).kernel).count)
+        )
         return tuple(load(kernel, directory, number, part) for part in parts)
     return load(kernel, directory, number, schedule)
 
@@ -166,9 +174,16 @@ def interpret(compiled, args, modules):
     return [values[o.name] for o in program.outputs]
 
 
+FLAGS = []
+"""Those of the programs that were run."""
+
+
 def allocate(buffer, sizes):
     shape = [evaluate(d, sizes) for d in buffer.shape]
     strides = [evaluate(d, sizes) for d in buffer.strides]
+    if buffer.role == "flag":
+        FLAGS.append(torch.zeros((), dtype=torch.bool))
+        return FLAGS[-1]
     return torch.empty_strided(shape, strides, dtype=getattr(torch, buffer.dtype.name))
 
 
@@ -208,11 +223,13 @@ def whole_numbers(params, args):
 def launch_shares(step, modules, args, shares=3):
     """Rows cut into shares that are whole tiles."""
     row = Chooser.of(step.kernel).row(*whole_numbers(step.kernel.params, args))
-    each = max(80, -(-row // (16 * shares)) * 16)
+    each = modules[0].LAUNCH["constants"]["RBLOCK"]
+    each = each if each == 256 else max(80, -(-row // (each * shares)) * each)
+    shares = -(-row // each) if each == 256 else shares
     cells = Chooser.of(step.kernel).cells(*whole_numbers(step.kernel.params, args))
     dtypes_of = [total_dtype(step.kernel, n) for n in totals(step.kernel)]
     scratch = [torch.empty(shares * cells, dtype=getattr(torch, d.name)) for d in dtypes_of]
-    phases = analyse(step.kernel)
+    phases = analyse(online(step.kernel).kernel)
     for phase, module in enumerate(modules):
         grid = (2, shares if works_in_row(phases, phase) else 1)
         module.kernel[grid](*args, *scratch, shares, each, **module.LAUNCH["constants"])
@@ -262,6 +279,66 @@ def run_interpreted(name):
                     torch.testing.assert_close(y, x, rtol=loose, atol=loose, equal_nan=True)
 
 
+def run_online():
+    """Maxima and sums of exponentials in one pass, in loops and in shares, of rows that have little
+    in them: as softmax and logsumexp give them."""
+    ends = [-float("inf"), float("inf"), float("nan"), -3.4028234663852886e38, 88.0, -1e30, 0.0]
+    rows = [torch.tensor([a, b, c]).repeat(54)[:160] for a in ends for b in ends for c in ends]
+    rows += [torch.randn(160) * 50 for _ in range(8)]
+    rows += [
+        torch.full((160,), a).index_fill(0, torch.tensor([at]), 1.0)
+        for a in ends
+        for at in (0, 77, 159)
+    ]
+
+    def program(b, x):
+        highest = b.amax(x, (1,), True)
+        powers = b.exp(b.sub(x, highest))
+        total = b.sum(powers, (1,), True)
+        return b.div(powers, total), highest, total
+
+    compiled = scheduled(program, normal(["a b"]))
+    (kernel,) = compiled.program.kernels()
+    assert online(kernel).sums
+    for length in (160, 3):
+        x = torch.stack(rows)[:, :length].contiguous()
+        wanted = reference.run(compiled.graph, [x.clone()])
+        for turn in (0, 1, 3, 4, 5):
+            with tempfile.TemporaryDirectory() as directory:
+                modules = {kernel: functools.partial(modules_of, kernel, directory, 0, turn)}
+                found = interpret(compiled, [x], modules)
+            for a, b in zip(wanted, found, strict=True):
+                torch.testing.assert_close(b, a, rtol=1e-5, atol=1e-36, equal_nan=True)
+
+
+def run_flags():
+    """Kernels set flags themselves where a place is out of range, alone. Rows lie around those of x,
+    which an interpreted kernel reads at such places."""
+
+    def program(b, x, places):
+        taken = b.index_select(x, 0, places)
+        return b.mul(taken, taken)
+
+    compiled = scheduled(program, normal(["a b", ("c", dtypes.int64)]))
+    steps = compiled.program.flat_steps()
+    later = (replace(s, deferred=True) if isinstance(s, Assertion) else s for s in steps)
+    deferred = replace(compiled.program, steps=tuple(later))
+    flagged = with_flags(deferred, CPU.variants, lambda device: True)
+    made = SimpleNamespace(program=flagged, graph=compiled.graph)
+    cases = (([0, 4, 2], False), ([0, 5, 2], True), ([-1] * 30, True), ([3], False))
+    for turn, (places, outside) in itertools.product(range(TURNS), cases):
+        x, places = torch.randn(64, 3)[30:35], torch.tensor(places)
+        with tempfile.TemporaryDirectory() as directory:
+            modules = {
+                kernel: functools.partial(modules_of, kernel, directory, n, turn)
+                for n, kernel in enumerate(flagged.kernels())
+            }
+            (found,) = interpret(made, [x, places], modules)
+        assert FLAGS.pop().item() is outside and not FLAGS
+        if not outside:
+            torch.testing.assert_close(found, reference.run(compiled.graph, [x, places])[0])
+
+
 EXTREMES = """
 
 @triton.jit
@@ -294,7 +371,7 @@ def schedules_of(kernel):
     yield default_schedule(kernel)
     if may_split(kernel):
         cut = replace(choice.schedule, pieces=0, row=64, totals=16)
-        for phase in range(analyse(kernel).count):
+        for phase in range(analyse(online(kernel).kernel).count):
             yield replace(cut, phase=phase)
     if kernel.reduction_axes:
         yield row_in_registers(5000)
@@ -320,6 +397,10 @@ def compile_for(kernel, schedule, directory, architecture):
     function = DeviceFunction("kernel", "", kernel, 0)
     made = compile_kernel(function, schedule, Path(directory), architecture)
     assert f"sm_{architecture}" in made.asm["ptx"]
+    later = ("griddepcontrol.launch_dependents", "ld.global", "st.global")
+    wait, *places = (made.asm["ptx"].find(what) for what in ("griddepcontrol.wait", *later))
+    assert (wait >= 0) is (places[0] >= 0) is (architecture >= 90)
+    assert all(wait < place for place in places if place >= 0)
 
 
 def run_scalars(name, architectures):
@@ -377,7 +458,7 @@ def run_parts(parts, architectures=()):
             return
         module = load(kernel, directory, 0, choice.schedule)
         arguments = (tensor for pair in zip(given, made) for tensor in pair)
-        module.kernel[(choice.tiles,)](*arguments, 0.5, XBLOCK=choice.schedule.block)
+        module.kernel[(choice.tiles,)](*arguments, 0.5, **module.LAUNCH["constants"])
     assert all(torch.equal(x * 2, y) for x, y in zip(given, made))
 
 
@@ -388,6 +469,10 @@ def main():
         match mode:
             case "interpret" | "chosen" if name.isdigit():
                 run_parts(int(name), [*map(int, rest)])
+            case "interpret" if name == "flags":
+                run_flags()
+            case "interpret" if name == "online":
+                run_online()
             case "interpret":
                 run_extremes(name) if name in dtypes.DTYPES else run_interpreted(name)
             case "scalars":

@@ -1,4 +1,4 @@
-"""compute-sanitizer finds nothing in the kernel suite, and finds a planted write past a buffer."""
+"""compute-sanitizer finds nothing in the kernel suite, and finds a planted bug of each kind."""
 
 from __future__ import annotations
 
@@ -39,5 +39,13 @@ def test_nothing_is_found(tool):
     assert done.returncode == 0 and "done" in done.stdout, done.stdout[-3000:] + done.stderr[-2000:]
 
 
-def test_a_planted_write_past_a_buffer_is_found():
-    assert "Invalid __global__" in sanitized("memcheck", "--plant").stdout
+@pytest.mark.parametrize(
+    "tool, planted, told",
+    [
+        ("memcheck", "past", "Invalid __global__"),
+        ("initcheck", "unwritten", "Uninitialized __global__"),
+        ("racecheck", "race", "hazard"),
+    ],
+)
+def test_what_is_planted_is_found(tool, planted, told):
+    assert told in sanitized(tool, "--plant", planted).stdout

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from anyshape.tools import progress
+from anyshape.runtime import progress
 from anyshape.tools.timing import Timing, interleaved
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from anyshape.ir.buffers import BufferRef, SizeInMemory, StepArg, references
-from anyshape.ir.code import NativeFunction, PrintedRegion
+from anyshape.ir.code import NativeFunction, PrintedRegion, flag_place
 from anyshape.ir.dtypes import float32, float64
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
 from anyshape.ir.program import (
@@ -101,6 +101,8 @@ class RegionPrinter(CallPrinter):
         for buffer in self.region.outer:
             if self.buffers[buffer].role == "constant":
                 self.pointers[buffer] = self._entry(("constant", buffer))
+            elif self.buffers[buffer].role == "flag":
+                self.pointers[buffer] = self._entry(flag_place(self.buffers[buffer]))
             else:
                 self.outer += 1
                 self.pointers[buffer] = self._pointer_slot(self.outer, self.numbers.index(0))

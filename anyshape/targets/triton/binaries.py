@@ -34,6 +34,7 @@ from anyshape.runtime.cache import DiskCache, digest
 from anyshape.targets.triton import compile_worker
 from anyshape.targets.triton.compile_worker import Wanted, compile_text
 from anyshape.targets.triton.kernel import (
+    OVERLAP,
     block_sizes,
     emit_triton,
     scratch_name,
@@ -53,6 +54,8 @@ MOST_SHARED = 8
 """The driver's CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
 NO_CONTEXT = 201
 """The driver's CUDA_ERROR_INVALID_CONTEXT."""
+OVERLAPPING, OVERLAPPING_DRIVER = 90, 12_040
+"""The least compute capability, and driver, where a kernel begins while the one before it ends."""
 FEWEST_WORKERS, MOST_WORKERS = 2, 8
 CUBIN, ABOUT = "kernel.cubin", "kernel.json"
 
@@ -126,7 +129,7 @@ def wanted_of(
         str(path),
         function.name,
         signature(function.kernel, schedule),
-        block_sizes(schedule),
+        block_sizes(schedule) | {OVERLAP: capability >= OVERLAPPING},
         [*divisible(function.kernel, schedule)],
         schedule.warps,
         capability,
@@ -315,7 +318,16 @@ def _driver() -> ctypes.CDLL:
 
 @functools.cache
 def driver_entry() -> int:
-    """The address of the driver's ``cuLaunchKernel``."""
-    found = ctypes.cast(_driver()["cuLaunchKernel"], ctypes.c_void_p).value
+    """The address of the driver's ``cuLaunchKernelEx``."""
+    found = ctypes.cast(_driver()["cuLaunchKernelEx"], ctypes.c_void_p).value
     assert found is not None
     return found
+
+
+@functools.cache
+def overlaps(device: int) -> bool:
+    """May a kernel begin there while the one before it ends? Kernels wait for its memory
+    themselves. A CUDA graph records such launches from this driver on."""
+    version = ctypes.c_int()
+    known = _driver().cuDriverGetVersion(ctypes.byref(version)) == 0
+    return known and version.value >= OVERLAPPING_DRIVER and capability_of(device) >= OVERLAPPING

@@ -12,42 +12,42 @@ on a GPU; where the program asks for deterministic algorithms, eager torch runs 
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from anyshape.ir.dtypes import DType, bool_, int32
 from anyshape.ir.loops import (
     Axis,
-    Const,
-    Element,
     Kernel,
     Load,
-    Op,
     PointerParam,
-    Position,
-    Read,
     Reduce,
     Scan,
     SizeParam,
     Store,
-    element_of,
-    index_names,
     operands,
 )
-from anyshape.symbolic import Dim, Symbol
-from anyshape.targets.reduction_phases import Phases, analyse
-from anyshape.targets.scalar import triton_scalar
-from anyshape.targets.triton.narrow import HIGHEST, LOWEST, narrow_elements, row_start, start_of
+from anyshape.targets.reduction_phases import analyse
+from anyshape.targets.triton.elements import HIGH, LOW, ElementPrinter
+from anyshape.targets.triton.narrow import HIGHEST, LOWEST, narrow_elements, row_start
+from anyshape.targets.triton.online import online
 from anyshape.targets.triton.prelude import HEADER
-from anyshape.targets.triton.schedules import DIVISOR, KernelSchedule, default_schedule
-from anyshape.targets.triton.sizes import to_triton
+from anyshape.targets.triton.schedules import (
+    DIVISOR,
+    KernelSchedule,
+    default_schedule,
+    works_in_row,
+)
+from anyshape.targets.triton.texts import (
+    accumulator,
+    combined_text,
+    identity,
+    refuse_atomic,
+    type_text,
+)
 
-TYPES = {"bool": "int1", "float16": "float16", "bfloat16": "bfloat16"}
-_EXTREMES = ("float32", "float64", "int32", "int64")
-ATOMICS = {"sum": ("float16", "bfloat16", *_EXTREMES), "max": _EXTREMES, "min": _EXTREMES}
-"""The dtypes that Triton combines in memory, by the mode of a write."""
-LOW, HIGH = -(1 << 31), (1 << 31) - 1
-"""The ends of 32 bits, which stand for those of 64."""
+OVERLAP = "OVERLAP"
+"""The constant that says whether a kernel may begin while the one before it in the stream ends:
+then it waits before it touches memory, and the next one may begin."""
 
 
 def emit_triton(kernel: Kernel, name: str, schedule: KernelSchedule | None = None) -> str:
@@ -73,7 +73,7 @@ def total_dtype(kernel: Kernel, number: int) -> DType:
 
 def block_sizes(schedule: KernelSchedule) -> dict[str, int]:
     """The constants of the function, by name."""
-    sizes = {"XBLOCK": schedule.block}
+    sizes = {OVERLAP: 0, "XBLOCK": schedule.block}
     if schedule.row:
         sizes["RBLOCK"] = schedule.row
     if schedule.phase is not None:
@@ -82,26 +82,15 @@ def block_sizes(schedule: KernelSchedule) -> dict[str, int]:
 
 
 @dataclass(slots=True, eq=False)
-class _Emitter:
-    kernel: Kernel
-    name: str
-    schedule: KernelSchedule
-    lines: list[str] = field(default_factory=list)
-    depth: int = 1
-    opened: set[int | None] = field(default_factory=set)
-    piece: int | None = None
-    """Which piece of a row is printed, where it has several."""
-    start: Dim | None = None
-    """Where rows begin in memory, while tiles that lie in them as a whole are printed."""
-    phases: Phases = field(init=False)
-    columns: frozenset[str] = field(init=False)
-    narrow: frozenset[int] = frozenset()
-    """64-bit elements that are kept in 32 bits."""
-
+class _Emitter(ElementPrinter):
     def text(self) -> str:
-        kernel, schedule = self.kernel, self.schedule
+        schedule = self.schedule
+        if schedule.aligned or schedule.phase is not None:
+            found = online(self.kernel)
+            self.kernel, self.sums = found.kernel, found.sums
+        kernel = self.kernel
         for store in kernel.stores:
-            _refuse_atomic(store.mode, kernel.pointer(store.pointer).dtype)
+            refuse_atomic(store.mode, kernel.pointer(store.pointer).dtype)
         self.phases = analyse(kernel)
         self.columns = frozenset(axis.name for axis in kernel.axes)
         if not schedule.wide and schedule.phase is None:
@@ -110,6 +99,7 @@ class _Emitter:
         if schedule.phase is not None:
             names += [*map(scratch_name, totals(kernel)), "shares", "each"]
         sizes = [p.name for p in kernel.params if not isinstance(p, PointerParam)]
+        self._line(f"as_begin({OVERLAP})")
         for param in kernel.params:
             if isinstance(param, SizeParam) and param.in_memory:
                 self._line(f"{param.name} = tl.load({param.name})")
@@ -132,11 +122,6 @@ class _Emitter:
             "num_warps": self.schedule.warps,
             "tiles": [self._dim(axis.extent) for axis in kernel.axes],
         }
-
-    @property
-    def _index(self) -> str:
-        """The type of indices."""
-        return "tl.int64" if self.schedule.wide else "tl.int32"
 
     # --- loops ---
 
@@ -186,6 +171,8 @@ class _Emitter:
         """A phase over one share of each row: totals of the phases before are combined from those
         of their shares, and those of this one are left for the phases after it."""
         done: set[int] = set()
+        if self.schedule.once and works_in_row(self.phases, phase):
+            self._load_share(phase, done)
         for level in range(phase):
             self._row_elements(level, done)
             self._combine_shares(level, done)
@@ -199,6 +186,23 @@ class _Emitter:
             self._line("xmask = xmask & (tl.program_id(1) == 0)")
         for store in stores:
             self._store(store, always_masked=True)
+
+    def _load_share(self, phase: int, done: set[int]) -> None:
+        """What the phase loads at places that it knows, while totals are on their way."""
+        phases = self.phases
+        self._share_bounds()
+        self._row_indices("first")
+        roots = phases.reduced_by(phases.reduces(phase))
+        roots += [n for store in phases.stores(phase, "cell") for n in operands(store)]
+        for n in phases.closure(roots, done):
+            element = self.kernel.elements[n]
+            if isinstance(element, Load) and phases.in_row(n) and not operands(element):
+                self._element(n)
+                done.add(n)
+
+    def _share_bounds(self) -> None:
+        self._line(f"first = tl.program_id(1).to({self._index}) * each")
+        self._line("stop = tl.minimum(first + each, rtotal)")
 
     def _flat_extent(self, name: str, axes: tuple[Axis, ...]) -> None:
         self._line(f"{name} = tl.full([], 1, {self._index})")
@@ -245,7 +249,7 @@ class _Emitter:
         for n in body:
             element = kernel.elements[n]
             if isinstance(element, Scan):
-                start, kind = _identity(element), _accumulator(element.dtype)
+                start, kind = identity(element), accumulator(element.dtype)
                 self._line(f"c{n} = tl.full([XBLOCK, 1], {start}, {kind})")
         if self.schedule.pieces:
             for piece in range(self.schedule.pieces):
@@ -260,21 +264,30 @@ class _Emitter:
         done |= set(reduces)
 
     def _row_loop(self, body: list[int], reduces: list[int], stores: list[Store]) -> None:
+        once = self.schedule.phase is not None and self.schedule.once
         for n in reduces:
             start, kind = self._identity(n), self._accumulator(n)
-            self._line(f"a{n} = tl.full([XBLOCK, RBLOCK], {start}, {kind})")
+            if not once or n in self.sums or n in self.sums.values():
+                self._line(f"a{n} = tl.full([XBLOCK, RBLOCK], {start}, {kind})")
+        if once:
+            self._cells(body, reduces, stores, "first", first=True)
+            return
         if self.schedule.aligned:
             self._aligned_loops(body, reduces, stores)
             return
         if self.schedule.phase is None:
-            self._open("for start in range(0, rtotal, RBLOCK):")
+            self._open(f"for start in {self._turns('0', 'rtotal')}:")
         else:
-            self._line(f"first = tl.program_id(1).to({self._index}) * each")
-            self._line("stop = tl.minimum(first + each, rtotal)")
-            self._open("for start in range(first, stop, RBLOCK):")
+            self._share_bounds()
+            self._open(f"for start in {self._turns('first', 'stop')}:")
         self.opened.discard(None)
         self._cells(body, reduces, stores, "start", first=False)
         self.depth -= 1
+
+    def _turns(self, first: str, stop: str) -> str:
+        if self.schedule.unroll == 1:
+            return f"range({first}, {stop}, RBLOCK)"
+        return f"tl.range({first}, {stop}, RBLOCK, loop_unroll_factor={self.schedule.unroll})"
 
     def _aligned_loops(self, body: list[int], reduces: list[int], stores: list[Store]) -> None:
         """A loop over the tiles that lie in the row as a whole, which begin at multiples of 16 in
@@ -325,9 +338,20 @@ class _Emitter:
         reduces = self.phases.reduces(level)
         if not reduces:
             return
+        self._combine_in_turns(reduces)
         for n in reduces:
-            element = self.kernel.elements[n]
-            start, kind = _identity(element), _accumulator(element.dtype)
+            self._total(n)
+        done |= set(reduces)
+
+    def _totals_of_shares(self, number: int) -> str:
+        place = f"{scratch_name(number)} + (s * xtotal + x)"
+        return f"tl.load({place}, mask=smask, other={self._identity(number)})"
+
+    def _combine_in_turns(self, reduces: list[int]) -> None:
+        """A loop although one turn is usual: loads of few elements outside of loops are done anew
+        in each layout that Triton wants them in, by each thread all of them."""
+        for n in reduces:
+            start, kind = self._identity(n), accumulator(self.kernel.elements[n].dtype)
             self._line(f"a{n} = tl.full([XBLOCK, SBLOCK], {start}, {kind})")
         self._open("for start in range(0, shares, SBLOCK):")
         self._line(f"s = (start + tl.arange(0, SBLOCK).to({self._index}))[None, :]")
@@ -335,26 +359,13 @@ class _Emitter:
         for n in reduces:
             element = self.kernel.elements[n]
             assert isinstance(element, Reduce)
-            index = f"{scratch_name(n)} + (s * xtotal + x)"
-            self._line(f"w = tl.load({index}, mask=smask, other={_identity(element)})")
-            combined = _combined(element, f"a{n}", "w")
-            self._line(f"a{n} = tl.where(smask, {combined}, a{n})")
+            self._line(f"w{n}s = {self._totals_of_shares(n)}")
+            if n in self.sums:
+                self._joined(n, f"w{self.sums[n]}s", f"w{n}s")
+            elif n not in self.sums.values():
+                combined = combined_text(element, f"a{n}", f"w{n}s")
+                self._line(f"a{n} = tl.where(smask, {combined}, a{n})")
         self.depth -= 1
-        for n in reduces:
-            self._total(n)
-        done |= set(reduces)
-
-    @property
-    def _row_mask(self) -> str:
-        """The mask of elements in the row; nothing where all of the tile lies in it."""
-        schedule = self.schedule
-        full = schedule.pieces and (schedule.even or (self.piece or 0) < schedule.pieces - 1)
-        return "" if full or self.start is not None else self._of_piece("rmask")
-
-    @property
-    def _cell_mask(self) -> str:
-        """The mask of elements along the parallel axes; nothing where a tile has one."""
-        return "" if self.schedule.block == 1 else "xmask"
 
     def _accumulate(self, number: int, first: bool) -> None:
         element = self.kernel.elements[number]
@@ -364,13 +375,38 @@ class _Emitter:
             f"{self._value_of(element.arg)}.to({self._accumulator(number)})",
         )
         mask = " & ".join(filter(None, (self._cell_mask, self._row_mask)))
+        if number in self.sums.values():
+            return  # with its sum
+        if number in self.sums:
+            given = f'tl.where({mask}, {value}, float("-inf"))' if mask else value
+            self._joined(number, given)
+            return
         if first:
             made, other = f"tl.broadcast_to({value}, [XBLOCK, RBLOCK])", self._identity(number)
         else:
-            made, other = _combined(element, total, value), total
+            made, other = combined_text(element, total, value), total
         self._line(f"{total} = {f'tl.where({mask}, {made}, {other})' if mask else made}")
 
+    def _joined(self, number: int, *given: str) -> None:
+        """A maximum and its sum take in elements, or totals of shares: maxima and sums."""
+        both = f"a{self.sums[number]}, a{number}"
+        function = "as_online" if len(given) == 1 else "as_online_joined"
+        self._line(f"{both} = {function}({both}, {', '.join(given)})")
+
+    def _online_total(self, number: int) -> None:
+        highest = self.sums[number]
+        both = f"v{highest}, v{number}"
+        self._line(f"{both} = as_online_total(a{highest}, a{number})")
+        if self.schedule.phase is not None:
+            self._line(f"a{highest}t, a{number}t = {both}")
+        self._line(f"{both} = as_online_result({both}, rtotal)")
+
     def _total(self, number: int) -> None:
+        if number in self.sums.values():
+            return
+        if number in self.sums:
+            self._online_total(number)
+            return
         element = self.kernel.elements[number]
         assert isinstance(element, Reduce)
         part, value = f"a{number}", f"v{number}"
@@ -386,213 +422,11 @@ class _Emitter:
             case "min" | "all":
                 self._line(f"{value} = tl.min({part}, 1)[:, None]")
         if self.schedule.phase is not None:
-            self._line(f"a{number}t = {value}.to({_accumulator(element.dtype)})")
+            self._line(f"a{number}t = {value}.to({accumulator(element.dtype)})")
         if number in self.narrow:
             wide = f"tl.where({value} == {LOW}, {LOWEST}, {value}.to(tl.int64))"
             self._line(f"{value} = tl.where({value} == {HIGH}, {HIGHEST}, {wide})")
         elif element.dtype is bool_:
             self._line(f"{value} = {value} != 0")
         elif not element.dtype.is_floating:
-            self._line(f"{value} = {value}.to({_type(element.dtype)})")
-
-    def _accumulator(self, number: int) -> str:
-        """The type in which a reduction is done."""
-        narrow = number in self.narrow
-        return "tl.int32" if narrow else _accumulator(self.kernel.elements[number].dtype)
-
-    def _identity(self, number: int) -> str:
-        element = self.kernel.elements[number]
-        if number in self.narrow and isinstance(element, Reduce):
-            return str(HIGH if element.combine == "min" else LOW)
-        return _identity(element)
-
-    def _open(self, head: str) -> None:
-        self._line(head)
-        self.depth += 1
-
-    def _line(self, text: str) -> None:
-        self.lines.append("    " * self.depth + text)
-
-    # --- names ---
-
-    def _of_piece(self, name: str) -> str:
-        """What is of an element of the row has a name for each piece of the row."""
-        return name if self.piece is None or self.schedule.pieces == 1 else f"{name}_{self.piece}"
-
-    def _value_of(self, number: int) -> str:
-        return self._of_piece(f"v{number}") if self.phases.in_row(number) else f"v{number}"
-
-    def _symbol_name(self, symbol: Symbol) -> str:
-        number = element_of(symbol)
-        if number is not None:
-            return self._value_of(number)
-        return (
-            self._of_piece(symbol.name)
-            if symbol.name in self.phases.reduction_names
-            else symbol.name
-        )
-
-    # --- elements ---
-
-    def _element(self, number: int) -> None:
-        element = self.kernel.elements[number]
-        if isinstance(element, Scan):
-            self._scan(number, element)
-            return
-        self._line(f"{self._value_of(number)} = {self._value(number, element)}")
-
-    def _scan(self, number: int, element: Scan) -> None:
-        kind, value = _accumulator(element.dtype), self._value_of(element.arg)
-        start, mask = _identity(element), self._row_mask
-        masked = f"tl.where({mask}, {value}, {start})" if mask else value
-        full = f"{masked}.to({kind}) + tl.zeros([XBLOCK, RBLOCK], {kind})"
-        made, carried = self._value_of(number), f"c{number}"
-        self._line(f"s{number} = {full}")
-        match element.combine:
-            case "sum":
-                self._line(f"{made} = {carried} + tl.cumsum(s{number}, 1)")
-                self._line(f"{carried} += tl.sum(s{number}, 1)[:, None]")
-            case "prod":
-                self._line(f"{made} = {carried} * tl.cumprod(s{number}, 1)")
-                self._line(f"{carried} *= tl.reduce(s{number}, 1, as_times)[:, None]")
-            case "max" | "min" as kind:
-                running = f"tl.associative_scan(s{number}, 1, as_{kind})"
-                self._line(f"{made} = as_{kind}({carried}, {running})")
-                total = f"tl.reduce(s{number}, 1, as_{kind})[:, None]"
-                self._line(f"{carried} = as_{kind}({carried}, {total})")
-            case _:
-                raise NotImplementedError(f"a running {element.combine}")
-
-    def _value(self, number: int, element: Element) -> str:
-        elements = self.kernel.elements
-        match element:
-            case Const(value=value) if number in self.narrow:
-                return f"tl.full([], {min(max(value, LOW), HIGH)}, tl.int32)"
-            case Const(value=value, dtype=dtype):
-                return f"tl.full([], {_number(value, dtype)}, {_type(dtype)})"
-            case Read(param=param, dtype=dtype):
-                return f"tl.full([], 0, {_type(dtype)}) + {param}"
-            case Position(index=index):
-                kind = "tl.int32" if number in self.narrow else "tl.int64"
-                return f"(tl.full([], 0, {kind}) + {self._dim(index)})"
-            case Load():
-                return self._load(number, element)
-            case Op(op="cast", args=(arg,), dtype=dtype):
-                return _cast(self._value_of(arg), elements[arg].dtype, dtype)
-            case Op(op="where", args=(condition, a, b)):
-                return f"tl.where({', '.join(map(self._value_of, (condition, a, b)))})"
-            case Op(op=op, args=args, dtype=dtype):
-                own = elements[args[0]].dtype
-                text = triton_scalar(op, own, [*map(self._value_of, args)])
-                return text if dtype is bool_ else f"({text}).to({_type(dtype)})"
-        raise NotImplementedError(type(element).__name__)
-
-    def _access(
-        self, item: Load | Store, always_x: bool = False, always_masked: bool = False
-    ) -> tuple[str, str]:
-        """(pointer text, mask text) of an access; both have the shape of all axes they vary
-        over.
-        """
-        varies = index_names(item) & (self.columns | self.phases.reduction_names)
-        for n in operands(item):
-            varies |= self.phases.axes_of[n]
-        masks = []
-        index = self._dim(item.index)
-        if varies & self.columns or always_x:
-            masks.append("xmask" if always_masked else self._cell_mask)
-            index += " + zero"
-        if varies & self.phases.reduction_names:
-            masks.append(self._row_mask)
-            index += f" + ({self._of_piece('r')} * 0)"
-        if item.mask is not None:
-            masks.append(self._value_of(item.mask))
-        if self.start is not None and start_of(self.phases, item.index) == self.start:
-            index = "inside"
-        return f"{item.pointer} + ({index})", " & ".join(filter(None, masks))
-
-    def _load(self, number: int, element: Load) -> str:
-        pointer, mask = self._access(element)
-        if self.kernel.reduction_axes and not self.phases.in_row(number):
-            needed = self.phases.needed_in(number)
-            turns = "" if self.kernel.reduction_axes[-1] not in needed else "(rtotal > 0)"
-            mask = " & ".join(filter(None, (mask, turns)))
-        text = f"tl.load({pointer}, mask={mask}, other=0)" if mask else f"tl.load({pointer})"
-        return f"({text} != 0)" if element.dtype is bool_ else text
-
-    def _store(self, store: Store, always_masked: bool = False) -> None:
-        dtype = self.kernel.pointer(store.pointer).dtype
-        pointer, mask = self._access(store, True, always_masked)
-        value = f"{self._value_of(store.value)}.to({_type(dtype)})"
-        given = f"{pointer}, {value}, mask={mask}" if mask else f"{pointer}, {value}"
-        if store.mode == "set":
-            self._line(f"tl.store({given})")
-        elif store.mode == "sum":
-            self._line(f"tl.atomic_add({given})")
-        else:
-            module = "as_" if dtype.is_floating else "tl."
-            self._line(f"{module}atomic_{store.mode}({given})")
-
-    def _dim(self, dim: Dim) -> str:
-        return to_triton(dim, self._symbol_name)
-
-
-def _refuse_atomic(mode: str, dtype: DType) -> None:
-    """Raises NotImplementedError for what no atomic operation does."""
-    if mode != "set" and dtype.name not in ATOMICS.get(mode, ()):
-        raise NotImplementedError(f"{mode} of {dtype.name} written to places that may meet")
-
-
-def _type(dtype: DType) -> str:
-    return f"tl.{TYPES.get(dtype.name, dtype.name)}"
-
-
-def _accumulator(dtype: DType) -> str:
-    return "tl.int32" if dtype is bool_ else _type(dtype)
-
-
-def _number(value: float, dtype: DType) -> str:
-    if dtype is bool_:
-        return "1" if value else "0"
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")'
-    return repr(value)
-
-
-def _cast(text: str, source: DType, target: DType) -> str:
-    if target is bool_:
-        return f"({text} != 0)"
-    if source.is_floating and target.name == "uint8":
-        return f"{text}.to(tl.int64).to(tl.uint8)"
-    return f"{text}.to({_type(target)})"
-
-
-def _identity(element: Reduce | Scan | Element) -> str:
-    assert isinstance(element, (Reduce, Scan))
-    match element.combine:
-        case "sum" | "any":
-            return "0"
-        case "prod" | "all":
-            return "1"
-    lowest = element.combine == "max"
-    if element.dtype.is_floating:
-        return 'float("-inf")' if lowest else 'float("inf")'
-    if element.dtype is bool_:
-        return "0" if lowest else "1"
-    bits = 8 * element.dtype.size_bytes
-    low = -(1 << bits - 1) if element.dtype.signed else 0
-    return str(low if lowest else (1 << bits - element.dtype.signed) - 1)
-
-
-def _combined(element: Reduce, a: str, b: str) -> str:
-    match element.combine:
-        case "sum":
-            return f"{a} + {b}"
-        case "prod":
-            return f"{a} * {b}"
-        case "any":
-            return f"{a} | {b}"
-        case "all":
-            return f"{a} & {b}"
-    if element.dtype.is_floating:
-        return f"as_{element.combine}({a}, {b})"
-    return f"tl.{element.combine}imum({a}, {b})"
+            self._line(f"{value} = {value}.to({type_text(element.dtype)})")

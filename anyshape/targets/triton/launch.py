@@ -29,13 +29,16 @@ from anyshape.targets.triton.binaries import (
     driver_entry,
     in_context,
     load_binary,
+    overlaps,
 )
 from anyshape.targets.triton.kernel import total_dtype, totals
+from anyshape.targets.triton.online import online
 from anyshape.targets.triton.records import (
     LAUNCH_FUNCTION,
     LAUNCH_NAME,
     Launched,
     Record,
+    driver_call,
 )
 from anyshape.targets.triton.schedules import (
     DIVISOR,
@@ -47,19 +50,21 @@ from anyshape.targets.triton.schedules import (
 from anyshape.targets.triton.tuning import Tuned
 
 LARGEST_GRID = (1 << 31) - 1
+SHORT_WORK = 1 << 20
+"""Elements that a kernel touches in a microsecond or two."""
 MOST_SIZES = 4096
 """Combinations of sizes that a launcher keeps what it chose for."""
 Launch = Callable[[int, tuple[Any, ...]], None]
-Chosen = tuple[LoadedKernel | None, int, Launch]
+Chosen = tuple[LoadedKernel | None, int, int, Launch]
 
 
 @dataclass(slots=True)
 class Launcher:
     """One kernel on one device, with machine code for each schedule that was chosen.
 
-    ``chosen``: what to launch, by sizes and by the lowest bits of all addresses: a loaded kernel
-    and its number of tiles, or a function that launches several. ``direct`` and ``cut`` hand
-    arguments to the driver: those of the kernel, and of its phases over shares.
+    ``chosen``: what to launch, by sizes and by the lowest bits of all addresses: a loaded kernel,
+    its number of tiles, whether it begins early, or a function that launches several. ``direct``
+    and ``cut`` hand arguments to the driver: those of the kernel, and of its phases over shares.
     """
 
     function: DeviceFunction
@@ -70,6 +75,7 @@ class Launcher:
     tuned: Tuned | None = None
     compiled: dict[KernelSchedule, LoadedKernel] = field(default_factory=dict)
     chosen: dict[tuple[int, ...], Chosen] = field(default_factory=dict)
+    choices: dict[tuple[int, ...], Choice] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def call(self) -> Callable[..., None]:
@@ -87,9 +93,10 @@ class Launcher:
     found = table.get(key)
     if found is None:
         found = choose(key, ({given},))
-    loaded, tiles, slow = found
+    loaded, tiles, early, slow = found
     if loaded is None or direct(
-        entry, loaded.function, stream(device), tiles, 1, loaded.threads, loaded.shared, {given}
+        entry, loaded.function, stream(device), tiles, 1, loaded.threads, loaded.shared, early,
+        {given}
     ):
         slow(stream(device), ({given},))
 """
@@ -114,13 +121,21 @@ class Launcher:
         for n in self.chooser.pointers:
             bits |= arguments[n]
         key = (*sizes, bits & (DIVISOR - 1))
-        loaded, tiles, launch = self.chosen.get(key) or self._choose(key, arguments)
+        loaded, tiles, early, launch = self.chosen.get(key) or self._choose(key, arguments)
         if launch is _nothing:
-            return 0, 0, 0, 0
+            return 0, 0, 0, 0, 0
         if loaded is None or refused:
             launch(stream, arguments)
             return None
-        return loaded.function, tiles, loaded.threads, loaded.shared
+        return loaded.function, tiles, loaded.threads, loaded.shared, early
+
+    def schedules_at(self, sizes: Mapping[str, int]) -> list[str]:
+        """Those that were chosen for these sizes; where rows are cut one for each phase."""
+        params = self.function.kernel.params
+        wanted = [sizes.get(params[n].name) for n in self.chooser.sizes]
+        found = (c for key, c in self.choices.items() if [*key[:-1]] == wanted)
+        parts = (part for c in found for part, _ in parts_of(self.function.kernel, c))
+        return [*dict.fromkeys(map(str, parts))]
 
     def expect(self, arguments: tuple[Any, ...]) -> None:
         """Begins to make what a launch with such arguments needs."""
@@ -136,6 +151,8 @@ class Launcher:
             choice = self._choice(arguments)
             if len(self.chosen) >= MOST_SIZES:
                 self.chosen.clear()
+                self.choices.clear()
+            self.choices[key] = choice
             self.chosen[key] = self._chosen(choice)
             return self.chosen[key]
 
@@ -148,7 +165,7 @@ class Launcher:
             return choices[0]
 
         def run(choice: Choice) -> Callable[[], None]:
-            _, _, launch = self._chosen(choice)
+            *_, launch = self._chosen(choice)
             return lambda: launch(
                 torch._C._cuda_getCurrentRawStream(self.function.device), arguments
             )
@@ -169,15 +186,21 @@ class Launcher:
     def _chosen(self, choice: Choice) -> Chosen:
         tiles = min(choice.tiles, LARGEST_GRID)
         if not tiles:
-            return None, 0, _nothing
+            return None, 0, 0, _nothing
         if choice.shares > 1:
-            return None, 0, self._cut(choice, tiles)
-        loaded = self._compiled(choice.schedule)
+            return None, 0, 0, self._cut(choice, tiles)
+        loaded, early = self._compiled(choice.schedule), self._early(choice.work)
 
         def launch(stream: int, arguments: tuple[Any, ...]) -> None:
-            in_context(lambda: self._launched(self.direct, loaded, stream, tiles, 1, arguments))
+            about = self.direct, loaded, stream, tiles, 1, early
+            in_context(lambda: self._launched(*about, arguments))
 
-        return loaded, tiles, launch
+        return loaded, tiles, early, launch
+
+    def _early(self, work: int) -> int:
+        """Does a kernel that touches so many elements begin while the one before it ends? Programs
+        of a large one would lie where those before them end first, and not evenly."""
+        return int(work <= SHORT_WORK and overlaps(self.function.device))
 
     def _start(self, schedule: KernelSchedule) -> Future[Binary]:
         return COMPILER.start(self.function, schedule, self.cache)
@@ -192,7 +215,12 @@ class Launcher:
         plan = [*parts_of(kernel, choice)]
         for schedule, _ in plan:
             self._start(schedule)
-        parts = [(self._compiled(schedule), count) for schedule, count in plan]
+        left = tiles * choice.schedule.block * shares  # totals that the last phase combines
+        works = (choice.work if n > 1 else left for _, n in plan)
+        parts = [
+            (self._compiled(schedule), count, self._early(work))
+            for (schedule, count), work in zip(plan, works, strict=True)
+        ]
         sizes = [total_dtype(kernel, n).size_bytes for n in totals(kernel)]
         device = torch.device("cuda", self.function.device)
 
@@ -204,9 +232,9 @@ class Launcher:
             scratch = torch.empty(end, dtype=torch.uint8, device=device)
             start = scratch.data_ptr()
             given = (*arguments, *(start + end for end in ends), shares, choice.each)
-            for loaded, count in parts:
-                if self._launched(self.cut, loaded, stream, tiles, count, given):
-                    again = (self.cut, loaded, stream, tiles, count, given)
+            for loaded, count, early in parts:
+                again = (self.cut, loaded, stream, tiles, count, early, given)
+                if self._launched(*again):
                     in_context(lambda again=again: self._launched(*again))  # type: ignore[misc]
 
         return launch
@@ -218,10 +246,11 @@ class Launcher:
         stream: int,
         tiles: int,
         shares: int,
+        early: int,
         arguments: tuple[Any, ...],
     ) -> int:
         """The driver's status."""
-        about = tiles, shares, loaded.threads, loaded.shared
+        about = tiles, shares, loaded.threads, loaded.shared, early
         return by(driver_entry(), loaded.function, stream, *about, *arguments)
 
 
@@ -231,7 +260,7 @@ def parts_of(kernel: Kernel, choice: Choice) -> Iterator[tuple[KernelSchedule, i
     if choice.shares <= 1:
         yield choice.schedule, 1
         return
-    phases = analyse(kernel)
+    phases = analyse(online(kernel).kernel)
     for phase in range(phases.count):
         shares = choice.shares if works_in_row(phases, phase) else 1
         yield replace(choice.schedule, phase=phase), shares
@@ -252,16 +281,16 @@ def direct_launch(kernel: Kernel, *, cut: bool = False) -> tuple[str, NativeFunc
     values = "".join(f"&a{n}, " for n in range(len(floats)))
     text = f"""
 long {name}(void *entry, void *function, void *stream, long tiles, long shares, long threads,
-            long shared{given})
+            long shared, long early{given})
 {{
     void *scratch = 0, *profile = 0;
     void *values[] = {{{values}&scratch, &profile}};
-    int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                  void *, void **, void **) = entry;
-    return launch(function, tiles, shares, 1, threads, 1, 1, shared, stream, values, 0);
+    int (*driver)(void *, void *, void **, void **) = entry;
+{driver_call("function", "shares")}
+    return status;
 }}
 """
-    types: list[ArgType] = ["pointer", "pointer", "pointer", *["int64"] * 4]  # type: ignore[list-item]
+    types: list[ArgType] = ["pointer", "pointer", "pointer", *["int64"] * 5]  # type: ignore[list-item]
     types += ["double" if real else "int64" for real in floats]
     return name, NativeFunction(text, tuple(types), returns_status=True)
 
@@ -327,7 +356,16 @@ class TritonLoader:
         """A launch with such arguments comes soon; 0 stands for any address or number."""
         self.launchers[function.name, function.device, tune].expect(arguments)
 
-    def schedules(self, function: DeviceFunction, *, tune: bool) -> list[str]:
-        """Those that the function was launched with."""
+    def measured(self, function: DeviceFunction, *, tune: bool) -> Iterator[str]:
+        """What was measured of the function's schedules."""
+        tuned = self.launchers[function.name, function.device, tune].tuned
+        return iter(()) if tuned is None else tuned.told()
+
+    def schedules(
+        self, function: DeviceFunction, sizes: Mapping[str, int] | None, *, tune: bool
+    ) -> list[str]:
+        """Those that the function was launched with; at these sizes, by parameter."""
         launcher = self.launchers[function.name, function.device, tune]
-        return [*map(str, launcher.compiled)]
+        if sizes is None:
+            return [*map(str, launcher.compiled)]
+        return launcher.schedules_at(sizes)

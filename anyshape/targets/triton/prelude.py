@@ -7,6 +7,14 @@ import triton.language as tl
 
 
 @triton.jit
+def as_begin(OVERLAP: tl.constexpr):
+    # only then may the next one come: some read, before they wait, what is older than this one
+    if OVERLAP:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+
+
+@triton.jit
 def as_max(a, b):
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
@@ -19,6 +27,32 @@ def as_min(a, b):
 @triton.jit
 def as_times(a, b):
     return a * b
+
+
+@triton.jit
+def as_online(highest, total, x):
+    d = tl.exp(-tl.abs(x - highest))
+    total = tl.where(x > highest, tl.fma(total, d, 1.0), total + d)
+    return as_max(highest, x), total
+
+
+@triton.jit
+def as_online_joined(highest, total, others, their_total):
+    both = as_max(highest, others)
+    return both, total * tl.exp(highest - both) + their_total * tl.exp(others - both)
+
+
+@triton.jit
+def as_online_total(highest, total):
+    both = tl.reduce(highest, 1, as_max)[:, None]
+    return both, tl.sum(total * tl.exp(highest - both), 1)[:, None]
+
+
+@triton.jit
+def as_online_result(highest, total, count):
+    nothing = total == 0
+    total = tl.where(nothing & (count > 0), float("nan"), total)
+    return tl.where(nothing, float("-inf"), highest), total
 
 
 @triton.jit

@@ -24,9 +24,9 @@ SETS = 64
 """Of two cells each, of a record's table."""
 FAILED, DONE, LAUNCH = range(3)
 """Answers of Python; ctypes gives 0 where Python has none."""
-Launched: TypeAlias = tuple[int, int, int, int]
-"""A function of the driver's, how many programs of it, their threads, their shared bytes; no
-programs: nothing is to be done."""
+Launched: TypeAlias = tuple[int, int, int, int, int]
+"""A function of the driver's, how many programs of it, their threads, their shared bytes, is it to
+begin while the kernel before it ends; no programs: nothing is to be done."""
 Choose: TypeAlias = Callable[[tuple[Any, ...], int, bool], Launched | None]
 """Of arguments and a stream, what to launch; None where it was launched. True: the driver refused
 what was given before."""
@@ -37,13 +37,30 @@ CALLED = ctypes.CFUNCTYPE(
     ctypes.POINTER(ctypes.c_long),
 )
 LAUNCH_NAME = "as_gpu_launch"
+EARLY = 6
+"""The driver's CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: a kernel begins while the one
+before it ends."""
+
+
+def driver_call(function: str, shares: str) -> str:
+    """C: a call of ``driver``, which is ``cuLaunchKernelEx``. Its two structures are here as CUDA
+    lays them out; names in scope: tiles, threads, shared, stream, early, values."""
+    return f"""
+    struct {{ int id, unused; long value[8]; }} attribute = {{{EARLY}, 0, {{1}}}};
+    struct {{
+        unsigned grid[3], block[3], shared;
+        void *stream, *attributes;
+        unsigned count;
+    }} config = {{{{tiles, {shares}, 1}}, {{threads, 1, 1}}, shared, stream, &attribute, early}};
+    long status = driver(&config, {function}, values, 0);"""
+
+
 LAUNCH_TEXT = f"""
 /* `records.py: Record` lays it out. A cell: its version, which is odd while it is written and 0
-   where nothing was; function, programs, threads, shared bytes; the key. */
+   where nothing was; function, programs, threads, shared bytes, early; the key. */
 typedef struct {{
     void *here;
-    int (*driver)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                  void *, void **, void **);
+    int (*driver)(void *, void *, void **, void **);
     long (*choose)(long *, void *, long, long *);
     long params, sizes;
     long rest[]; /* the kind of each parameter; the cells */
@@ -52,9 +69,9 @@ typedef struct {{
 static long as_known(const long *cell, const long *key, long keys, long *found)
 {{
     long version = __atomic_load_n(cell, __ATOMIC_ACQUIRE), differ = version == 0 || version & 1;
-    for (long i = 0; i < 4; i++) found[i] = __atomic_load_n(cell + 1 + i, __ATOMIC_RELAXED);
+    for (long i = 0; i < 5; i++) found[i] = __atomic_load_n(cell + 1 + i, __ATOMIC_RELAXED);
     for (long i = 0; i < keys; i++)
-        differ |= __atomic_load_n(cell + 5 + i, __ATOMIC_RELAXED) != key[i];
+        differ |= __atomic_load_n(cell + 6 + i, __ATOMIC_RELAXED) != key[i];
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     return !differ && __atomic_load_n(cell, __ATOMIC_RELAXED) == version;
 }}
@@ -67,15 +84,15 @@ static void as_keep(long *cell, const long *key, long keys, const long *found)
                                                     __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
         return;
     __atomic_thread_fence(__ATOMIC_RELEASE);
-    for (long i = 0; i < 4; i++) __atomic_store_n(cell + 1 + i, found[i], __ATOMIC_RELAXED);
-    for (long i = 0; i < keys; i++) __atomic_store_n(cell + 5 + i, key[i], __ATOMIC_RELAXED);
+    for (long i = 0; i < 5; i++) __atomic_store_n(cell + 1 + i, found[i], __ATOMIC_RELAXED);
+    for (long i = 0; i < keys; i++) __atomic_store_n(cell + 6 + i, key[i], __ATOMIC_RELAXED);
     __atomic_store_n(cell, version + 2, __ATOMIC_RELEASE);
 }}
 
 long {LAUNCH_NAME}(void *record, void *stream, long *words)
 {{
     as_record *r = record;
-    long key[r->sizes + 1], keys = 0, bits = 0, found[4];
+    long key[r->sizes + 1], keys = 0, bits = 0, found[5];
     void *values[r->params + 2], *none = 0;
     unsigned long hash = 0;
     for (long i = 0; i < r->params; i++) {{
@@ -86,7 +103,7 @@ long {LAUNCH_NAME}(void *record, void *stream, long *words)
     key[keys++] = bits & 15;
     values[r->params] = values[r->params + 1] = &none; /* no scratch, no profile */
     for (long i = 0; i < keys; i++) hash = (hash ^ (unsigned long)key[i]) * 0x9E3779B97F4A7C15;
-    long width = 5 + keys, *one = r->rest + r->params + (hash >> 32) % {SETS} * 2 * width;
+    long width = 6 + keys, *one = r->rest + r->params + (hash >> 32) % {SETS} * 2 * width;
     long *other = one + width;
     if (!as_known(one, key, keys, found) && !as_known(other, key, keys, found)) {{
         long answer = r->choose(words, stream, 0, found);
@@ -94,9 +111,10 @@ long {LAUNCH_NAME}(void *record, void *stream, long *words)
         as_keep(*one == 0 || (*other != 0 && *one <= *other) ? one : other, key, keys, found);
     }}
     if (found[1] == 0) return 0;
-    if (r->driver((void *)found[0], found[1], 1, 1, found[2], 1, 1, found[3], stream, values, 0))
-        return r->choose(words, stream, 1, found) != {DONE};
-    return 0;
+    long tiles = found[1], threads = found[2], shared = found[3], early = found[4];
+    int (*driver)(void *, void *, void **, void **) = r->driver;
+{driver_call("(void *)found[0]", "1")}
+    return status && r->choose(words, stream, 1, found) != {DONE};
 }}
 """
 LAUNCH_FUNCTION = NativeFunction(LAUNCH_TEXT, caller="none")
@@ -120,7 +138,7 @@ class Record:
         kinds = [*map(kind_of, kernel.params)]
         sizes = kinds.count(SIZE)
         head = (launch, driver, called, len(kinds), sizes, *kinds)
-        made.memory = (ctypes.c_long * (len(head) + SETS * 2 * (6 + sizes)))(*head)
+        made.memory = (ctypes.c_long * (len(head) + SETS * 2 * (7 + sizes)))(*head)
         return made
 
     @property

@@ -25,20 +25,25 @@ from anyshape.ir.loops import (
 from anyshape.symbolic import Dim, Expr, Symbol, substitute, to_python
 from anyshape.targets.reduction_phases import Phases, analyse, lane
 from anyshape.targets.triton.narrow import row_start
+from anyshape.targets.triton.online import online
 
 DIVISOR = 16
 """Of addresses in bytes, and of sizes in elements: what the widest loads ask for."""
-WIDEST_ROW = 16_384
-"""Elements of a row that are kept in registers."""
+WIDEST_ROW, WIDEST_WRITTEN_ROW = 16_384, 32_768
+"""Elements of a row that are kept in registers; where each cell is written, a pass more."""
 SHORT_ROW = 1024
 """Rows of so many elements share tiles, which are powers of two."""
 FLAT_TILE = 1024
 LONG_ROW_TILE = 4096
-COLUMNS_TILE, LARGE_COLUMNS_TILE, ODD_COLUMNS_TILE = (64, 32), (64, 128), (128, 32)
-"""Cells and elements of a tile where neighbours in memory lie along the cells; of tensors that come
-from memory, cut into shares, and of those whose rows begin at any address."""
+COLUMNS_TILE, LARGE_COLUMNS_TILE, NARROW_COLUMNS_TILE = (64, 32), (64, 128), (32, 32)
+"""Cells and elements of a tile where neighbours in memory lie along the cells; of tensors that take
+most of the cache or more, cut into shares; of few cells, and of rows that begin at any address,
+whose loads are narrow, so that more programs have to wait for memory at once."""
+ODD_SHARES, UNROLLED = 2, 2
 MULTIPROCESSORS = 132
 """Of a large GPU."""
+LONG_COLUMN = 1024
+"""Elements of a strided row that may be cut."""
 SHORT_COLUMN, SHORT_CELLS = 32, 1024
 """Strided rows of so few elements are kept in registers, in tiles of so many cells."""
 LONGEST_TILE = 2048
@@ -48,7 +53,7 @@ LEAST_SHARE = 2048
 is all there is, of so many elements at least, in so many shares at most."""
 LONE_ROW, LONE_SHARE, LONE_SHARES = 4096, 256, 64
 LARGE = 1 << 25
-"""More elements than this come from memory, not from the cache."""
+"""More elements than this come from memory, not from the cache; of half as many most do."""
 MOST_TOTALS = 2048
 """Totals of shares that are combined at a time."""
 LARGEST_INT32 = (1 << 31) - 1
@@ -68,7 +73,9 @@ class KernelSchedule:
     is full, too. ``aligned``: tiles of a loop begin at multiples of 16 elements in memory, wherever
     the row begins. ``divisible``: positions of the parameters that are multiples of 16. ``wide``:
     indices are 64 bits. ``phase``: rows are shared out among programs, and this is one phase over
-    them, for which ``totals`` shares of the phases before are combined at a time."""
+    them, for which ``totals`` shares of the phases before are combined at a time. ``once``: a
+    share is one tile. ``unroll``: turns of a loop over a
+    row whose loads are under way together."""
 
     block: int
     row: int = 0
@@ -80,6 +87,8 @@ class KernelSchedule:
     phase: int | None = None
     totals: int = 0
     aligned: bool = False
+    unroll: int = 1
+    once: bool = False
 
     def __str__(self) -> str:
         tile = f"{self.block} x {self.row}" if self.row else f"{self.block}"
@@ -92,12 +101,17 @@ class KernelSchedule:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is launched: ``shares`` of a row, ``each`` of so many elements, where it is cut."""
+    """What is launched: ``shares`` of a row, ``each`` of so many elements, where it is cut.
+    ``work``: elements of all rows."""
 
     schedule: KernelSchedule
     tiles: int
+    work: int
     shares: int = 1
     each: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.schedule}, {self.shares} shares" if self.shares > 1 else str(self.schedule)
 
 
 def may_split(kernel: Kernel) -> bool:
@@ -109,7 +123,7 @@ def may_split(kernel: Kernel) -> bool:
 
 def passes(kernel: Kernel) -> int:
     """How often the row is walked where it is not kept in registers."""
-    phases = analyse(kernel)
+    phases = analyse(online(kernel).kernel)
     return sum(bool(works_in_row(phases, level)) for level in range(phases.count))
 
 
@@ -198,22 +212,28 @@ class Chooser:
         if shares > 1:
             each = -(-row // (tile.row * shares)) * tile.row
             shares = -(-row // each)
-            tile = replace(tile, totals=power_of_two(min(shares, MOST_TOTALS // tile.block)))
+            most = power_of_two(min(shares, MOST_TOTALS // tile.block))
+            tile = replace(tile, totals=most, once=each == tile.row)
         wide = largest > LARGEST_INT32 - WIDEST_TILE
         tile = replace(tile, divisible=divisible, wide=wide)
-        return Choice(tile, -(-cells // tile.block) * self.kernel.parts, shares, each)
+        tiles = -(-cells // tile.block) * self.kernel.parts
+        return Choice(tile, tiles, cells * max(row, 1) * self.kernel.parts, shares, each)
 
     def _rule(self, cells: int, row: int) -> tuple[KernelSchedule, int]:
         """A tile, and the number of shares."""
         tile = self._tile(cells, row)
-        shares = self._shares(row, -(-cells // tile.block)) if self.may_split else 1
+        shares = self._shares(cells, row, -(-cells // tile.block)) if self.may_split else 1
         if shares <= 1:
             return tile, 1
         if self.along_rows:
             share = power_of_two(min(row // shares, LONG_ROW_TILE))
-            return KernelSchedule(1, share, warps=max(1, min(8, share // 128))), shares
-        if cells * row > LARGE and self.passes == 1:
-            return KernelSchedule(*LARGE_COLUMNS_TILE, warps=8), max(shares // 2, 2)
+            warps = 16 if share == LONG_ROW_TILE else max(1, min(8, share // 128))
+            return KernelSchedule(1, share, warps=warps, unroll=UNROLLED), shares
+        if self._is_odd(cells, row):
+            return tile, shares
+        if cells * row > LARGE // 2 and self.passes == 1:
+            large = KernelSchedule(*LARGE_COLUMNS_TILE, warps=8, unroll=UNROLLED)
+            return large, max(shares // 2, 2)
         return replace(tile, warps=8 if cells * row > LARGE else 4), shares
 
     def _others(
@@ -237,11 +257,18 @@ class Chooser:
             for (block, length), warps in itertools.product(COLUMNS_TILES, (4, 8)):
                 yield replace(tile, block=block, row=length, warps=warps), shares
 
-    def _shares(self, row: int, tiles: int) -> int:
+    def _is_odd(self, cells: int, row: int) -> bool:
+        """Are there many long columns in rows that begin at any address?"""
+        many = self.passes == 1 and cells % DIVISOR and cells * row > LARGE
+        return bool(many and not self.along_rows and self.may_split and row >= LONG_COLUMN)
+
+    def _shares(self, cells: int, row: int, tiles: int) -> int:
         """Into how many shares rows are cut so that every multiprocessor has work."""
         if tiles == 1 and self.along_rows and self.passes == 1 and row >= LONE_ROW:
             few = min(row // LONE_SHARE, LONE_SHARES)
             return max(few, min(row // LEAST_SHARE, MULTIPROCESSORS * 4))
+        if self._is_odd(cells, row):
+            return ODD_SHARES
         programs = MULTIPROCESSORS * (4 if self.along_rows else 8)
         room = programs // max(tiles, 1)
         shares = min(room, row // (LEAST_SHARE if self.along_rows else 256))
@@ -255,10 +282,13 @@ class Chooser:
         if not self.along_rows:
             if row <= SHORT_COLUMN:
                 return short_columns(row)
-            if self.passes == 1 and cells % DIVISOR and cells * row > LARGE:
-                return KernelSchedule(*ODD_COLUMNS_TILE, warps=8)
-            return KernelSchedule(*COLUMNS_TILE)
-        if row > WIDEST_ROW:
+            if self._is_odd(cells, row):
+                return KernelSchedule(*NARROW_COLUMNS_TILE)
+            few = row < LONG_COLUMN and cells <= COLUMNS_TILE[0] * MULTIPROCESSORS
+            columns = NARROW_COLUMNS_TILE if few else COLUMNS_TILE
+            return KernelSchedule(*columns, unroll=UNROLLED)
+        writes = any(store.per == "cell" for store in self.kernel.stores)
+        if row > (WIDEST_WRITTEN_ROW if writes and row % DIVISOR == 0 else WIDEST_ROW):
             if row % DIVISOR and self.may_align:
                 return self._aligned_tile()
             return KernelSchedule(1, 2048 if row % DIVISOR else 8192, warps=16)
@@ -300,8 +330,8 @@ def row_in_registers(row: int, *, few: bool = False) -> KernelSchedule:
             tile, pieces = whole // 4, 3
     while tile > LONGEST_TILE and pieces * 2 <= MOST_PIECES:
         tile, pieces = tile // 2, pieces * 2
-    warps = 4 if whole <= 8192 else 8
-    if few and whole >= 2048:
+    warps = 4 if whole <= 8192 else 8 if whole <= WIDEST_ROW else 32
+    if few and 2048 <= whole <= WIDEST_ROW:
         warps *= 2
     block = max(1, FLAT_TILE // whole)
     return KernelSchedule(block, tile, pieces, row == tile * pieces, warps)

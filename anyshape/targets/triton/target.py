@@ -14,11 +14,12 @@ from anyshape.ir.program import Launch, NativeRegion, Program
 from anyshape.ir.variants import Variant, Variants
 from anyshape.optional import available
 from anyshape.options import Options
-from anyshape.runtime.launch import Loaded, has_library
+from anyshape.runtime.launch import Loaded, has_library, is_seen
 from anyshape.symbolic import Facts
 from anyshape.targets.cpu.target import builder_of
 from anyshape.targets.target import Target
 from anyshape.targets.triton.binaries import COMPILER
+from anyshape.targets.triton.flags import with_flags
 from anyshape.targets.triton.graphs import recorded, why_not_recorded
 from anyshape.targets.triton.kernel import emit_triton
 from anyshape.targets.triton.launch import TritonLoader
@@ -89,12 +90,18 @@ def _without_triton() -> str | None:
     return None
 
 
-def _schedules(function: DeviceFunction, options: Options) -> Iterable[str]:
-    return _LOADER.schedules(function, tune=options.tune)
+def _schedules(
+    function: DeviceFunction, sizes: Mapping[str, int] | None, options: Options
+) -> Iterable[str]:
+    return _LOADER.schedules(function, sizes, tune=options.tune)
+
+
+def _measured(function: DeviceFunction, options: Options) -> Iterable[str]:
+    return _LOADER.measured(function, tune=options.tune)
 
 
 def _listed(program: Program) -> Program:
-    return with_gpu_lists(program, _variants)
+    return with_gpu_lists(with_flags(program, _variants, is_seen), _variants)
 
 
 TRITON = Target(
@@ -114,4 +121,5 @@ TRITON = Target(
     why_not_recorded=why_not_recorded,
     expect=_expect,
     schedules=_schedules,
+    measured=_measured,
 )

@@ -67,6 +67,7 @@ class Side:
             "ANYSHAPE_CACHE_DIR": str(self.caches / cache),
             "ANYSHAPE_PROGRESS": "0",
             "OMP_NUM_THREADS": "1",
+            "PYTHONDONTWRITEBYTECODE": "",  # as where it is installed
         }
 
     def command(self, job: str) -> list[str]:

@@ -1,15 +1,17 @@
-"""Run the benchmarks named, or all, one after the other: `python -m benchmarks [NAME ...]`."""
+"""Run the benchmarks named, or all of one checkout, one after the other: `python -m benchmarks
+[NAME ...]`.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-from benchmarks.report import BENCHMARKS
+from benchmarks.report import BENCHMARKS, OF_TWO_CHECKOUTS
 
 
 def main() -> int:
-    names = sys.argv[1:] or list(BENCHMARKS)
+    names = sys.argv[1:] or [name for name in BENCHMARKS if name not in OF_TWO_CHECKOUTS]
     status = 0
     for name in names:
         print(f"--- {name} ---", flush=True)

@@ -1,6 +1,7 @@
 """The rows of `make bench` over two checkouts that take turns, as ratios of one to the other.
 
-    python benchmarks/against.py BEFORE AFTER [--minutes 8] [--jobs NAME ...] [--out FILE]
+    python benchmarks/against.py BEFORE AFTER [--minutes 8] [--jobs NAME ...] [--cores N]
+                                 [--out FILE]
 
 BEFORE and AFTER are folders; any Python that has torch will do, and without transformers the rows
 of its models are left out. Rows are milliseconds of a processor on one thread. Those of later calls
@@ -9,6 +10,11 @@ those of new processes, with a cache of kernels and without, are a process each.
 is, for each row, the median of the ratios of neighbours (over 1: AFTER is slower), the rows over
 5 %, and the geometric mean of each kind and of all. Rounds are repeated until the minutes are over.
 BEFORE twice says what the machine's noise is.
+
+Where a process has its memory makes rows up to a fifth faster or slower for as long as it lives,
+with the same kernels. So many pairs of processes say more than many turns of one: `--cores N`
+measures on N cores side by side, each with a job of its own from the list, in turn; a job that
+stands in the list twice has twice as many.
 """
 
 from __future__ import annotations
@@ -24,6 +30,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,6 +67,7 @@ class Side:
             "ANYSHAPE_CACHE_DIR": str(self.caches / cache),
             "ANYSHAPE_PROGRESS": "0",
             "OMP_NUM_THREADS": "1",
+            "PYTHONDONTWRITEBYTECODE": "",  # as where it is installed
         }
 
     def command(self, job: str) -> list[str]:
@@ -193,27 +201,27 @@ def both(sides: Sequence[Side], job: str, cache: str, turn: int) -> list[dict[st
     return [found[0], found[1]]
 
 
-def process_round(sides: Sequence[Side], figures: Figures, number: int) -> None:
+def process_round(sides: Sequence[Side], figures: Figures, number: int, caches: str) -> None:
     """Rows of new processes."""
     if "process" in figures.jobs:
         for turn in range(PROCESSES):
             figures.add(*both(sides, "process", "shared", turn))
     if "models" in figures.jobs:
         for head in ("empty cache, ", "second process, "):
-            figures.add(*both(sides, "models", f"models {number}", number), head)
+            figures.add(*both(sides, "models", f"{caches}, models {number}", number), head)
     for job in {"symbols", "overhead"}.intersection(figures.jobs):
         if number < ROUNDS_OF_SYMBOLS:
             figures.add(*both(sides, job, "shared", number))
 
 
 def begun(
-    sides: Sequence[Side], logs: Path, jobs: Sequence[str], stack: ExitStack
+    sides: Sequence[Side], logs: Path, jobs: Sequence[str], name: str, stack: ExitStack
 ) -> list[list[Server]]:
     """The processes that stay, after the first figure of each row, which does not count."""
     pairs = []
     for job in filter(SERVED.__contains__, jobs):
         servers = [
-            stack.enter_context(Server(side, job, logs / f"{job} {number}.log"))
+            stack.enter_context(Server(side, job, logs / f"{name}, {job} {number}.log"))
             for number, side in enumerate(sides)
         ]
         for row in servers[0].rows:
@@ -225,19 +233,48 @@ def begun(
     return pairs
 
 
-def rounds(sides: Sequence[Side], logs: Path, figures: Figures, until: float) -> None:
-    """Rounds until there is no time for one more."""
+def rounds(
+    sides: Sequence[Side], logs: Path, jobs: Sequence[str], until: float, core: int | None = None
+) -> Figures:
+    """Rounds until there is no time for one more, on this core."""
+    if core is not None:
+        os.sched_setaffinity(0, {core})  # of this thread, and of what it starts
+    figures, name = Figures(jobs), "all cores" if core is None else f"core {core}"
     with ExitStack() as stack:
-        pairs = begun(sides, logs, figures.jobs, stack)
+        pairs = begun(sides, logs, jobs, name, stack)
         taken, number = 0.0, 0
         while time.monotonic() + taken < until or number == 0:
             start = time.monotonic()
             for servers in pairs:
                 served_round(servers, figures)
-            process_round(sides, figures, number)
+            process_round(sides, figures, number, name)
             taken = time.monotonic() - start
             number += 1
-            print(f"round {number} took {taken:.0f} s", file=sys.stderr, flush=True)
+            print(f"{name}: round {number} took {taken:.0f} s", file=sys.stderr, flush=True)
+            if not pairs and {"process", "models"}.isdisjoint(jobs) and number == ROUNDS_OF_SYMBOLS:
+                break
+    return figures
+
+
+def side_by_side(
+    sides: Sequence[Side], logs: Path, jobs: Sequence[str], until: float, cores: int
+) -> Figures:
+    """Each core with the next job of the list; all figures together."""
+    own = sorted(os.sched_getaffinity(0))[-cores:]
+    dealt = [jobs[index % len(jobs)] for index in range(len(own))]
+    with ThreadPoolExecutor(len(own)) as pool:
+        parts = [
+            pool.submit(rounds, sides, logs, [job], until, core)
+            for job, core in zip(dealt, own, strict=True)
+        ]
+    whole = Figures(jobs)
+    for part, job, core in zip(parts, dealt, own, strict=True):
+        if (error := part.exception()) is not None:
+            print(f"{job} on core {core} failed: {error!r}", file=sys.stderr)
+            continue
+        for row, pairs in part.result().pairs.items():
+            whole.pairs[row] += pairs
+    return whole
 
 
 def main() -> None:
@@ -248,16 +285,18 @@ def main() -> None:
     parser.add_argument("after", type=Path)
     parser.add_argument("--minutes", type=float, default=8)
     parser.add_argument("--jobs", nargs="+", default=USUAL, choices=JOBS)
+    parser.add_argument("--cores", type=int, default=1)
     parser.add_argument("--out", type=Path, help="a file for all pairs, as JSON")
     arguments = parser.parse_args()
     until = time.monotonic() + 60 * arguments.minutes
-    figures = Figures(arguments.jobs)
     with tempfile.TemporaryDirectory() as folder:
         sides = [
             Side(checkout.resolve(), Path(folder) / name)
             for name, checkout in (("before", arguments.before), ("after", arguments.after))
         ]
-        rounds(sides, Path(folder), figures, until)
+        given = (sides, Path(folder), arguments.jobs, until)
+        alone = arguments.cores == 1
+        figures = rounds(*given) if alone else side_by_side(*given, arguments.cores)
     print("\n".join(report(figures.pairs)))
     if arguments.out:
         arguments.out.write_text(json.dumps(figures.pairs, indent=1) + "\n")

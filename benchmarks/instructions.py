@@ -30,6 +30,8 @@ from benchmarks.report import save
 
 WORKER = Path(__file__).with_name("against_worker.py")
 FIRST, LATER = 3, 200
+WARM = 40
+"""So many later calls before those that count: what is loaded in one of them does not count."""
 REQUESTS = """
 #include <valgrind/callgrind.h>
 void start(void) { CALLGRIND_START_INSTRUMENTATION; }
@@ -63,7 +65,7 @@ def measure(library: str, only: Sequence[str]) -> None:
             new = [another(function) for _ in range(FIRST)]
             counted(f"first call, {name}", [partial(called, compiled, f, arguments) for f in new])
             fast = partial(compiled(function, fullgraph=True), *arguments)
-            for _ in range(5):
+            for _ in range(WARM):
                 fast()
             counted(f"later call, {name}", [fast] * LATER)
 

@@ -24,6 +24,8 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 README = ROOT / "README.md"
 
 Row = Mapping[str, object]
+OF_TWO_CHECKOUTS = ("against", "instructions")
+"""Benchmarks that are run by themselves, with two checkouts as arguments."""
 MACHINE = "machine"
 """What a row was measured on, where that is not what its benchmark was measured on last."""
 MACHINE_KEYS = ("cpu", "cores", "threads", "torch", "python", "date")
@@ -70,6 +72,12 @@ BENCHMARKS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Imports behind torch's, and first calls in a process that has compiled before, with "
             "an empty cache of kernels and with a full one. Milliseconds of a processor, the C "
             "compiler's included; the median of seven processes.",
+        ),
+        "against": (
+            "Beside an earlier state",
+            "Milliseconds of a processor on one thread, each row in two checkouts that take turns "
+            "(`python benchmarks/against.py BEFORE AFTER`): medians, and the median of the ratios "
+            "of neighbours, over 1 where the later state is slower.",
         ),
         "instructions": (
             "Instructions beside an earlier state",

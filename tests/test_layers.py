@@ -5,13 +5,17 @@ costs.
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
+import grimp
 import pytest
 
 import anyshape
@@ -45,6 +49,42 @@ def test_import_linter_keeps_its_contracts() -> None:
         env={**os.environ, "COLUMNS": "200"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def imports_of_modules() -> dict[str, set[str]]:
+    """Which modules of the package each imports; imports for types count as well."""
+    graph = grimp.build_graph("anyshape", exclude_type_checking_imports=False)
+    return {name: set(graph.find_modules_directly_imported_by(name)) for name in graph.modules}
+
+
+def circles(imports: Mapping[str, AbstractSet[str]]) -> list[set[str]]:
+    """The modules that reach one another."""
+    reached = {name: set(below) for name, below in imports.items()}
+    for middle in imports:
+        for name, below in reached.items():
+            if middle in below:
+                below |= reached[middle]
+    found = []
+    for name in imports:
+        circle = {other for other in reached[name] if name in reached.get(other, ())}
+        if circle and circle not in found:
+            found.append(circle)
+    return found
+
+
+def test_a_circle_is_found() -> None:
+    imports = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": set()}
+    assert circles(imports) == [{"a", "b", "c"}]
+
+
+def test_a_circle_is_at_most_four_files_of_a_package_that_says_why() -> None:
+    found = circles(imports_of_modules())
+    assert max(map(len, found)) <= 4
+    for circle in found:
+        (package,) = {name.rpartition(".")[0] for name in circle}
+        said = importlib.import_module(package).__doc__ or ""
+        named = [name for name in circle if name.rpartition(".")[2] in said]
+        assert len(named) == len(circle), f"{package} does not say why {sorted(circle)}"
 
 
 def test_symbolic_imports_only_the_standard_library_and_the_ground_floor() -> None:

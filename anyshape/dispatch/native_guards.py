@@ -42,6 +42,36 @@ int anyshape_fresh(long long count, char **impls, char *copies, long long start,
     return 0;
 }
 """
+GIVES = """
+extern void *PyObject_Vectorcall(void *, void *const *, unsigned long, void *);
+extern int PyObject_RichCompareBool(void *, void *, int);
+extern void Py_DecRef(void *);
+extern char _Py_TrueStruct[], _Py_FalseStruct[];
+
+/* Triples of objects: a function, what it is handed (0: nothing), what it gave. 0 ends them. */
+int anyshape_gives(void **reads)
+{
+    for (; *reads; reads += 3) {
+        void *given = PyObject_Vectorcall(reads[0], reads + 1, reads[1] != 0, 0);
+        if (!given) return -1;
+        int same = PyObject_RichCompareBool(given, reads[2], 2 /* Py_EQ */);
+        Py_DecRef(given);
+        if (same < 1) return same;
+    }
+    return 1;
+}
+
+void *call_anyshape_gives(void *self, void **arguments, long count)
+{
+    if (count != 1) { PyErr_BadArgument(); return 0; }
+    int same = anyshape_gives((void **)PyLong_AsUnsignedLongLongMask(arguments[0]));
+    if (same < 0) return 0;
+    void *result = same ? _Py_TrueStruct : _Py_FalseStruct;
+    Py_IncRef(result);
+    return result;
+}
+"""
+"""Asks Python's own functions, under Python's lock."""
 _CHANGED: tuple[ArgType, ...] = (
     "int64",
     "pointer",
@@ -58,10 +88,21 @@ _FRESH: tuple[ArgType, ...] = (
 FUNCTIONS = {
     "anyshape_changed": NativeFunction(CHANGED, _CHANGED, returns_status=True),
     "anyshape_fresh": NativeFunction(FRESH, _FRESH, returns_status=True),
+    "anyshape_gives": NativeFunction(GIVES, caller="own"),
 }
+
+
+@functools.cache
+def _builder(options: Options) -> Builder:
+    return Builder.create(options)
 
 
 @functools.cache
 def compared(options: Options) -> Mapping[str, Callable[..., int]]:
     """The functions by name; raises `AnyshapeError` where there is no C compiler, or it fails."""
-    return MappingProxyType(Builder.create(options).functions(FUNCTIONS))
+    return MappingProxyType(_builder(options).functions(FUNCTIONS))
+
+
+def are_built(options: Options) -> bool:
+    """Whether `compared` waits for no compiler, which runs beside from now on. May raise as it."""
+    return all(part.done.done() for part in _builder(options).start(FUNCTIONS))

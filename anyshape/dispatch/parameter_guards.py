@@ -11,6 +11,7 @@ themselves.
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ import torch
 from anyshape.capture.guards.guard_code import GuardSet, compile_entry
 from anyshape.capture.guards.tensor_specs import parameter_state
 from anyshape.dispatch.dict_version_guards import DictVersionGuards
+from anyshape.dispatch.mode_guards import ModeTest
 from anyshape.dispatch.native_guards import compared
 from anyshape.errors import MISTAKES, AnyshapeError
 from anyshape.options import Options
@@ -82,9 +84,14 @@ def entry_of(
     """`compile_entry`'s function, with what C tests for it; and if the parameters are fresh."""
     fresh = parameter_test(guards.parameters, guards.hooks, options)
     by_version = DictVersionGuards.of(guards.guards, options)
+    modes = ModeTest(guards.modes, snapshot, options)
     if by_version is None:
-        return compile_entry(guards, snapshot, fresh), fresh
-    return compile_entry(guards, snapshot, fresh, by_version.holds, by_version.all_guards()), fresh
+        entry = compile_entry(guards, modes.hold, fresh)
+    else:
+        tested = by_version.all_guards()
+        entry = compile_entry(guards, modes.hold, fresh, by_version.holds, tested)
+    modes.entry = weakref.ref(entry)
+    return entry, fresh
 
 
 @dataclass(slots=True, eq=False)

@@ -1,7 +1,8 @@
 """Integers nobody knows yet: expressions, relations, facts. Standard library only.
 
 Read `expr.py` first (the normal form), then `conditions.py` (relations), `facts.py` (what is
-known), `solve.py` and `render.py`.
+known), `solve.py` and `render.py`. `expr.py`, `atoms.py`, `polynomial.py` and `text.py` are one
+recursive definition: an expression is a sum of products of atoms, and an atom holds expressions.
 """
 
 from anyshape.symbolic.atoms import (

@@ -141,6 +141,43 @@ def snapshot() -> tuple[Any, ...]:
     )
 
 
+Read = tuple[Callable[..., Any], Any, Any]
+"""A function of torch's, what it is handed (`NOTHING`, or one thing), and what it gave."""
+NOTHING = object()
+_READS: tuple[tuple[Callable[..., Any], Any] | None, ...] = (
+    (_C.is_grad_enabled, NOTHING),
+    (_C.is_inference_mode_enabled, NOTHING),
+    (_C._is_any_autocast_enabled, NOTHING),
+    (torch.get_default_dtype, NOTHING),
+    None,  # of function modes, of which there are none
+    (_C._get_deterministic_algorithms, NOTHING),
+    (_C._get_float32_matmul_precision, NOTHING),
+    (_C._len_torch_function_stack, NOTHING),
+    (_C._len_torch_dispatch_stack, NOTHING),
+    (_saved_tensors_hooks, True),
+    (vars(forward_ad).__getitem__, "_current_level"),
+    (_C.is_anomaly_enabled, NOTHING),
+    (_C._is_tracing, NOTHING),
+    (_C._get_flash_sdp_enabled, NOTHING),
+    (_C._get_mem_efficient_sdp_enabled, NOTHING),
+    (_C._get_math_sdp_enabled, NOTHING),
+    (_C._get_cudnn_sdp_enabled, NOTHING),
+    (_C._get_overrideable_sdp_enabled, NOTHING),
+)
+"""In the order of `snapshot`: what it reads where nothing is in effect that takes more."""
+_AUTOCAST, _FUNCTION_MODES, _HOOKS = 2, 7, 9
+
+
+def reads_of(modes: tuple[Any, ...]) -> list[Read] | None:
+    """The reads that together say whether `snapshot()` would be this; None under autocast, function
+    modes and hooks for saved tensors, of which it says more."""
+    if modes[_AUTOCAST] or modes[_FUNCTION_MODES] or modes[_HOOKS]:
+        return None
+    given = [None if index == _HOOKS else value for index, value in enumerate(modes)]
+    pairs = zip(_READS, given, strict=True)
+    return [(*read, value) for read, value in pairs if read is not None]
+
+
 def _autocast() -> tuple[Any, ...]:
     return tuple(
         (_C.is_autocast_enabled(device), _C.get_autocast_dtype(device))

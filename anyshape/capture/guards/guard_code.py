@@ -481,15 +481,16 @@ def compile_test(guards: Sequence[Guard]) -> Callable[[], bool]:
 
 def compile_entry(
     guards: GuardSet,
-    snapshot: Callable[[], tuple[Any, ...]],
+    modes_hold: Callable[[Any], bool],
     fresh: Callable[[], bool] | None,
     by_version: Callable[[], bool] | None = None,
     tested: Set[Guard] = frozenset(),
 ) -> Callable[[Sequence[Any]], list[Any] | None]:
     """`entry(slots)`: the graph's inputs in order if every guard holds, else None. Cheap and
-    telling guards come first. `by_version` tests those guards that are in `tested`."""
+    telling guards come first. `by_version` tests those guards that are in `tested`. `modes_hold`
+    is a global of the function, as is what it is handed, `mode_reads`."""
     text = _Text()
-    text.fail_if("snapshot() != " + text.name(guards.modes, "modes"))
+    text.fail_if("not modes_hold(mode_reads)")
     if guards.front is not None:
         text.fail_if(f"not {text.name(guards.front, 'front')}(slots)")
     slow: list[Guard] = []
@@ -518,9 +519,8 @@ def compile_entry(
         text.fail_if("not by_version()")
     reads = ", ".join(expression(source, text.name) for source in guards.inputs)
     text.add(f"return [{reads}]")
-    return text.compile(
-        "entry", "slots", snapshot=snapshot, fresh=fresh, by_version=by_version, math=math
-    )
+    modes = {"modes_hold": modes_hold, "mode_reads": None}
+    return text.compile("entry", "slots", **modes, fresh=fresh, by_version=by_version, math=math)
 
 
 def from_slot(source: Source) -> bool:

@@ -32,18 +32,17 @@ _OBSERVERS = frozenset(
 
 
 def live_at(frame: Frame) -> int:
-    """The slots of a frame that will still be read, as bits; worked out once for each code.
+    """The slots of a frame that will still be read, as bits.
 
     The instruction in front of ``frame.index`` may be under way, as one that calls `__bool__` or
     `__next__`: where it goes on is not decided yet, and it may still raise into its handler.
     """
     code = frame.code
-    if code.live is None:
-        code.live = live_slots(code)
-    live = code.live[frame.index]
+    slots = live_slots(code)
+    live = slots[frame.index]
     if frame.index:
         for following in _following(code, frame.index - 1, len(code.instructions)):
-            live |= code.live[following]
+            live |= slots[following]
     return live
 
 
@@ -81,7 +80,14 @@ def _is_of_the_program(kind: type) -> bool:
 
 
 def live_slots(code: Code) -> list[int]:
-    """Bit `s` of entry `i` says that slot `s` may be read at or after instruction `i`."""
+    """Bit `s` of entry `i` says that slot `s` may be read at or after instruction `i`; worked out
+    once for each code."""
+    if code.live is None:
+        code.live = _worked_out(code)
+    return code.live
+
+
+def _worked_out(code: Code) -> list[int]:
     count = len(code.instructions)
     everything = (1 << code.local_count) - 1
     real = code.code

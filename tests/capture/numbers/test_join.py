@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import anyshape
+from anyshape.capture.interpreter import liveness
 from anyshape.capture.interpreter.control_flow import RETURN, meeting_point
 from anyshape.capture.interpreter.frame import decode
 from anyshape.capture.interpreter.opcodes import OPCODE_HANDLERS, PREPARE
@@ -213,6 +214,25 @@ def test_meeting_points_are_postdominators() -> None:
     assert jumps(falls_together)[0][1] != RETURN
     assert jumps(returns_early)[0][1] == RETURN
     assert jumps(raises)[0][1] != RETURN  # a path that only raises does not count
+
+
+def test_what_lives_is_worked_out_once_for_each_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many branches are joined in it."""
+    asked: list[Any] = []
+    worked_out = liveness._worked_out
+    monkeypatch.setattr(liveness, "_worked_out", lambda c: asked.append(c) or worked_out(c))
+
+    def program(x: Tensor) -> Tensor:
+        for _ in range(6):
+            scale = 10 if x.shape[0] > 2 else 20
+            x = x * scale
+        return x
+
+    fast = anyshape.compile(program)
+    for n in (4, 1):
+        assert torch.equal(fast(torch.ones(n)), program(torch.ones(n)))
+    assert fast.stats().programs == 1
+    assert asked and len(asked) == len({id(code) for code in asked})
 
 
 def test_copies_of_one_end_are_one_meeting_point() -> None:

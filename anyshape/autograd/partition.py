@@ -23,7 +23,7 @@ from anyshape.autograd.differentiate import Joint
 from anyshape.autograd.memory import roots
 from anyshape.autograd.minimum_cut import UNBOUNDED, NoCut, minimum_cut
 from anyshape.autograd.outline import NotDifferentiable
-from anyshape.autograd.sizes import size_bytes
+from anyshape.autograd.sizes import cost_of_keeping, of_libraries, size_bytes
 from anyshape.autograd.structure import Structure
 from anyshape.ir.established import midrun_numbers, shown
 from anyshape.ir.graph import (
@@ -38,7 +38,7 @@ from anyshape.ir.graph import (
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput, names_of
 from anyshape.ops.gradients.decisions import decides
-from anyshape.ops.table import OpDef, tests_arguments
+from anyshape.ops.table import OpDef, is_done_by_library
 from anyshape.symbolic import AllOf, AnyOf, Expr, Facts, Relation, Symbol
 
 ASSIGNMENTS = ("assign", "assign_data")
@@ -151,7 +151,7 @@ class _Partition:
 
     def _refuses(self, node: Node) -> bool:
         row = self.ops.get(node.op)
-        return row is None or row.raises or tests_arguments(row)
+        return row is None or row.raises or is_done_by_library(row)
 
     # ---- what to save ----------------------------------------------------------------------------
     def cut(self, budget: float) -> Halves:
@@ -216,7 +216,7 @@ class _Partition:
                 "the gradients read what the program can see and eager does not save"
             ) from None
         saved = [value for value in self.tensors() if value in chosen]
-        return saved, sum(capacities[value] for value in saved)
+        return saved, sum(size_bytes(v.tensor, self.graph) for v in saved if capacities[v])
 
     def _needed(self) -> list[Value]:
         read = (value for node in self.late_nodes for value in node.inputs())
@@ -318,8 +318,8 @@ class _Partition:
 
 
 class _Costs:
-    """What saving a value costs: its bytes at the hints; nothing for what is kept anyway, and
-    without bounds for what may not be saved."""
+    """What saving a value costs: its bytes at the hints, and a little for a write that nothing else
+    needs; nothing for what is kept anyway, and without bounds for what may not be saved."""
 
     def __init__(self, partition: _Partition) -> None:
         joint, graph = partition.joint, partition.graph
@@ -333,6 +333,7 @@ class _Costs:
             owners = {self.owner.get(v, v) for v in values_in(out)}
             (kept if i in joint.saved_outputs else seen).update(owners)
         self.written = _written(graph)
+        self.libraries = of_libraries(partition.early_nodes, partition.ops)
         self.again = partition.checkpoints.again
         read = {self.owner.get(v, v) for v in partition.checkpoints.read}
         kept |= (read & seen) - self.written
@@ -348,7 +349,7 @@ class _Costs:
             return 0
         if value in self.again:
             return UNBOUNDED
-        return 1 + size_bytes(value.tensor, self.graph)
+        return cost_of_keeping(value, self.graph, value in self.libraries)
 
 
 def _written(graph: Graph) -> set[Value]:

@@ -17,7 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from anyshape.autograd.budget import Allowed, costly_nodes, is_cheap, within_budget
+from anyshape.autograd.budget import (
+    Allowed,
+    costly_nodes,
+    is_cheap,
+    read_by_light_products,
+    within_budget,
+)
 from anyshape.autograd.checkpoints import Checkpoints, is_checkpointed, runs_once
 from anyshape.autograd.differentiate import Joint
 from anyshape.autograd.memory import roots
@@ -196,6 +202,7 @@ class _Partition:
         edges: list[tuple[Value, Value]] = []
         fed: list[Value] = []
         costs = _Costs(self)
+        stay = set(self.checkpoints.given) | (set() if allowed else self._light(costs))
         waiting = list(needed)
         while waiting:
             value = waiting.pop()
@@ -203,7 +210,7 @@ class _Partition:
                 continue
             capacities[value] = costs.of(value)
             maker = self.makers.get(value)
-            if maker is None or value in self.checkpoints.given or not self._again(maker, allowed):
+            if maker is None or value in stay or not self._again(maker, allowed):
                 fed.append(value)
                 continue
             sources = [v for v in maker.inputs() if isinstance(v.type, TensorType)]
@@ -217,6 +224,11 @@ class _Partition:
             ) from None
         saved = [value for value in self.tensors() if value in chosen]
         return saved, sum(size_bytes(v.tensor, self.graph) for v in saved if capacities[v])
+
+    def _light(self, costs: _Costs) -> set[Value]:
+        """What lies there and is better saved, if it may be, than written once more."""
+        read = read_by_light_products(self.late_nodes, self.graph, self.ops)
+        return {v for v in read & costs.libraries if costs.of(v) < UNBOUNDED}
 
     def _needed(self) -> list[Value]:
         read = (value for node in self.late_nodes for value in node.inputs())

@@ -16,7 +16,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from anyshape.autograd.budget import Allowed, costly_nodes, is_cheap, within_budget
+from anyshape.autograd.budget import (
+    Allowed,
+    costly_nodes,
+    is_cheap,
+    read_by_light_products,
+    within_budget,
+)
 from anyshape.autograd.checkpoints import Copier, runs_once
 from anyshape.autograd.decisions import in_front_of_decisions
 from anyshape.autograd.memory import roots
@@ -74,6 +80,7 @@ def _again(
     alive = {owner.get(v, v) for v in values_in(graph.outputs)}
     alive.update(entry.value for entry in graph.inputs)
     libraries = of_libraries(forward, ops)
+    light = set() if allowed else read_by_light_products(backward, graph, ops) & libraries
     compared = {v for node in in_front_of_decisions(backward) for v in node.inputs()}
     capacities: dict[Value, int] = {}
     edges: list[tuple[Value, Value]] = []
@@ -87,7 +94,8 @@ def _again(
         lies_there = value in libraries
         capacities[value] = 0 if free else cost_of_keeping(value, graph, lies_there)
         maker = makers.get(value)
-        if maker is None or value in compared or not (maker in allowed or _is_cheap(maker, ops)):
+        stays = value in compared or value in light
+        if maker is None or stays or not (maker in allowed or _is_cheap(maker, ops)):
             fed.append(value)
             continue
         sources = [v for v in maker.inputs() if isinstance(v.type, TensorType)]

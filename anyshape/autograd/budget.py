@@ -15,8 +15,10 @@ from anyshape.autograd.checkpoints import runs_once
 from anyshape.autograd.sizes import size_bytes
 from anyshape.ir.graph import Graph, Node, TensorType, Value
 from anyshape.ops.gradients.decisions import decides
-from anyshape.ops.table import OpDef, Pointwise, Structural, View
+from anyshape.ops.table import OpDef, Pointwise, Structural, View, is_done_by_library
 
+LIGHT = 1024
+"""A reader that multiplies each of a tensor's bytes fewer times than this does little with it."""
 T = TypeVar("T")
 Allowed = frozenset[Node]
 
@@ -55,6 +57,26 @@ def costly_nodes(nodes: Iterable[Node], graph: Graph, ops: Mapping[str, OpDef]) 
 
     found = [n for n in nodes if not (is_cheap(n, ops) or runs_once(n, ops) or decides(n))]
     return sorted(filter(_makes_floats, found), key=work_by_byte)
+
+
+def read_by_light_products(
+    nodes: Iterable[Node], graph: Graph, ops: Mapping[str, OpDef]
+) -> set[Value]:
+    """What libraries read in the backward part and do little with: computed again, it is read and
+    written once more, which takes long beside them. A gradient of a convolution of few channels is
+    such a reader; a product with a large matrix is not."""
+    found: set[Value] = set()
+    for node in nodes:
+        if node.op not in ops or is_done_by_library(ops[node.op]):
+            made = sum(size_bytes(v.tensor, graph) for v in node.outputs if _is_tensor(v))
+            work = _work(node, graph, made)
+            read = [value for value in node.inputs() if _is_tensor(value)]
+            found.update(v for v in read if work < LIGHT * size_bytes(v.tensor, graph))
+    return found
+
+
+def _is_tensor(value: Value) -> bool:
+    return isinstance(value.type, TensorType)
 
 
 def _makes_floats(node: Node) -> bool:

@@ -17,13 +17,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from anyshape.autograd.budget import Allowed, costly_nodes, is_cheap, within_budget
+from anyshape.autograd.budget import (
+    Allowed,
+    costly_nodes,
+    is_cheap,
+    read_by_light_products,
+    within_budget,
+)
 from anyshape.autograd.checkpoints import Checkpoints, is_checkpointed, runs_once
 from anyshape.autograd.differentiate import Joint
 from anyshape.autograd.memory import roots
 from anyshape.autograd.minimum_cut import UNBOUNDED, NoCut, minimum_cut
 from anyshape.autograd.outline import NotDifferentiable
-from anyshape.autograd.sizes import size_bytes
+from anyshape.autograd.sizes import cost_of_keeping, of_libraries, size_bytes
 from anyshape.autograd.structure import Structure
 from anyshape.ir.established import midrun_numbers, shown
 from anyshape.ir.graph import (
@@ -38,7 +44,7 @@ from anyshape.ir.graph import (
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput, names_of
 from anyshape.ops.gradients.decisions import decides
-from anyshape.ops.table import OpDef, tests_arguments
+from anyshape.ops.table import OpDef, is_done_by_library
 from anyshape.symbolic import AllOf, AnyOf, Expr, Facts, Relation, Symbol
 
 ASSIGNMENTS = ("assign", "assign_data")
@@ -151,7 +157,7 @@ class _Partition:
 
     def _refuses(self, node: Node) -> bool:
         row = self.ops.get(node.op)
-        return row is None or row.raises or tests_arguments(row)
+        return row is None or row.raises or is_done_by_library(row)
 
     # ---- what to save ----------------------------------------------------------------------------
     def cut(self, budget: float) -> Halves:
@@ -196,6 +202,7 @@ class _Partition:
         edges: list[tuple[Value, Value]] = []
         fed: list[Value] = []
         costs = _Costs(self)
+        stay = set(self.checkpoints.given) | (set() if allowed else self._light(costs))
         waiting = list(needed)
         while waiting:
             value = waiting.pop()
@@ -203,7 +210,7 @@ class _Partition:
                 continue
             capacities[value] = costs.of(value)
             maker = self.makers.get(value)
-            if maker is None or value in self.checkpoints.given or not self._again(maker, allowed):
+            if maker is None or value in stay or not self._again(maker, allowed):
                 fed.append(value)
                 continue
             sources = [v for v in maker.inputs() if isinstance(v.type, TensorType)]
@@ -216,7 +223,12 @@ class _Partition:
                 "the gradients read what the program can see and eager does not save"
             ) from None
         saved = [value for value in self.tensors() if value in chosen]
-        return saved, sum(capacities[value] for value in saved)
+        return saved, sum(size_bytes(v.tensor, self.graph) for v in saved if capacities[v])
+
+    def _light(self, costs: _Costs) -> set[Value]:
+        """What lies there and is better saved, if it may be, than written once more."""
+        read = read_by_light_products(self.late_nodes, self.graph, self.ops)
+        return {v for v in read & costs.libraries if costs.of(v) < UNBOUNDED}
 
     def _needed(self) -> list[Value]:
         read = (value for node in self.late_nodes for value in node.inputs())
@@ -318,8 +330,8 @@ class _Partition:
 
 
 class _Costs:
-    """What saving a value costs: its bytes at the hints; nothing for what is kept anyway, and
-    without bounds for what may not be saved."""
+    """What saving a value costs: its bytes at the hints, and a little for a write that nothing else
+    needs; nothing for what is kept anyway, and without bounds for what may not be saved."""
 
     def __init__(self, partition: _Partition) -> None:
         joint, graph = partition.joint, partition.graph
@@ -333,6 +345,7 @@ class _Costs:
             owners = {self.owner.get(v, v) for v in values_in(out)}
             (kept if i in joint.saved_outputs else seen).update(owners)
         self.written = _written(graph)
+        self.libraries = of_libraries(partition.early_nodes, partition.ops)
         self.again = partition.checkpoints.again
         read = {self.owner.get(v, v) for v in partition.checkpoints.read}
         kept |= (read & seen) - self.written
@@ -348,7 +361,7 @@ class _Costs:
             return 0
         if value in self.again:
             return UNBOUNDED
-        return 1 + size_bytes(value.tensor, self.graph)
+        return cost_of_keeping(value, self.graph, value in self.libraries)
 
 
 def _written(graph: Graph) -> set[Value]:

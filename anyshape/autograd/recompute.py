@@ -16,12 +16,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from anyshape.autograd.budget import Allowed, costly_nodes, is_cheap, within_budget
+from anyshape.autograd.budget import (
+    Allowed,
+    costly_nodes,
+    is_cheap,
+    read_by_light_products,
+    within_budget,
+)
 from anyshape.autograd.checkpoints import Copier, runs_once
 from anyshape.autograd.decisions import in_front_of_decisions
 from anyshape.autograd.memory import roots
 from anyshape.autograd.minimum_cut import minimum_cut
-from anyshape.autograd.sizes import size_bytes
+from anyshape.autograd.sizes import cost_of_keeping, of_libraries, size_bytes
 from anyshape.ir.graph import Graph, Node, TensorType, Value, values_in
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
@@ -73,6 +79,8 @@ def _again(
     owner = roots(graph, ops)
     alive = {owner.get(v, v) for v in values_in(graph.outputs)}
     alive.update(entry.value for entry in graph.inputs)
+    libraries = of_libraries(forward, ops)
+    light = set() if allowed else read_by_light_products(backward, graph, ops) & libraries
     compared = {v for node in in_front_of_decisions(backward) for v in node.inputs()}
     capacities: dict[Value, int] = {}
     edges: list[tuple[Value, Value]] = []
@@ -83,16 +91,19 @@ def _again(
         if value in capacities:
             continue
         free = owner.get(value, value) in alive
-        capacities[value] = 0 if free else 1 + size_bytes(value.tensor, graph)
+        lies_there = value in libraries
+        capacities[value] = 0 if free else cost_of_keeping(value, graph, lies_there)
         maker = makers.get(value)
-        if maker is None or value in compared or not (maker in allowed or _is_cheap(maker, ops)):
+        stays = value in compared or value in light
+        if maker is None or stays or not (maker in allowed or _is_cheap(maker, ops)):
             fed.append(value)
             continue
         sources = [v for v in maker.inputs() if isinstance(v.type, TensorType)]
         edges.extend((source, value) for source in sources)
         waiting.extend(sources)
     kept = minimum_cut(capacities, edges, fed, needed, latest=True)
-    return _not_kept(needed, kept, makers), sum(capacities[value] for value in kept)
+    held = sum(size_bytes(value.tensor, graph) for value in kept if capacities[value])
+    return _not_kept(needed, kept, makers), held
 
 
 def _is_cheap(node: Node, ops: Mapping[str, OpDef]) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from anyshape.autograd.memory import roots
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value
 from anyshape.ir.scalars import Scalar, ScalarInput
+from anyshape.ops.gradients.backward import gives_sparse
 from anyshape.ops.gradients.recorded import HANDLE, RECORDED, SEVERAL, is_tensor, tensors_in
 from anyshape.ops.table import OpDef
 from anyshape.symbolic import Expr
@@ -35,15 +36,9 @@ def can_be_recorded(node: Node, row: OpDef) -> bool:
         and row.resource in RECORDED
         and all(isinstance(value.type, TensorType) for value in node.outputs)
         and (row.name in SEVERAL or sum(v.dtype.is_floating for v in node.outputs) == 1)
-        and not _gives_sparse(node, row)
+        and not gives_sparse(node, row)
         and not any(map(_hides_tensors, (*node.args, *node.kwargs.values())))
     )
-
-
-def _gives_sparse(node: Node, row: OpDef) -> bool:
-    """Whether eager's gradients may be sparse."""
-    given = dict(zip(row.signature.names, node.args)) | dict(node.kwargs)
-    return any(given.get(name, False) is not False for name in ("sparse", "sparse_grad"))
 
 
 def _hides_tensors(arg: Arg) -> bool:

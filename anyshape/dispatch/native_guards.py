@@ -27,7 +27,8 @@ long long anyshape_changed(long long words, long long **words_at, long long *exp
 FRESH = """
 int anyshape_fresh(long long count, char **impls, char *copies, long long start,
                    long long words, long long storage, long long data,
-                   long long *pointers, long long tables, char **dicts)
+                   long long *pointers, char **flags, char *required,
+                   long long tables, char **dicts)
 {
     for (long long i = 0; i < count; i++) {
         long long *now = (long long *)(impls[i] + start);
@@ -36,6 +37,7 @@ int anyshape_fresh(long long count, char **impls, char *copies, long long start,
         for (long long w = 0; w < words; w++) different |= now[w] ^ then[w];
         char *owner = *(char **)(impls[i] + storage);
         if (different || *(long long *)(owner + data) != pointers[i]) return 1;
+        if (flags[i] && *flags[i] != required[i]) return 1;  /* requires_grad */
     }
     for (long long i = 0; i < tables; i++)
         if (*(long long *)(dicts[i] + 16)) return 2;  /* ma_used */
@@ -83,7 +85,7 @@ _CHANGED: tuple[ArgType, ...] = (
 )
 _FRESH: tuple[ArgType, ...] = (
     *("int64", "pointer", "pointer", "int64", "int64", "int64"),
-    *("int64", "pointer", "int64", "pointer"),
+    *("int64", "pointer", "pointer", "pointer", "int64", "pointer"),
 )
 FUNCTIONS = {
     "anyshape_changed": NativeFunction(CHANGED, _CHANGED, returns_status=True),

@@ -3,9 +3,9 @@ Answered in microseconds.
 
 In: pinned tensors and dictionaries. Out: a function that says whether any changed. A few
 hundred tensors asked one by one through Python cost more than a whole call may; so a small C
-function compares the bytes of their `TensorImpl`s with a copy, and the data pointers. Where the
-bytes differ, or where the layout of `TensorImpl` cannot be worked out, Python asks the tensors
-themselves.
+function compares the bytes of their `TensorImpl`s with a copy, the data pointers, and whether
+gradients are required, which lies in what autograd keeps of a tensor. Where the bytes differ, or
+where the layout of these cannot be worked out, Python asks the tensors themselves.
 """
 
 from __future__ import annotations
@@ -30,15 +30,19 @@ IMPL_BYTES = (
     176  # of a TensorImpl: storage, sizes and strides, offset, dtype, device, keys all lie within
 )
 STORAGE_BYTES = 48
+META_WORDS = 64  # of an AutogradMeta: whether gradients are required lies within
 FEW = 8  # so few tensors are asked one by one
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where a TensorImpl has its storage, and a StorageImpl its data pointer, in bytes."""
+    """Where a TensorImpl has its storage and its AutogradMeta, a StorageImpl its data pointer, and
+    an AutogradMeta whether gradients are required, in bytes."""
 
     storage: int
     data: int
+    meta: int
+    required: int
 
     @classmethod
     def find(cls) -> Layout | None:
@@ -57,7 +61,36 @@ class Layout:
             tensor.data_ptr() not in inside
         ):  # it may be there twice: as data, and as what the deleter gets
             return None
-        return cls(8 * storage.index(owner), 8 * inside.index(tensor.data_ptr()))
+        found = _find_flag(tensor)
+        if found is None:
+            return None
+        return cls(8 * storage.index(owner), 8 * inside.index(tensor.data_ptr()), *found)
+
+    def flag(self, tensor: torch.Tensor) -> int:
+        """The address of the byte that says whether the tensor requires gradients; 0 where autograd
+        keeps nothing of it yet."""
+        meta = _words(tensor._cdata, IMPL_BYTES)[self.meta // 8]
+        return meta + self.required if meta else 0
+
+
+def _find_flag(tensor: torch.Tensor) -> tuple[int, int] | None:
+    """Where a new tensor gets an AutogradMeta, and which byte of that `requires_grad_` changes."""
+    before = _words(tensor._cdata, IMPL_BYTES)
+    after = _words(tensor.requires_grad_()._cdata, IMPL_BYTES)
+    made = [n for n, word in enumerate(before) if not word and after[n]]
+    if len(made) != 1:
+        return None
+    meta = after[made[0]]
+    for offset in range(0, 8 * META_WORDS, 8):  # no further than to the one that is sought
+        with_it = ctypes.string_at(meta + offset, 8)
+        tensor.requires_grad_(False)
+        without = ctypes.string_at(meta + offset, 8)
+        tensor.requires_grad_()
+        changed = [n for n in range(8) if with_it[n] != without[n]]
+        if changed:
+            is_flag = len(changed) == 1 and with_it[changed[0]] == 1 and not without[changed[0]]
+            return (8 * made[0], offset + changed[0]) if is_flag else None
+    return None
 
 
 def _words(address: int, size: int) -> list[int]:
@@ -130,6 +163,8 @@ def _compare_bytes(
         *(w for p in parameters for w in _words(p._cdata + layout.storage, words * 8))
     )
     pointers = (ctypes.c_int64 * count)(*(_data(p, layout) for p in parameters))
+    flags = (ctypes.c_int64 * count)(*(layout.flag(p) for p in parameters))
+    required = (ctypes.c_char * count)(*(p.requires_grad for p in parameters))
     tables = (ctypes.c_int64 * len(hooks))(*(id(table) for table in hooks))
     given = (
         *(
@@ -140,9 +175,10 @@ def _compare_bytes(
             words,
             layout.storage,
         ),
-        *(layout.data, ctypes.addressof(pointers), len(hooks), ctypes.addressof(tables)),
+        *(layout.data, *map(ctypes.addressof, (pointers, flags, required))),
+        *(len(hooks), ctypes.addressof(tables)),
     )
-    kept = (impls, copies, pointers, tables, parameters, hooks)
+    kept = (impls, copies, pointers, flags, required, tables, parameters, hooks)
 
     def fresh(kept: Any = kept) -> bool:
         """Bytes that differ may mean nothing (a gradient was made): then the tensors are asked."""

@@ -101,7 +101,8 @@ op(
 def _normal_gather(
     cx: TypeContext, x: Any, dim: Arg, index: Any, *, sparse_grad: Arg = False
 ) -> Normal:
-    return (x, dim_of(dim, tensor(x).rank), index), {}
+    options = {"sparse_grad": True} if sparse_grad else {}  # it changes the gradient, and no result
+    return (x, dim_of(dim, tensor(x).rank), index), options
 
 
 _OTHER_RANK = "Index tensor must have the same number of dimensions as input tensor"
@@ -127,7 +128,7 @@ def require_positions(cx: TypeContext, positions: TensorType, name: str) -> None
         cx.require(eq(numel(positions.shape), 0), f"{name}(): Expected dtype int32/int64 for index")
 
 
-def _gather_type(cx: TypeContext, x: Any, dim: int, index: Any) -> TensorType:
+def _gather_type(cx: TypeContext, x: Any, dim: int, index: Any, **options: Arg) -> TensorType:
     t, positions = tensor(x), tensor(index)
     require_positions(cx, positions, "gather")
     require_within(cx, positions, t, dim, "gather")

@@ -313,11 +313,12 @@ def _dropped_attention(
     scale: Any,
     enable_gqa: Any,
 ) -> Any:
-    """ATen's own composition, which draws for each weight."""
+    """ATen's own composition, which draws for each weight and is wide up to its result."""
     if enable_gqa:
         k, v = (products.repeated_heads(b, t, q) for t in (k, v))
     weights = _attention_weights(b, q, k, mask, is_causal, scale)
-    return b.matmul(b.random_dropout(cast(b, weights, q.dtype), dropout_p), v)
+    kept = b.random_dropout(weights, dropout_p)
+    return cast(b, b.matmul(kept, cast(b, v, wide(q.dtype))), q.dtype)
 
 
 def _attention_weights(b: Any, q: Any, k: Any, mask: Any, is_causal: Any, scale: Any) -> Any:

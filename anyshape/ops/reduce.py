@@ -313,6 +313,8 @@ def variance(
 
 def degrees_of_freedom(count: Dim, correction: Any) -> Any:
     """``max(count - correction, 0)``, the number that variance divides by."""
+    if correction == 0:
+        return count
     if isinstance(count, int):
         return max(count - correction, 0)
     if isinstance(correction, float) and correction != int(correction):

@@ -348,7 +348,7 @@ class OpDef:
         return "generator" if self.random else None
 
 
-def tests_arguments(row: OpDef) -> bool:
+def is_done_by_library(row: OpDef) -> bool:
     """Is the row done by a library, which tests its arguments itself and may refuse them, whatever
     the type rule has said?"""
     return row.lower is None or isinstance(row.lower, Extern)

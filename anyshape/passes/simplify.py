@@ -12,7 +12,7 @@ from dataclasses import replace
 from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value, values_in
 from anyshape.ir.nesting import with_nested
 from anyshape.ir.scalars import Scalar
-from anyshape.ops.table import OpDef, tests_arguments
+from anyshape.ops.table import OpDef, is_done_by_library
 from anyshape.passes.outputs import escaping
 from anyshape.passes.rebuild import Rebuilding, rebuild
 from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol, SymbolsSeen
@@ -75,7 +75,7 @@ def remove_dead_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """Drops nodes that nothing reads, in a graph of core rows with the checks of their data; what a
     library does stays."""
     return _without_dead(
-        graph, lambda node: is_pure(node, ops) and not tests_arguments(ops[node.op])
+        graph, lambda node: is_pure(node, ops) and not is_done_by_library(ops[node.op])
     )
 
 
@@ -87,7 +87,7 @@ def remove_dead_core_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
 def _may_raise(node: Node, ops: Mapping[str, OpDef]) -> bool:
     """Is the node one that raises for some data, or made of nodes that nobody has looked at yet?"""
     row = ops[node.op]
-    return row.raises or row.refuses is not None or tests_arguments(row)
+    return row.raises or row.refuses is not None or is_done_by_library(row)
 
 
 def _without_dead(graph: Graph, is_removable: Callable[[Node], bool]) -> Graph:

@@ -57,7 +57,7 @@ from anyshape.ops.table import (
     Extern,
     Nested,
     OpDef,
-    tests_arguments,
+    is_done_by_library,
 )
 from anyshape.ops.table import View as ViewLowering
 from anyshape.schedule.analysis import Analysis, Order, analyse, link_readers
@@ -344,7 +344,7 @@ class _Plan:
         scalar = any(isinstance(output.type, ScalarType) for output in node.outputs)
         if needed or scalar or row is None or row.resource is not None:
             return True
-        return row.raises or tests_arguments(row)
+        return row.raises or is_done_by_library(row)
 
     # --- steps ---
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch.optim import swa_utils
 
 import anyshape
-from tests.autograd.beside_eager import assert_same_parameters, batch, model
+from tests.autograd.beside_eager import assert_same, assert_same_parameters, batch, model
 
 Step = Callable[..., Any]
 
@@ -241,3 +241,28 @@ def test_the_gradient_of_a_turned_weight_is_written_as_the_weight_lies(name: str
     made = re.findall(r"mm : float32\[(.*)\]", fast.graphs()[1])
     assert any(re.fullmatch(r"(3, )?8, (16|s1)", shape) for shape in made)
     assert not any(re.fullmatch(r"(3, )?(16|s1), 8", shape) for shape in made)
+
+
+def test_layers_are_thawed_between_steps() -> None:
+    """What is asked of many parameters at once includes whether they require gradients."""
+
+    def trained(compile: Callable[[Any], Any]) -> list[Tensor]:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2))
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+
+        @compile
+        def step(x: Tensor) -> Tensor:
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        losses = []
+        for frozen in (True, False, True):
+            model[0].requires_grad_(not frozen)
+            losses += [step(torch.randn(n, 4)) for n in (5, 3, 8, 1)]
+        return [*losses, *(p.detach() for p in model.parameters())]
+
+    assert_same(trained(anyshape.compile), trained(lambda step: step))

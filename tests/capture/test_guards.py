@@ -308,6 +308,7 @@ def test_parameters_are_fresh_until_one_is_changed(count: int) -> None:
     assert changed(lambda p: setattr(p, "data", p.data.view(torch.int32).view(torch.float32)[:2]))
     assert changed(lambda p: setattr(p, "data", p.data.half()))
     assert changed(lambda p: p.untyped_storage().resize_(4096))
+    assert changed(lambda p: p.requires_grad_(False))
     assert not changed(lambda p: p.add_(1))
     assert not changed(lambda p: setattr(p, "grad", torch.ones(4, 4)))
 

@@ -31,6 +31,7 @@ from anyshape.capture.recording import gradients
 from anyshape.capture.recording.autocast import without_autocast
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.tensors.aliases import memory_classes
+from anyshape.capture.tensors.aten_schemas import is_random, sparse_options
 from anyshape.capture.tensors.fake_impl import DataDecides, made_by_description
 from anyshape.capture.tensors.functional import (
     Writer,
@@ -241,7 +242,8 @@ def row_for(fn: Any, name: str, count: int, keywords: tuple[str, ...]) -> OpDef:
     key = "_".join([name.replace(".", "_"), str(count), *keywords])
     row = OPS.get(key)
     if row is None:
-        positional = [f"a{i}" for i in range(count)]
+        options = sparse_options(name)
+        positional = [options.get(i, f"a{i}") for i in range(count)]
         signature = Signature.parse(
             ", ".join([*positional, *(["*", *keywords] if keywords else [])])
         )
@@ -250,7 +252,7 @@ def row_for(fn: Any, name: str, count: int, keywords: tuple[str, ...]) -> OpDef:
             signature,
             name,
             type=lambda cx, *args, **kwargs: infer(cx, fn, args, kwargs),
-            random=_is_random(name),
+            random=is_random(name),
             guessed=True,
             differentiable="requires_grad" not in keywords and not _is_constant(name),
         )
@@ -266,13 +268,6 @@ def _is_constant(name: str) -> bool:
     """Do its results not depend on the elements of its arguments, as those of other forms of it?"""
     known = name.rpartition(".")[2]
     return known in CONSTANTS or (known in OPS and not OPS[known].differentiable)
-
-
-def _is_random(name: str) -> bool:
-    """Whether torch says that an operator of this dotted name draws from a generator."""
-    packets = (getattr(torch.ops.aten, part, None) for part in name.split("."))
-    found = (getattr(p, o) for p in packets if p is not None for o in p.overloads())
-    return any(torch.Tag.nondeterministic_seeded in overload.tags for overload in found)
 
 
 def _publish(row: OpDef) -> None:

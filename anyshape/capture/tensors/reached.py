@@ -15,7 +15,7 @@ from anyshape.capture.heap.values import TensorValue
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.tensors import aliases
 from anyshape.ir.graph import Node, TensorType, Value, values_in
-from anyshape.ops.gradients.backward import FUNCTION_RESULT, GRADIENTS
+from anyshape.ops.gradients.backward import FUNCTION_RESULT, GRADIENTS, gives_sparse
 from anyshape.ops.table import OPS
 
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
@@ -131,7 +131,7 @@ def _refuse_options(node: Node) -> None:
     given = {**dict(zip(row.signature.names, node.args, strict=False)), **node.kwargs}
     if given.get("requires_grad") is True:
         raise not_captured("of what the program made a leaf")
-    if given.get("sparse") is True:
+    if gives_sparse(node, row):
         raise not_captured("with sparse gradients")
 
 

@@ -9,16 +9,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from anyshape.ir.graph import TensorType, Value, row_major
+from anyshape.ir.graph import Node, TensorType, Value, row_major
 from anyshape.ops import parts, write_back
 from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import dense_order
 from anyshape.ops.rules import same_as
-from anyshape.ops.table import op
+from anyshape.ops.table import OpDef, op
 
 GRADIENTS = "gradients"
 FUNCTION_RESULT = "function_result"
 """What an `autograd.Function` gives, as a leaf: its own backward goes on behind it."""
+
+
+SPARSE = ("sparse", "sparse_grad")
+"""Options of torch's operators by which their gradients are sparse tensors."""
+
+
+def gives_sparse(node: Node, row: OpDef) -> bool:
+    """Whether eager's gradients may be sparse tensors."""
+    given = dict(zip(row.signature.names, node.args, strict=False)) | dict(node.kwargs)
+    return any(given.get(name, False) is not False for name in SPARSE)
 
 
 def gradient_type(kind: TensorType) -> TensorType:

@@ -1,7 +1,9 @@
 """Rules of batch, instance and group norm.
 
 The gradient of what was normalised, (g - mean g - y * mean(g * y)) / deviation, takes two sums over
-the cotangent; both are read once. Nothing flows to running statistics.
+the cotangent; both are read once. Where the weight is the same for all that is normalised together,
+as in batch and instance norm, it stands outside of both, as ATen has it: then they are the sums
+that the gradients of weight and bias are made of. Nothing flows to running statistics.
 """
 
 from __future__ import annotations
@@ -57,8 +59,19 @@ def _flowing(b: Any, slope: Any, made: Any, factor: Any, dims: tuple[int, ...]) 
     return b.mul(b.sub(b.sub(slope, level), along), factor)
 
 
-def _over_pictures(b: Any, g: Any) -> Any:
-    return b.sum(g, _apart(g), False)
+def _factor(b: Any, factor: Any, weight: Any, g: Any) -> Any:
+    """By what the cotangent is multiplied after all: the norm's factor times its weight."""
+    if weight is None:
+        return factor
+    return b.mul(factor, _channelwise(b, b.to_dtype(weight, wide(g.dtype)), g))
+
+
+def _over_pictures(b: Any, g: Any, dims: tuple[int, ...] | None = None) -> Any:
+    """A sum for each channel, made of those over ``dims``, which an input's gradient takes."""
+    sums = b.sum(g, dims or _apart(g), True)
+    if dims and dims != _apart(g):
+        sums = b.sum(sums, _apart(g), True)
+    return b.reshape(sums, (g.shape[1],))
 
 
 def _of_bias(b: Any, g: Any, y: Any, *rest: Any, **options: Any) -> Any:
@@ -68,8 +81,9 @@ def _of_bias(b: Any, g: Any, y: Any, *rest: Any, **options: Any) -> Any:
 # ---- batch norm ----------------------------------------------------------------------------------
 def _batch_input(b: Any, g: Any, y: Any, x: Any, mean: Any, var: Any, *rest: Any) -> Any:
     made, factor, flows = _batch(b, x, mean, var, *rest)
-    slope = _weighted(b, g, rest[0] if rest else None)
-    return _flowing(b, slope, made, factor, _apart(x)) if flows else b.mul(slope, factor)
+    factor = _factor(b, factor, rest[0] if rest else None, g)
+    (work,) = widened(b, g)
+    return _flowing(b, work, made, factor, _apart(x)) if flows else b.mul(work, factor)
 
 
 def _batch_weight(b: Any, g: Any, y: Any, x: Any, mean: Any, var: Any, *rest: Any) -> Any:
@@ -103,7 +117,8 @@ def _instance_input(b: Any, g: Any, y: Any, *given: Any) -> Any:
     if not norm.own:
         return _batch_input(b, g, y, *norm)
     made, factor = normalised(b, norm.x, norm.pixels(), norm.eps)
-    return _flowing(b, _weighted(b, g, norm.weight), made, factor, norm.pixels())
+    (work,) = widened(b, g)
+    return _flowing(b, work, made, _factor(b, factor, norm.weight, g), norm.pixels())
 
 
 def _instance_weight(b: Any, g: Any, y: Any, *given: Any) -> Any:
@@ -111,10 +126,15 @@ def _instance_weight(b: Any, g: Any, y: Any, *given: Any) -> Any:
     if not norm.own:
         return _batch_weight(b, g, y, *norm)
     made, _ = normalised(b, norm.x, norm.pixels(), norm.eps)
-    return _over_pictures(b, b.mul(*widened(b, g), made))
+    return _over_pictures(b, b.mul(*widened(b, g), made), norm.pixels())
 
 
-INSTANCE_NORM = {"input": _instance_input, "weight": _instance_weight, "bias": _of_bias}
+def _instance_bias(b: Any, g: Any, y: Any, *given: Any) -> Any:
+    norm = _Instances(*given)
+    return _over_pictures(b, *widened(b, g), norm.pixels() if norm.own else None)
+
+
+INSTANCE_NORM = {"input": _instance_input, "weight": _instance_weight, "bias": _instance_bias}
 
 
 # ---- group norm ----------------------------------------------------------------------------------

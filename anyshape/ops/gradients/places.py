@@ -45,10 +45,16 @@ def _embedding(b: Any, g: Any, y: Any, ids: Any, weight: Any, padding: Any = Non
     return b.index_add(zeros(b, weight), 0, flat, rows)
 
 
+def _gather(b: Any, g: Any, y: Any, x: Any, dim: Any, index: Any, **options: Any) -> Any:
+    if options:
+        raise NoRow("gradients of gather that are sparse")
+    return placed(b, x, dim, index, g)
+
+
 CAT = {"tensors": _cat}
 PAD = {"input": _pad}
 EMBEDDING = {"weight": _embedding}
-GATHER = {"input": lambda b, g, y, x, dim, index: placed(b, x, dim, index, g)}
+GATHER = {"input": _gather}
 INDEX_SELECT = {"input": lambda b, g, y, x, dim, index: b.index_add(zeros(b, x), dim, index, g)}
 INDEX = {"input": lambda b, g, y, x, indices: b.index_put(zeros(b, x), indices, g, True)}
 FLIP = {"input": lambda b, g, y, x, dims: b.flip(g, dims)}

@@ -470,7 +470,9 @@ def _bag_expand(
         raise NoRow("embedding_bag over offsets has no row")
     if max_norm is not None or padding_idx is not None:
         raise NoRow("embedding_bag with max_norm or padding_idx has no row")
-    rows = b.embedding(ids, weight)
+    if scale_grad_by_freq:  # eager's bags count otherwise than its embeddings do
+        raise NoRow("embedding_bag that scales gradients by frequency has no row")
+    rows = b.embedding(ids, weight, None, None, 2.0, False, sparse)
     if per_sample_weights is not None:
         if per_sample_weights.dtype is not weight.dtype:
             raise OpError("weights of samples are of the table's type")

@@ -9,9 +9,9 @@ there is one such block, ``walk_shared_columns`` shares the cells of its rows in
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from anyshape.ir.loops import Axis, Reduce, Scan, operands
+from anyshape.ir.loops import SCALAR_OPS, Axis, Op, Reduce, Scan, operands
 from anyshape.targets.cpu.c_lanes import CONVERTED_WIDE, Work
 from anyshape.targets.cpu.c_loops import LoopPrinter
 from anyshape.targets.cpu.c_texts import c_combine, c_identity, total_type
@@ -19,11 +19,16 @@ from anyshape.targets.cpu.schedules import LANES
 
 ROWS = 128
 """Cells of a strided row that are summed in the elements' own type."""
+SLOW = 3
+"""An operator of a column alone that costs this much, a quotient or a root, is done once for all of
+its cells."""
 
 
 @dataclass(slots=True, eq=False)
 class ColumnPrinter(LoopPrinter):
     """Prints the schedules ``columns``, ``shared columns`` and ``folded columns``."""
+
+    of_columns: dict[int, str] = field(default_factory=dict)  # what was computed for each column
 
     def walk_columns(self) -> None:
         """``LANES`` neighbouring rows at a time, with a vector over them."""
@@ -58,6 +63,8 @@ class ColumnPrinter(LoopPrinter):
         if work:
             work.known.clear()
             *outer, inner = self.kernel.reduction_axes
+            self._open("")
+            self._compute_of_columns(work, column)
             for n in self._scans(work):
                 self._spread(column, f"c{n}[{lane}] = {c_identity(self.elements[n])};")
             self._open_loops(outer)
@@ -73,8 +80,38 @@ class ColumnPrinter(LoopPrinter):
                 self._spread(
                     column, f"{total} = {c_combine(self.elements[n], total, f'a{n}[{lane}]')};"
                 )
-            self._close(1 + len(outer))
+            self._close(2 + len(outer))
+            self.of_columns = {}
         self._store_columns(level, column)
+
+    def _compute_of_columns(self, work: Work, column: Axis) -> None:
+        """What takes long and is the same for all cells of a column, into ``h{number}``."""
+        numbers = self._slow_of_columns(work)
+        if not numbers:
+            return
+        for n in numbers:
+            self._line(f"{self._type(n)} h{n}[{LANES}];")
+        self._open_columns(column)
+        self._columns_known(numbers, column)
+        found = {n: f"h{n}[{_lane(column)}]" for n in numbers}
+        for n, place in found.items():
+            self._line(f"{place} = v{n};")
+        self._close(1)
+        self.of_columns = found
+
+    def _slow_of_columns(self, work: Work) -> list[int]:
+        roots = self._roots(work)
+        slow: set[int] = set()
+        read = set(roots)
+        for n in self.phases.closure(roots, set()):
+            element = self.elements[n]
+            own = set() if isinstance(element, Reduce) else set(operands(element))
+            if self.phases.in_row(n):
+                read |= own
+            elif isinstance(element, Op):
+                if SCALAR_OPS[element.op].cost >= SLOW or not slow.isdisjoint(own):
+                    slow.add(n)
+        return sorted(slow & read)
 
     def _column_cells(self, work: Work, column: Axis) -> None:
         """One cell of each column of a block."""
@@ -102,7 +139,7 @@ class ColumnPrinter(LoopPrinter):
 
     def _load_columns(self, roots: list[int], column: Axis) -> None:
         """What has helpers that convert it, for all columns of a block, into ``wide{number}``."""
-        body = self.phases.closure(roots, set())
+        body = self.phases.closure(roots, set(self.of_columns))
         loads = self._converted_loads(body, column.name, CONVERTED_WIDE)
         for n, _ in loads:
             self._line(f"f32 wide{n}[{LANES}];")
@@ -118,7 +155,11 @@ class ColumnPrinter(LoopPrinter):
     def _columns_known(self, roots: list[int], column: Axis) -> None:
         """Elements of one column, reductions read back from their vectors."""
         lane = _lane(column)
-        for n in self.phases.closure(roots, set()):
+        body = self.phases.closure(roots, set(self.of_columns))
+        read = set(roots).union(*(operands(self.elements[n]) for n in body))
+        for n in sorted(read & self.of_columns.keys()):
+            self._line(f"const {self._type(n)} v{n} = {self.of_columns[n]};")
+        for n in body:
             element = self.elements[n]
             if isinstance(element, Reduce):
                 self._line(f"const {self._type(n)} v{n} = t{n}[{lane}];")
@@ -143,8 +184,10 @@ class ColumnPrinter(LoopPrinter):
             work.known.clear()
             if work:
                 self._open("")
+                self._compute_of_columns(work, column)
                 self._pass_by_blocks(work, column, str(ROWS), self._block_of_rows)
                 self._close(1)
+                self.of_columns = {}
             self._store_columns(level, column)
 
     def _block_of_rows(self, work: Work, column: Axis, row: Axis) -> None:

@@ -241,6 +241,29 @@ def shared(outcome: Outcome) -> list[str]:
     ]
 
 
+def counters_unlike(found: Outcome, wanted: Outcome) -> Iterator[str]:
+    """Moves version counters: what lies in memory of which autograd is told that it was written.
+    Nothing else may be asked of the outcomes afterwards."""
+    if not found.error:
+        ours, theirs = counted_together(found), counted_together(wanted)
+        if ours != theirs:
+            yield f"version counters are shared by {ours}, eager's by {theirs}"
+
+
+def counted_together(outcome: Outcome) -> list[str]:
+    """Pairs of arguments and results with one version counter; of what has memory."""
+    results = [(n, t) for n, t in _leaves(outcome) if not n.startswith("gradient")]
+    named = [(n, t) for n, t in results if isinstance(t, Tensor) and t.numel()]
+    found = []
+    for number, (name, tensor) in enumerate(named):
+        before = [t._version for _, t in named]
+        torch.autograd.graph.increment_version(tensor)
+        moved = [n for (n, t), was in zip(named, before) if t._version != was]
+        others = {n for n, _ in named[number + 1 :]}
+        found += [f"{name}, {other}" for other in moved if other in others]
+    return found
+
+
 # --- the same program in float64 ---
 
 NARROW = re.compile(r"torch\.(float32|float16|bfloat16|half)\b|\.(float|half|bfloat16)\(\)")
@@ -326,7 +349,10 @@ def _in_case(
         yield from (f"concrete domain: {p}" for p in differences(by_hand, eager, exact=True))
     ours = call(fast, program.arguments(case))
     truth = partial(reference_of, program, case)
-    yield from (f"compiled: {p}" for p in differences(ours, eager, exact=False, reference=truth))
+    problems = list(differences(ours, eager, exact=False, reference=truth))
+    yield from (f"compiled: {p}" for p in problems)
+    if not problems:
+        yield from (f"compiled: {p}" for p in counters_unlike(ours, eager))
 
 
 def _told(caught: Sequence[Any], silent: bool) -> Iterator[str]:

@@ -375,6 +375,12 @@ FOUND = {
     "what is put at a mask of an argument's size lies as what it is put into": over(
         "a, a 4", "t = torch.index_put(x1, (x0 > 0,), torch.ones(()))", "t.logical_not_()", "t", layouts="transposed plain"
     ),
+    "a detached result counts writes with what it is of": over("4 4", "t = x0 * 2", "t[:2].detach(), t[1:]", gradients=True),
+    "a flattened result counts writes with what is detached": over("a b", "t = x0 * 2", "t.view(-1), t.detach()", gradients=True),
+    "data of a result made here counts its writes alone": over("4 4", "t = x0 * 2", "u = t.data", "u[:2], u, t, x0.data, x0.data[0]", gradients=True),
+    "a write to what a mask of one truth selects, with gradients": over(
+        "a", "t = x0.clone()", "t[x0.sum() > 1] += 0", "torch.cat([t, t])", gradients=True
+    ),
     "at least one dimension of a number": over("a", "torch.atleast_1d(x0, 3)"),
 }  # fmt: skip
 

@@ -277,9 +277,7 @@ class Backward:
         elif isinstance(arg, Value) and arg in self.active and gradient is not None:
             yield arg, self._fitted(gradient, arg)
 
-    def _view(
-        self, node: Node, row: OpDef, given: tuple[Value | None, ...]
-    ) -> tuple[Value, Value]:
+    def _view(self, node: Node, row: OpDef, given: tuple[Value | None, ...]) -> tuple[Value, Value]:
         """The cotangent of a view is that of the elements it shows; of the others it is 0."""
         source = node.args[0]
         assert isinstance(source, Value) and row.write_back is not None

@@ -18,7 +18,7 @@ from anyshape.capture.interpreter.concrete import Concrete
 from anyshape.capture.python.language import python_machine
 from anyshape.errors import AnyshapeWarning
 from anyshape.reference import strides_that_matter
-from tests.fuzz.programs import SEED, Fuzzed, function_of, tensors_in
+from tests.fuzz.programs import Fuzzed, function_of, seed, tensors_in
 
 UNITS = 4
 """Units in the last place, of the largest number of a tensor, that a result may be off beside
@@ -42,7 +42,7 @@ class Outcome:
 
 def call(function: Callable[..., Any], arguments: list[Any]) -> Outcome:
     """Calls and looks."""
-    torch.manual_seed(SEED)
+    seed()
     tensors = [t for t in arguments if isinstance(t, Tensor)]
     before = [t._version for t in tensors]
     results, error, message, gradients = None, "", "", ()

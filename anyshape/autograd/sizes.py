@@ -20,4 +20,10 @@ def _hint(dim: Dim, graph: Graph) -> int:
     if isinstance(dim, int):
         return dim
     hints = {symbol: graph.hints.get(symbol, GUESS) for symbol in dim.symbols}
-    return max(int(evaluate(dim, hints)), 0)
+    try:
+        return max(int(evaluate(dim, hints)), 0)
+    except (
+        ValueError,
+        ZeroDivisionError,
+    ):  # guesses that no call has together: 7 and 64, broadcast
+        return GUESS

@@ -484,4 +484,4 @@ def _moved(tensor: Tensor, like: Tensor) -> Tensor:
     storage = tensor.new_empty((length,))
     made = storage.as_strided(like.shape, like.stride(), like.storage_offset()).copy_(tensor)
     set_version(made, version_of(tensor))
-    return made
+    return made if like._is_view() or made.requires_grad else made.detach()

@@ -39,7 +39,7 @@ from anyshape.ops.write_back import WrittenThrough
 from anyshape.options import Options
 from anyshape.passes.ambiguous_layouts import ambiguous_layouts
 from anyshape.passes.ambiguous_places import ambiguous_places
-from anyshape.passes.outputs import outputs_as_views
+from anyshape.passes.outputs import detached_bases, outputs_as_views
 from anyshape.passes.pipeline import INFERENCE
 from anyshape.passes.sure_copies import sure_copies
 from anyshape.passes.versions import Moves, moves
@@ -509,7 +509,7 @@ def _laid_out(
         )
     run = layouts_as_eager(compiled.run, graph, usual, odd)
     run = places_as_eager(run, places)
-    run = without_views(run, never)
+    run = without_views(run, never, detached_bases(graph, OPS))
     return compiled if run is compiled.run else replace(compiled, run=run)
 
 

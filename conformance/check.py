@@ -124,7 +124,7 @@ def compare(
 
 
 def _attempt(run: Callable[..., Any], example: Example) -> tuple[Any, BaseException | None]:
-    torch.manual_seed(7)
+    torch.default_generator.manual_seed(7)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", AnyshapeWarning)

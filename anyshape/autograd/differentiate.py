@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from anyshape.autograd.memory import roots, views
 from anyshape.autograd.outline import NotDifferentiable
@@ -192,6 +192,10 @@ def _is_written_back(row: OpDef) -> bool:
     return row.vjp is None and row.alias != "none" and row.write_back is not None
 
 
+Gradients: TypeAlias = Iterator[tuple[Value, Value]]
+"""Of what a node reads, in the types of that."""
+
+
 @dataclass(slots=True, eq=False)
 class Backward:
     """The gradients so far: of a value, the sum of what its readers gave."""
@@ -220,29 +224,32 @@ class Backward:
             builder.cx.default_device = node.modes.default_device
         start = len(builder.nodes)
         try:
-            if _is_written_back(row):
-                self._view(node, row, given)
-            else:
-                self._by_rules(node, row, given)
+            made = list(self._made(node, row, given))
         except (OpError, Undecided, WrittenThrough, NotDifferentiable) as error:
             if not can_be_recorded(node, row) or node.op in RECORDED.values():
                 if isinstance(error, NotDifferentiable):
                     raise
                 raise NotDifferentiable(f"the gradient of {node.op}: {error}", node) from error
             del builder.nodes[start:]
-            self._recorded(node, row, given)
+            made = list(self._recorded(node, row, given))
+        for value, gradient in made:  # only now: what was refused midway has given nothing
+            self.add(value, gradient)
 
-    def _recorded(self, node: Node, row: OpDef, given: tuple[Value | None, ...]) -> None:
+    def _made(self, node: Node, row: OpDef, given: tuple[Value | None, ...]) -> Gradients:
+        if _is_written_back(row):
+            return iter([self._view(node, row, given)])
+        return self._by_rules(node, row, given)
+
+    def _recorded(self, node: Node, row: OpDef, given: tuple[Value | None, ...]) -> Gradients:
         """By torch's autograd, which records the node."""
         handle = self.builder.fresh_name("handle")
         made = recorded(node, row, self.active, self.callers, handle)
         nodes = self.builder.nodes
         position = next(i for i, other in enumerate(nodes) if other is node)
         nodes[position] = made
-        self._by_rules(made, self.ops[made.op], (*given, None))
+        return self._by_rules(made, self.ops[made.op], (*given, None))
 
-    def _by_rules(self, node: Node, row: OpDef, given: tuple[Value | None, ...]) -> None:
-        """Raises ``NotDifferentiable`` before anything is handed out."""
+    def _by_rules(self, node: Node, row: OpDef, given: tuple[Value | None, ...]) -> Gradients:
         rules = row.vjp
         if not isinstance(rules, Mapping):
             raise NotDifferentiable(f"{node.op} has no gradient rule", node)
@@ -257,20 +264,20 @@ class Backward:
                 raise NotDifferentiable(f"{node.op} has no gradient rule for {name}", node)
             made.append((arg, rules[name](self.builder, g, y, *node.args, **node.kwargs)))
         for arg, gradient in made:
-            self._hand_out(arg, gradient)
+            yield from self._handed_out(arg, gradient)
 
     def _arguments(self, node: Node, row: OpDef) -> Iterator[tuple[str, Arg]]:
         yield from zip(row.signature.names, node.args)
         yield from node.kwargs.items()
 
-    def _hand_out(self, arg: Arg, gradient: Any) -> None:
+    def _handed_out(self, arg: Arg, gradient: Any) -> Gradients:
         if isinstance(arg, tuple):
             for one, part in zip(arg, gradient, strict=True):
-                self._hand_out(one, part)
+                yield from self._handed_out(one, part)
         elif isinstance(arg, Value) and arg in self.active and gradient is not None:
-            self.add(arg, self._fitted(gradient, arg))
+            yield arg, self._fitted(gradient, arg)
 
-    def _view(self, node: Node, row: OpDef, given: tuple[Value | None, ...]) -> None:
+    def _view(self, node: Node, row: OpDef, given: tuple[Value | None, ...]) -> tuple[Value, Value]:
         """The cotangent of a view is that of the elements it shows; of the others it is 0."""
         source = node.args[0]
         assert isinstance(source, Value) and row.write_back is not None
@@ -279,7 +286,7 @@ class Backward:
         for position, g in enumerate(given):
             if g is not None:
                 whole = row.write_back(b, whole, g, node, position)
-        self.add(source, self._fitted(whole, source))
+        return source, self._fitted(whole, source)
 
     def _fitted(self, gradient: Value, like: Value) -> Value:
         """Summed over what was broadcast, in the dtype of the argument."""

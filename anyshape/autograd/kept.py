@@ -18,8 +18,21 @@ from anyshape.ops.table import OpDef
 def kept_by_eager(graph: Graph, ops: Mapping[str, OpDef]) -> tuple[frozenset[int], frozenset[int]]:
     """(inputs, outputs) in whose memory it lies."""
     owner = roots(graph, ops)
-    kept = {owner.get(v, v) for node in graph.nodes for v in values_in(tuple(_kept(node, ops)))}
+    nodes = _leading_to_gradients(graph, owner)
+    kept = {owner.get(v, v) for node in nodes for v in values_in(tuple(_kept(node, ops)))}
     return _lying_in(graph, owner, kept)
+
+
+def _leading_to_gradients(graph: Graph, owner: Mapping[Value, Value]) -> list[Node]:
+    """The nodes behind the outputs that require gradients: eager lets go of what others keep."""
+    outputs = (v for v in values_in(graph.outputs) if _requires_gradients([v]))
+    wanted = {owner.get(v, v) for v in outputs}
+    found = []
+    for node in reversed(graph.nodes):
+        if not wanted.isdisjoint(owner.get(v, v) for v in node.outputs):
+            found.append(node)
+            wanted.update(owner.get(v, v) for v in node.inputs())
+    return found
 
 
 def _lying_in(
@@ -42,7 +55,7 @@ def unchecked_by_eager(
     to it."""
     owner = roots(graph, ops)
     read: tuple[set[Value], set[Value]] = set(), set()
-    for node in graph.nodes:
+    for node in _leading_to_gradients(graph, owner):
         row = ops.get(node.op)
         if row is not None and row.alias != "none" and not row.mutates:
             continue

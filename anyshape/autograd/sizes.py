@@ -24,7 +24,10 @@ def _hint(dim: Dim, graph: Graph) -> int:
     if isinstance(dim, int):
         return dim
     hints = {symbol: graph.hints.get(symbol, GUESS) for symbol in dim.symbols}
-    return max(int(evaluate(dim, hints)), 0)
+    try:
+        return max(int(evaluate(dim, hints)), 0)
+    except (ValueError, ZeroDivisionError):
+        return GUESS  # guesses that no call has together: 7 and 64, broadcast
 
 
 def cost_of_keeping(value: Value, graph: Graph, lies_there: bool) -> int:

@@ -6,6 +6,7 @@ be; where nothing is known, two parts of one memory meet, and nothing fits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -75,7 +76,8 @@ def _constant(dim: Dim) -> int:
 
 
 def _unrounded(dim: Dim, *, up: bool) -> Dim:
-    """``c * d * (x // d)`` as ``c * x``, or as ``c * (x - d + 1)``."""
+    """``c * d * (x // d)`` as ``c * x``, or as ``c * (x - d + 1)``; where it divides by ``d * e``,
+    with a size ``e``, ``x // e`` stands for ``x``."""
     if not isinstance(dim, Expr):
         return dim
     made: Dim = dim
@@ -83,10 +85,21 @@ def _unrounded(dim: Dim, *, up: bool) -> Dim:
         if len(monomial) != 1 or not isinstance(monomial[0], FloorDiv) or coefficient < 0:
             continue
         above, below = monomial[0].operands
-        if isinstance(below, int) and below > 0 and coefficient % below == 0:
-            exact = above if up else above - below + 1
-            made = made + coefficient // below * exact - coefficient * monomial[0].expr
+        step = _common_factor(below)
+        if step > 1 and coefficient % step == 0:
+            whole = above if isinstance(below, int) else above // (below // step)
+            exact = whole if up else whole - step + 1
+            made = made + coefficient // step * exact - coefficient * monomial[0].expr
     return made
+
+
+def _common_factor(dim: Dim) -> int:
+    """The largest number that divides it whatever the sizes; 0 where it may be negative."""
+    if isinstance(dim, int):
+        return max(dim, 0)
+    if dim.constant < 0 or any(coefficient < 0 for coefficient in dim.terms.values()):
+        return 0
+    return math.gcd(dim.constant, *dim.terms.values())
 
 
 def _elements_spanned(shape: Sequence[Dim], strides: Sequence[Dim]) -> Dim:

@@ -384,6 +384,7 @@ def _roll_type(cx: TypeContext, x: Any, shifts: Arg, dims: Arg = None) -> Tensor
     """Eager joins the two parts, or rolls all elements in a row."""
     if dims is None or dims == ():
         return new(cx, tensor(x), tensor(x).shape)
+    dims_of(dims, len(tensor(x).shape))  # of what is empty, eager asks for none
     return _cat_type(cx, (x,), 0)
 
 

@@ -13,7 +13,7 @@ from anyshape.ir.nesting import handed
 from anyshape.ops.context import TypeContext
 from anyshape.ops.table import OpDef
 
-DETACHED = frozenset({"detach", "data"})
+DETACHED = frozenset({"detach", "data", "view_dtype"})
 """Operators whose results lie in the memory of an argument, which eager calls no views of it."""
 VIEWS_OF_NEW = frozenset({"einsum"})
 """Operators that give new memory, of which eager gives a view."""

@@ -6,6 +6,7 @@ return x + 1, x + 1      merging the two would put both results in one memory: s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from anyshape.ir.buffers import BufferRef
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, values_in
 from anyshape.ir.program import Allocate, Program
 from anyshape.ops.context import TypeContext
-from anyshape.ops.shared_memory import is_view
+from anyshape.ops.shared_memory import DETACHED, base_of, is_view
 from anyshape.ops.table import OpDef
 
 
@@ -95,6 +96,25 @@ def outputs_as_views(
         elif known is None and output in makers:
             sometimes.append(position)
     return tuple(never), frozenset(sometimes)
+
+
+def detached_bases(captured: Graph, ops: Mapping[str, OpDef]) -> tuple[int, ...]:
+    """The positions of outputs that eager makes by ``detach``, and of which other outputs are
+    views here: a write to one that has gradients would be one to the base of those."""
+    makers = {value: node for node in captured.nodes for value in node.outputs}
+    if DETACHED.isdisjoint(node.op for node in captured.nodes):
+        return ()
+    flat = [output for output in captured.outputs if isinstance(output, Value)]
+    shared = Counter(base_of(output, makers, ops) for output in dict.fromkeys(flat))
+    return tuple(
+        position
+        for position, output in enumerate(captured.outputs)
+        if isinstance(output, Value)
+        and (maker := makers.get(output)) is not None
+        and maker.op in DETACHED
+        and (base := base_of(output, makers, ops)) in makers
+        and shared[base] > 1
+    )
 
 
 def _objects(graph: Graph, ops: Mapping[str, OpDef]) -> dict[Value, Value]:

@@ -8,10 +8,10 @@ A view counts with what it is a view of; what is seen through ``.data`` has a co
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from anyshape.ir.graph import Graph, Value
+from anyshape.ir.graph import Arg, Graph, Value
 from anyshape.ir.shortcuts import only_where
 from anyshape.ops.shared_memory import lies_in_argument
 from anyshape.ops.table import OpDef
@@ -21,12 +21,13 @@ from anyshape.passes.rebuild import Reader
 @dataclass(frozen=True, slots=True)
 class Moves:
     """By how much the counters of inputs move besides the one write that is done, and where those
-    of written results, which are made anew, end; by position. ``apart`` are the results in the
-    memory of an input that have a counter of their own."""
+    of written results, which are made anew, end; by position. ``apart`` are the results that
+    have another counter than an input, or a result before them, in whose memory they lie: those of
+    one counter together, what is no view first."""
 
     inputs: Mapping[int, int]
     outputs: Mapping[int, int]
-    apart: tuple[int, ...] = ()
+    apart: tuple[tuple[int, ...], ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.inputs or self.outputs or self.apart)
@@ -56,14 +57,7 @@ def moves(graph: Graph, ops: Mapping[str, OpDef]) -> Moves:
             if counter not in counted:
                 outputs[position] = written[counter]
             counted.add(counter)
-    apart = tuple(
-        position
-        for position, output in enumerate(graph.outputs)
-        if isinstance(output, Value)
-        and found.memory.get(output) in given
-        and found.counters.get(output, output) not in given
-    )
-    return Moves(inputs, outputs, apart)
+    return Moves(inputs, outputs, found.apart(graph.outputs, given))
 
 
 @dataclass(slots=True)
@@ -91,3 +85,20 @@ class _Counters:
                 self.memory.update(dict.fromkeys(node.outputs, base))
                 if node.op != "data":
                     self.counters.update(dict.fromkeys(node.outputs, counter))
+
+    def apart(self, outputs: Sequence[Arg], given: Set[Value]) -> tuple[tuple[int, ...], ...]:
+        """See ``Moves``."""
+        shown = [
+            (position, self.memory.get(output, output), self.counters.get(output, output))
+            for position, output in enumerate(outputs)
+            if isinstance(output, Value)
+        ]
+        usual = {base: base for _, base, counter in shown if base in given or counter is base}
+        found: dict[Value, list[int]] = {}
+        for position, base, counter in shown:
+            if counter is not usual.setdefault(base, counter):
+                found.setdefault(counter, []).append(position)
+        return tuple(
+            tuple(sorted(group, key=lambda position: outputs[position] is not counter))
+            for counter, group in found.items()
+        )

@@ -300,7 +300,7 @@ class Call:
         self.numbers = tuple(outs[layout.numbers :])
         for position in layout.differentiable:
             if outs[position]._is_view():
-                outs[position] = outs[position].data
+                outs[position] = outs[position].detach()
 
 
 class Differentiated(torch.autograd.Function):

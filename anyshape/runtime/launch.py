@@ -417,12 +417,28 @@ def bump_versions(tensors: Sequence[torch.Tensor]) -> None:
         torch.autograd.graph.increment_version(tensors)
 
 
-def with_counters_of_their_own(results: Sequence[Any], positions: Sequence[int]) -> tuple[Any, ...]:
-    """The results, where those at these positions are other tensors of the same memory."""
-    made, apart = list(results), {id(results[p]): results[p].data for p in positions}
-    for position in positions:
-        made[position] = apart[id(results[position])]
+def with_counters_of_their_own(
+    results: Sequence[Any], groups: Sequence[Sequence[int]]
+) -> tuple[Any, ...]:
+    """The results, where those at these positions are other tensors of the same memory; those of
+    one group have one version counter."""
+    made = list(results)
+    for group in groups:
+        first = results[group[0]].data
+        others = {id(results[group[0]]): first}
+        for position in group:
+            result = results[position]
+            if id(result) not in others:
+                others[id(result)] = _in_memory_of(first, result)
+            made[position] = others[id(result)]
     return tuple(made)
+
+
+def _in_memory_of(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A view that lies as another tensor of the same storage."""
+    if like.dtype is not tensor.dtype:
+        return like.data
+    return tensor.as_strided(like.shape, like.stride(), like.storage_offset())
 
 
 def with_strides(

@@ -52,25 +52,24 @@ def places_as_eager(run: Run, places: EagerPlaces | None) -> Run:
     return running
 
 
-def without_views(run: Run, positions: Sequence[int]) -> Run:
+def without_views(run: Run, positions: Sequence[int], bases: Sequence[int]) -> Run:
     """The function, whose results at these positions are views of nothing: of a view that was made
-    without gradients, autograd would refuse a write that has some."""
-    if not positions:
+    without gradients, autograd would refuse a write that has some. ``bases``: those of which others
+    are views, which a write to them must not reach."""
+    if not positions and not bases:
         return run
 
     def running(*arguments: Any) -> tuple[Any, ...]:
         made = run(*arguments)
-        for position in positions:
-            if made[position]._is_view():
-                return _detached(made, positions)
-        return made
+        views = [made[p] for p in positions if made[p]._is_view()] if positions else []
+        views += [made[p] for p in bases]
+        return _detached(made, views) if views else made
 
     return running
 
 
-def _detached(made: tuple[Any, ...], positions: Sequence[int]) -> tuple[Any, ...]:
-    views = {id(t): t for t in [made[p] for p in positions] if t._is_view()}
-    others = {key: t.detach() for key, t in views.items() if not t.requires_grad}
+def _detached(made: tuple[Any, ...], views: Sequence[Tensor]) -> tuple[Any, ...]:
+    others = {id(t): t.detach() for t in views if not t.requires_grad}
     return tuple([others.get(id(t), t) for t in made]) if others else made
 
 
@@ -485,4 +484,4 @@ def _moved(tensor: Tensor, like: Tensor) -> Tensor:
     storage = tensor.new_empty((length,))
     made = storage.as_strided(like.shape, like.stride(), like.storage_offset()).copy_(tensor)
     set_version(made, version_of(tensor))
-    return made
+    return made if like._is_view() or made.requires_grad else made.detach()

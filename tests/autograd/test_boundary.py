@@ -538,3 +538,43 @@ def test_what_is_written_between_two_backwards_is_refused_as_in_eager(
 
     ours, theirs = (outcomes(run) for run in (anyshape.compile(TWO_LOSSES[name]), TWO_LOSSES[name]))
     assert ours == theirs
+
+
+def test_a_write_to_a_detached_result_is_seen_by_what_has_saved_another() -> None:
+    def program(h: Callable[..., Any]) -> Any:
+        x = leaf(3, 4)
+        rows, detached = h(x)
+        loss = (rows * rows).sum()
+        detached.mul_(2)
+        loss.backward()
+        return x.grad
+
+    beside(program, lambda x: (lambda h: (h.view(-1), h.detach()[1:]))(x * 2))
+
+
+def test_a_write_to_data_of_a_result_is_not_seen() -> None:
+    def program(h: Callable[..., Any]) -> Any:
+        x = leaf(3, 4)
+        made, data = h(x)
+        loss = (made * made).sum()
+        data.mul_(2)
+        loss.backward()
+        return x.grad
+
+    beside(program, lambda x: (lambda h: (h, h.data[1:]))(x * 2))
+
+
+def test_what_is_kept_for_what_nobody_is_handed_may_be_written() -> None:
+    def program(h: Callable[..., Any]) -> Any:
+        x = leaf(3, 4)
+        y = x * 1
+        (made,) = h(y)
+        loss = (made * made).sum()
+        y.detach().mul_(2)
+        loss.backward()
+        return x.grad
+
+    def squares_unread(y: Tensor) -> tuple[Tensor]:
+        return (y.softmax(0) * F.mse_loss(y, y + 1, reduction="none").shape[0],)
+
+    beside(program, squares_unread)

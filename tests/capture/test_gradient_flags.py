@@ -85,6 +85,23 @@ def test_where_gradients_are_off_views_require_them_as_their_base_but_for_detach
     assert ours[0] is ours[1] and ours[7] is given
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+def test_what_is_written_with_gradients_is_no_base_of_other_results(order: tuple[int, ...]) -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        h = x * 2
+        made = h.view(-1), h[1], h.detach()
+        return made[order[0]], made[order[1]], made[order[2]]
+
+    weight = torch.full((), 3.0, requires_grad=True)
+    fast, found = anyshape.compile(program, fullgraph=True), []
+    for run in (fast, program):
+        with torch.no_grad():
+            results = run(torch.ones(3, 4, requires_grad=True))
+        results[order.index(2)].mul_(weight)
+        found.append([(type(t.grad_fn), t._version, t.tolist()) for t in results])
+    assert found[0] == found[1]
+
+
 def test_a_gradient_of_what_was_detached_is_taken_natively() -> None:
     def program(x: Tensor) -> Tensor:
         y = x.detach().requires_grad_()

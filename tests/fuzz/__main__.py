@@ -30,7 +30,6 @@ from tests.fuzz.workers import (
     warm,
 )
 
-BATCH = 200
 SECONDS_BETWEEN_LINES = 2.0
 
 
@@ -57,6 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--ways", default="plain", help=f"of {', '.join(WAYS)}; or 'all'")
     parser.add_argument("--level", default="0", help="how far the C compiler optimizes: 0 to 3")
     parser.add_argument("--like", default="", help="only programs whose text matches this")
+    parser.add_argument(
+        "--batch", type=int, default=200, help="programs in one worker: as many threads"
+    )
     parser.add_argument("--shrink", type=int, default=100, help="how many to make small")
     parser.add_argument("--seconds", type=float, default=math.inf, help="then no batch is begun")
     parser.add_argument("--directory", type=Path, default=Path("build/fuzz"))
@@ -68,7 +70,7 @@ class Batch:
     """Some seeds, one way to compile, and the file that holds what was found."""
 
     def __init__(self, options: argparse.Namespace, way: str, first: int) -> None:
-        end = min(first + BATCH, options.seed + options.count)
+        end = min(first + options.batch, options.seed + options.count)
         self.way, self.seeds = way, range(first, end)
         pattern = re.sub(r"\W+", "_", options.like)
         place = options.directory / f"{way.replace(' ', '_')}-O{options.level}{pattern}"
@@ -77,7 +79,7 @@ class Batch:
 
 def _batches(options: argparse.Namespace) -> list[Batch]:
     ways = list(WAYS) if options.ways == "all" else options.ways.split(",")
-    firsts = range(options.seed, options.seed + options.count, BATCH)
+    firsts = range(options.seed, options.seed + options.count, options.batch)
     return [Batch(options, way, first) for first in firsts for way in ways]
 
 

@@ -375,6 +375,21 @@ FOUND = {
     "what is put at a mask of an argument's size lies as what it is put into": over(
         "a, a 4", "t = torch.index_put(x1, (x0 > 0,), torch.ones(()))", "t.logical_not_()", "t", layouts="transposed plain"
     ),
+    "a detached result counts writes with what it is of": over("4 4", "t = x0 * 2", "t[:2].detach(), t[1:]", gradients=True),
+    "a flattened result counts writes with what is detached": over("a b", "t = x0 * 2", "t.view(-1), t.detach()", gradients=True),
+    "data of a result made here counts its writes alone": over("4 4", "t = x0 * 2", "u = t.data", "u[:2], u, t, x0.data, x0.data[0]", gradients=True),
+    "a write to what a mask of one truth selects, with gradients": over(
+        "a", "t = x0.clone()", "t[x0.sum() > 1] += 0", "torch.cat([t, t])", gradients=True
+    ),
+    "a roll of nothing asks for no dimension": over("a", "t = x0[:0].masked_select(x0[:0] > 0)", "t.roll(1, 1), x0.roll((0, 1), (0, 0))"),
+    "a view in another dtype is none": over("a b", "t = x0.view(torch.int32)", "t.broadcast_to(t.shape), t, t._is_view()"),
+    "a copy in the middle of its storage is no view": over(
+        "4 a b", "t, u = x0.split([1, x0.shape[0] - 1])", "u *= -1", "u, x0[1:2].transpose(0, 1).reshape(-1), u[:1].mT.reshape(-1)", layouts="gaps"
+    ),
+    "sizes that data decides are joined, with gradients": over(
+        "a a a, a b", "t = (x0 @ x0).clamp(-8, 8)", "u = torch.nn.functional.layer_norm(x1, x1.shape[-1:])[t.sum() > 1]", "v = u - u.T",
+        "v.scatter(-2, t.argsort(-2), v)", gradients=True
+    ),
     "at least one dimension of a number": over("a", "torch.atleast_1d(x0, 3)"),
 }  # fmt: skip
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from tests.forked import in_a_process
 from tests.fuzz import grammar, programs
 from tests.fuzz.inputs import Input
-from tests.fuzz.oracle import call, close, differences, wrong
+from tests.fuzz.oracle import call, close, counters_unlike, differences, wrong
 from tests.fuzz.programs import Fuzzed, Growing
 from tests.fuzz.shrink import cause, shrunk
 from tests.fuzz.workers import MEMORY_BYTES, WAYS, Drawn, differences_of, program_of
@@ -81,6 +81,19 @@ def test_each_way_to_differ_is_seen(aspect: str) -> None:
     )
     again = call(eager, [torch.ones(3, 2)])
     assert list(differences(again, call(eager, [torch.ones(3, 2)]), exact=True)) == []
+
+
+def test_a_version_counter_that_is_not_shared_is_seen() -> None:
+    def apart(x: Tensor) -> Any:
+        return x.data, x[1:], x.sum(0)
+
+    def together(x: Tensor) -> Any:
+        return x.detach(), x[1:], x.sum(0)
+
+    found, wanted = call(apart, [torch.ones(3, 2)]), call(together, [torch.ones(3, 2)])
+    assert list(differences(found, wanted, exact=True)) == []
+    assert any("version counters" in problem for problem in counters_unlike(found, wanted))
+    assert list(counters_unlike(found, call(apart, [torch.ones(3, 2)]))) == []
 
 
 def test_close_is_as_close_as_eager_is_to_float64() -> None:

@@ -552,3 +552,11 @@ def test_what_has_no_elements_takes_no_memory(
 ) -> None:
     buffer = Buffer("a", float32, "cpu", shape, strides, "temp")
     assert Sizes(FACTS).span(buffer) == expected
+
+
+def test_a_room_rounded_up_holds_a_quotient_of_sizes() -> None:
+    facts = FACTS.fork()
+    facts.assume(ge(M, 1))
+    rows, sizes = 4 * (N * N // M), Sizes(facts)
+    assert sizes.at_most(rows, 64 * ((N * N + 15 * M) // (16 * M)))
+    assert not sizes.at_most(rows, 64 * ((N * N + 14 * M) // (16 * M)))

@@ -45,3 +45,19 @@ def test_what_is_written_by_data_alone_moves_no_counter() -> None:
     b.add_(b.data(x), 1)
     b.add_(b.data(x), 1)
     assert not moves(b.finish((x,)), OPS)
+
+
+def test_results_of_another_counter_are_apart_from_the_base_they_lie_in() -> None:
+    b = builder()
+    x = of_four(b)
+    made = b.add(x, 1)
+    data, of_input = b.data(made), b.data(x)
+    rows = b.slice(data, 0, 0, 2, 1)
+    graph = b.finish((rows, data, made, of_input, x))
+    assert moves(graph, OPS) == Moves({}, {}, ((1, 0), (3,)))
+
+
+def test_data_alone_keeps_the_counter_that_it_has() -> None:
+    b = builder()
+    data = b.data(b.add(of_four(b), 1))
+    assert not moves(b.finish((data, b.slice(data, 0, 0, 2, 1))), OPS)

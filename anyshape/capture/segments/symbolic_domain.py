@@ -239,7 +239,7 @@ class SymbolicDomain(ReadingDomain):
         made = tensor_methods.call_torch(self, fn, args, kwargs)
         if made is not NotImplemented:
             return made
-        if fn.__qualname__ in callables.LOOKUPS:  # it imports, or makes, what it was asked for
+        if callables.looks_up(fn):
             return fn(*args, **kwargs)
         if fn.__module__ == "anyshape.api":
             named = callables.OURS.get(fn.__qualname__)

@@ -456,7 +456,7 @@ class SymbolicDomain(ReadingDomain):
         """A C method of a value, as an earlier segment left it on a stack."""
         if type(value) in PROXIES:
             return self.getattr(value, method.__name__)
-        made, sources = method.__get__(value), self.recorder.sources
+        made, sources = method.__get__(value, type(value)), self.recorder.sources
         sources.remember_constant(made, sources.slot(slot, method.__name__))
         return made
 

@@ -34,6 +34,7 @@ from anyshape.capture.segments.native_steps import (
     goes_on_alone,
     interrupted,
     is_watched,
+    let_go,
     resume,
     step,
 )
@@ -231,7 +232,7 @@ class Compiled:
                 raise
             result = interrupted(machine, error)
         finally:
-            machine.frame = None  # a machine is in a cycle: what frames hold would wait for gc
+            let_go(machine)
         specialization.profitability.settle(call, elements)
         return result
 
@@ -297,8 +298,7 @@ class Compiled:
     def _specialization(
         self, entry: Entry, stance: str
     ) -> tuple[Specialization | None, list[Any] | None]:
-        """The one whose guards hold, with the inputs of its graph, captured if there is none; None:
-        run natively from here on."""
+        """The one whose guards hold, captured if there is none, and inputs; None: go natively."""
         if execution_modes.is_watched():
             self._warn(slow_paths.of_mode(self.fn, execution_modes.watching()))
             return None, None

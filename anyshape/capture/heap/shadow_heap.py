@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from types import CellType, MappingProxyType, ModuleType
+from types import BuiltinFunctionType, CellType, MappingProxyType, ModuleType
 from typing import Any
 
 from anyshape.capture.heap import nested_containers, purity, undo
@@ -437,7 +437,7 @@ class Heap:
         if (
             type(obj) in IMMUTABLE
             or id(obj) in self.created
-            or type(value).__name__ == "builtin_function_or_method"
+            or issubclass(type(value), BuiltinFunctionType)
             or (type(obj) in BOUND_IN_C and not self.domain.is_outside(obj))
         ):
             return value

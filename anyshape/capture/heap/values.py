@@ -10,6 +10,7 @@ wrong result.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import BuiltinMethodType, CellType, MethodWrapperType
@@ -233,7 +234,9 @@ IMMUTABLE = frozenset(
     }
 )
 """Classes whose objects nobody can write to."""
-BOUND_IN_C = frozenset({BuiltinMethodType, MethodWrapperType})
+TOLD_ITS_CLASS = type(re.compile("").match)
+"""A method of C, bound to an object, that is told in which class it was found."""
+BOUND_IN_C = frozenset({BuiltinMethodType, TOLD_ITS_CLASS, MethodWrapperType})
 """Methods of C: one of an object that the trace has made was made by reading it."""
 
 SYMBOLIC_NUMBERS: frozenset[type] = frozenset({SizeValue, ScalarValue})

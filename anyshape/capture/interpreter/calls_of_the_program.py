@@ -41,6 +41,13 @@ def call(
     return fn(*args, **kwargs)
 
 
+def prepare(code: Code) -> None:
+    """Makes what calls from each line of the code, so that the program, which counts what there is
+    in the process, does not meet it later."""
+    for line in set(code.lines) - code.callers.keys() - {None}:
+        _caller(code, line)
+
+
 def calls_python(fn: Callable[..., Any]) -> bool:
     """Whether a function of C looks further up than at its caller, or calls library code that does:
     `warn` and `re` warn of a program, and hooks of `typing`'s protocols ask who wants to know."""

@@ -1,8 +1,11 @@
-"""Class statements, instance checks and class patterns, interpreted (see polyfills.py)."""
+"""Class statements, instance checks, class patterns, names taken from modules, interpreted (see
+polyfills.py)."""
 
 from __future__ import annotations
 
 import copyreg
+import sys
+from types import ModuleType
 from typing import Any
 
 from anyshape.capture.heap.values import ABSENT
@@ -295,3 +298,27 @@ def dir_of_names(names: Any) -> Any:
 def dir_by_method(obj: Any) -> Any:
     cls = type(obj)
     return sorted(bind(find(cls, "__dir__"), obj, cls)())
+
+
+# ---- modules -------------------------------------------------------------------------------------
+def import_from(module: Any, name: Any) -> Any:
+    """`from module import name`: a `__getattr__` of the module is asked once."""
+    found = getattr(module, name, ABSENT)
+    if found is not ABSENT:
+        return found
+    package = getattr(module, "__name__", None)
+    named = is_subtype(type(package), str)
+    if named:
+        found = sys.modules.get(f"{package}.{name}", ABSENT)
+    if found is not ABSENT:
+        return found
+    origin = module.__dict__.get("__file__") if is_subtype(type(module), ModuleType) else None
+    origin = origin if is_subtype(type(origin), str) else None
+    shown = package if named else "<unknown module name>"
+    message = f"cannot import name {name!r} from {shown!r} ({origin or 'unknown location'})"
+    raise ImportError(message, name=package, path=origin)
+
+
+def imported(module: Any, args: Any) -> Any:
+    """A loaded module whose `__getattr__` says whether it is a package."""
+    return module if getattr(module, "__path__", ABSENT) is ABSENT else native(__import__, *args)

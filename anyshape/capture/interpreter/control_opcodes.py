@@ -407,18 +407,7 @@ def import_name(machine: Interpreter, frame: Frame, arg: str) -> Frame | None:
 
 
 def import_from(machine: Interpreter, frame: Frame, arg: str) -> Frame | None:
-    module = frame.stack[-1]
-    if hasattr(module, arg):
-        return push(machine, frame, 0, attributes.load_attr(machine, module, arg))
-    package = getattr(module, "__name__", None)
-    found = sys.modules.get(f"{package}.{arg}", NULL) if issubclass(type(package), str) else NULL
-    if found is NULL:
-        origin = getattr(module, "__file__", None) or "unknown location"
-        shown = package if issubclass(type(package), str) else "<unknown module name>"
-        message = f"cannot import name {arg!r} from {shown!r} ({origin})"
-        raise ImportError(message, name=package, path=getattr(module, "__file__", None))
-    frame.stack.append(found)
-    return None
+    return push(machine, frame, 0, Call(class_polyfills.import_from, (frame.stack[-1], arg)))
 
 
 def import_star(machine: Interpreter, frame: Frame, arg: Any) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections.abc import Iterator, MutableMapping
 from types import CellType, FrameType
@@ -89,14 +90,31 @@ class FrameView:
         return None
 
     @property
-    def f_back(self) -> FrameView | None:
+    def f_back(self) -> FrameView | FrameType | None:
         frame = self._frame.back
         while frame is not None and frame.code.hidden:
             frame = frame.back
-        return None if frame is None else FrameView.of(self._machine, frame)
+        if frame is not None:
+            return FrameView.of(self._machine, frame)
+        runs = any(running is self._frame for running in self._machine.frames())
+        return outer_frame(self._machine) if runs else None
 
     def clear(self) -> None:
         """Frames are cleared when they end."""
+
+
+def outer_frame(machine: Interpreter) -> FrameType | None:
+    """That of who has called the whole function: another one in each call."""
+    if machine.recording:
+        raise broken("unknown-call", "the frame of who called the function")
+    frame = inspect.currentframe()
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    return frame
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "anyshape"
 
 
 class FrameLocals(MutableMapping[str, Any]):

@@ -114,6 +114,11 @@ def hint_of_reversed(obj: Any, left: Any, default: Any) -> Any:
     return 0 if length < left else left
 
 
+def length_hint_or(obj: Any, default: Any) -> Any:
+    default = operator.index(default)
+    return length_hint(obj, default)
+
+
 def length_hint(obj: Any, default: Any) -> Any:
     cls = type(obj)
     if find(cls, "__len__") is not ABSENT:
@@ -439,7 +444,8 @@ def check_zip_ends(iterators: Any, position: Any) -> Any:
 
 
 def enumerate_of(iterable: Any, start: Any) -> Any:
-    return enumerated(iter(iterable), operator.index(start))
+    start = operator.index(start)
+    return enumerated(iter(iterable), start)
 
 
 def enumerated(iterator: Any, count: Any) -> Any:

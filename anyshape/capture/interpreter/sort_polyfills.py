@@ -7,12 +7,14 @@ of CPython 3.11 and 3.12: Tim Peters' listsort.txt, with the merge order of powe
 
 from __future__ import annotations
 
+import operator
 from types import FunctionType
 from typing import Any
 
 from anyshape.capture.interpreter.intrinsic_names import created, find, is_subtype, native, sorts
 from anyshape.capture.interpreter.iteration_polyfills import list_of
 from anyshape.capture.interpreter.polyfills import compare_by, is_or_equals
+from anyshape.capture.interpreter.versions import VERSION
 
 MIN_GALLOP = 7
 
@@ -25,6 +27,8 @@ def sorted_of(iterable: Any, key: Any, reverse: Any) -> Any:
 
 def sort_in_place(values: Any, key: Any, reverse: Any) -> None:
     """`list.sort`: the list is empty meanwhile, so that a key or a comparison cannot change it."""
+    if type(reverse) is not bool:
+        reverse = operator.index(reverse) if VERSION.reverse_is_number else bool(reverse)
     items = native(list.__getitem__, values, slice(None))
     native(list.clear, values)
     sorts(values, True)

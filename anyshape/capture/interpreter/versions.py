@@ -28,6 +28,8 @@ class Version:
     """`generator.throw(type, value, traceback)` is deprecated."""
     subsets_intersect: bool
     """`set.issubset` asks for no more items once it has found every element."""
+    reverse_is_number: bool
+    """`list.sort` takes `reverse` as a number, not as true or false."""
     empty: str
     """What `min` and `max` say of no items."""
     class_word: str
@@ -43,6 +45,7 @@ _V311 = Version(
     checks_made_causes=False,
     warns_of_thrown_parts=False,
     subsets_intersect=False,
+    reverse_is_number=True,
     empty="arg is an empty sequence",
     class_word="type",
     without_dict="",
@@ -53,6 +56,7 @@ _V312 = replace(
     generators_guard_themselves=True,
     warns_of_thrown_parts=True,
     subsets_intersect=True,
+    reverse_is_number=False,
     empty="iterable argument is empty",
     class_word="class",
 )

@@ -22,7 +22,7 @@ from anyshape.capture.heap.values import NULL, PROXIES, Break, Call, contents
 from anyshape.capture.interpreter import attributes, class_polyfills, polyfills
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
-from anyshape.capture.interpreter.frame_views import FrameView, locals_of
+from anyshape.capture.interpreter.frame_views import FrameView, locals_of, outer_frame
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.interpreter.unwinding import exception_info, handled_exception
 from anyshape.capture.python.compiled_text import compiled
@@ -389,25 +389,26 @@ def _dir(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _getframe(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    depth = args[0] if args else 0
+    depth = max(args[0], 0) if args else 0
     frame = visible_frame(machine, depth)
-    if frame is not None:
-        return FrameView.of(machine, frame)
-    return sys._getframe(0) if depth == 0 else _native_caller(machine, depth)
+    return _outside(machine, depth) if frame is None else FrameView.of(machine, frame)
 
 
 def _getframemodulename(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    frame = visible_frame(machine, args[0] if args else kwargs.get("depth", 0))
-    if frame is None:
-        return machine.native(sys._getframemodulename, args, kwargs)  # type: ignore[attr-defined]
-    return frame.globals.get("__name__")
+    depth = max(args[0] if args else kwargs.get("depth", 0), 0)
+    frame = visible_frame(machine, depth)
+    if frame is not None:
+        return frame.globals.get("__name__")
+    try:
+        return _outside(machine, depth).f_globals.get("__name__")
+    except ValueError:
+        return None
 
 
-def _native_caller(machine: Interpreter, depth: int) -> Any:
+def _outside(machine: Interpreter, depth: int) -> Any:
+    """A frame further out than those of the function."""
     own = sum(1 for frame in machine.frames() if not frame.code.hidden)
-    real: Any = sys._getframe(0)
-    while real is not None and real.f_globals.get("__name__", "").startswith("anyshape.capture"):
-        real = real.f_back
+    real = outer_frame(machine)
     for _ in range(depth - own):
         real = None if real is None else real.f_back
     if real is None:

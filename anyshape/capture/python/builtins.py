@@ -57,7 +57,9 @@ def _length_hint(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if type(args[0]) is Generator and args[0].python_type is reversed:
             polyfill = iteration_polyfills.hint_of_reversed
             return Call(polyfill, (*args[0].left_of_reversed(), (*args, 0)[1]))
-        return Call(iteration_polyfills.length_hint, (*args, 0)[:2])
+        if len(args) == 2:
+            return Call(iteration_polyfills.length_hint_or, args)
+        return Call(iteration_polyfills.length_hint, (args[0], 0))
     return machine.native(operator.length_hint, args, kwargs)
 
 
@@ -84,6 +86,8 @@ def _text(kind: str) -> Handler:
 
 def _format(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if args and not kwargs:
+        if not all(type(spec) in PROXIES or issubclass(type(spec), str) for spec in args[1:]):
+            return format(None, *args[1:])  # which C refuses before it asks the object
         return protocol.format_value(machine, args[0], args[1] if len(args) > 1 else "")
     return machine.native(format, args, kwargs)
 
@@ -137,7 +141,9 @@ def _round(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
             else machine.native(round, args, kwargs)
         )
     if args and attributes.is_python(machine, type(args[0]), "__round__"):
-        return attributes.special(machine, args[0], "__round__", *args[1:])
+        round(0, *(None for _ in args[1:]), **dict.fromkeys(kwargs))  # or C refuses
+        digits = [digits for digits in (*args[1:], *kwargs.values()) if digits is not None]
+        return attributes.special(machine, args[0], "__round__", *digits)
     return machine.native(round, args, kwargs)
 
 

@@ -4,6 +4,7 @@ program; interpreted, as in polyfills.py.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from typing import Any
 
@@ -39,6 +40,12 @@ def islice(iterable: Any, *bounds: Any) -> Any:
             yield value
             wanted += step
         position += 1
+
+
+def islice_by_methods(iterable: Any, *bounds: Any) -> Any:
+    """One whose bounds are asked for their numbers, before the iterable is for its iterator."""
+    numbers = [None if bound is None else operator.index(bound) for bound in bounds]
+    return itertools.islice(iterable, *numbers)
 
 
 def accumulate(iterable: Any, func: Any = operator.add, *, initial: Any = None) -> Any:

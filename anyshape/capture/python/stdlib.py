@@ -17,6 +17,7 @@ from types import FunctionType
 from typing import Any
 
 from anyshape.capture.heap.iterators import TELLING
+from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.heap.values import PROXIES, Call
 from anyshape.capture.interpreter import protocol, search_polyfills, sort_polyfills
 from anyshape.capture.interpreter.attributes import C_FUNCTIONS
@@ -37,6 +38,8 @@ def _lazy(function: Any, polyfill: Callable[..., Any]) -> Handler:
             first, last = places = ITERATED[function.__name__]
             shown = [() if first <= i < last else stand_in(arg) for i, arg in enumerate(args)]
             function(*shown, **{name: stand_in(arg, name) for name, arg in kwargs.items()})
+            if function is itertools.islice and any(map(_is_number_by_method, args[1:])):
+                return Call(itertools_polyfills.islice_by_methods, args)
             if function in AT_ONCE or kwargs.keys() & NAMES:
                 return Call(polyfill, args, kwargs)
             return Call(itertools_polyfills.at_once, (polyfill, places, args, kwargs))
@@ -50,9 +53,11 @@ def stand_in(arg: Any, name: str = "") -> Any:
     number where the program would be asked for one."""
     if name in NAMES:
         return ()
-    if type(arg) in PROXIES or type(vars(type(arg)).get("__index__")) is FunctionType:
-        return 1
-    return arg
+    return 1 if type(arg) in PROXIES or _is_number_by_method(arg) else arg
+
+
+def _is_number_by_method(arg: Any) -> bool:
+    return type(class_entry(type(arg), "__index__")) is FunctionType
 
 
 ITERATED: dict[str, tuple[int, int]] = {

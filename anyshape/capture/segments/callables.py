@@ -29,7 +29,7 @@ from anyshape.capture.heap.values import PROXIES, Call, OpaqueValue, TensorValue
 from anyshape.capture.interpreter import class_polyfills, iteration_polyfills
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.segments import owned_objects, processes, scripted, warned
+from anyshape.capture.segments import imports, owned_objects, processes, scripted, warned
 from anyshape.capture.tensors import (
     autograd_functions,
     backward,
@@ -330,13 +330,6 @@ def _print(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any
     domain.defer(print, args, kwargs)
 
 
-def _import(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    module = __import__(*args, **kwargs)
-    if sys.modules.get(module.__name__) is module:
-        domain.relied.found(sys.modules, module.__name__, module)
-    return module
-
-
 def _id(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     """It may serve until the segment ends: in another call, another object may be here."""
     obj, recorder = args[0], domain.recorder
@@ -394,7 +387,7 @@ NATIVE: Mapping[Any, Callable[..., Any]] = {
     warnings.warn: warned.warn,
     id: _id,
     _C._nn._parse_to: lambda domain, args, kwargs: _C._nn._parse_to(*args, **kwargs),
-    __import__: _import,
+    __import__: imports.import_now,
     **foreach.HANDLERS,
     **owned_objects.HANDLERS,
     **{**processes.HANDLERS, **scripted.HANDLERS},
@@ -463,10 +456,16 @@ LOGGING = frozenset(
 """What is deferred as a whole, and called as a whole where it cannot be."""
 
 
-# `__getattr__` of modules and of `torch.ops`: called natively.
 LOOKUPS = frozenset(
     {"__getattr__", "_Ops.__getattr__", "_OpNamespace.__getattr__", "OpOverloadPacket.__getattr__"}
 )
+
+
+def looks_up(fn: Any) -> bool:
+    """Whether it is a `__getattr__` of a module, or of `torch.ops`, that does nothing but import or
+    make what it is asked for. One of the program's may do anything."""
+    return fn.__qualname__ in LOOKUPS and purity.is_library(fn.__module__ or "")
+
 
 # Functions of the layer above, by name.
 OURS: Mapping[str, Callable[..., Any]] = {

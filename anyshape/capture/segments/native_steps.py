@@ -28,6 +28,7 @@ from anyshape.capture.interpreter.polyfills import given, raise_from
 from anyshape.capture.python.language import decode_polyfills, python_machine
 from anyshape.capture.segments.callables import LOGGING, answer, is_opaque
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
+from anyshape.capture.segments.recursion_limit import RecursionLimit
 from anyshape.capture.tensors import modules
 from anyshape.capture.tensors.torch_polyfills import MEMBERS
 from anyshape.costs import COSTS
@@ -61,6 +62,10 @@ class Native(Concrete):
     hold one longer than CPython does, as guards and constants of segments would. Or it has set how
     deep calls may be."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.recursion = RecursionLimit()
+
     def python_call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         answered = answer(fn, self.machine)
         if answered is not None:
@@ -87,6 +92,12 @@ class Native(Concrete):
         if any(fn is watcher for watcher in _MEETING_OURS):
             self.goes_on_alone = True
             decode_polyfills(self.machine)
+            for frame in self.machine.frames():
+                calls_of_the_program.prepare(frame.code)
+        if fn is sys.setrecursionlimit and not kwargs:
+            return self.recursion.set(self.machine, args)
+        if fn is sys.getrecursionlimit and not (args or kwargs):
+            return self.recursion.get()
         return calls_of_the_program.call(self.machine.frame, fn, args, kwargs)
 
     def _note_death(self) -> None:
@@ -125,6 +136,14 @@ def goes_on_alone(machine: Machine) -> bool:
     domain = machine.domain
     assert isinstance(domain, Native)
     return domain.goes_on_alone
+
+
+def let_go(machine: Machine) -> None:
+    """The call ends. A machine is in a cycle: what frames hold would wait for the collector."""
+    machine.frame = None
+    domain = machine.domain
+    assert isinstance(domain, Native)
+    domain.recursion.settle()
 
 
 def is_watched(machine: Machine) -> bool:

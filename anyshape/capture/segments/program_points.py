@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from anyshape.capture.heap.values import LOST, NULL
+from anyshape.capture.heap.values import BOUND_IN_C, LOST, NULL
 from anyshape.capture.interpreter.continuations import Continuation
 from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.interpreter.liveness import is_finalized, is_live, live_at
-from anyshape.capture.segments.segment_end import BOUND_METHODS, descriptor_of
+from anyshape.capture.segments.segment_end import descriptor_of
 from anyshape.declare import BoundDeclaration
 
 _DEAD = -2
@@ -43,7 +43,7 @@ class _Flattener:
             return len(slots) - 1
         if value is NULL:
             return -1
-        method = descriptor_of(value) if kind in BOUND_METHODS else None
+        method = descriptor_of(value) if kind in BOUND_IN_C else None
         if method is not None:
             return (self.slot(value.__self__), method, self.unseen(value))
         found = self.known.setdefault(id(value), len(slots))

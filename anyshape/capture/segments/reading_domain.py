@@ -18,6 +18,7 @@ from anyshape.capture.guards.constant_kinds import CALLED, CONSTANTS, EQUAL, IDE
 from anyshape.capture.guards.guard_code import OPAQUE
 from anyshape.capture.guards.tensor_specs import in_words, is_handed_on
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.iterators import FORKABLE
 from anyshape.capture.heap.numpy_scalars import is_numpy_number
 from anyshape.capture.heap.sources import Source
@@ -153,8 +154,8 @@ class ReadingDomain(RecordingDomain):
             return None
         if kind in ("closure", "no_content"):
             return sources.const(obj, "closure")
-        named = getattr(obj, "__qualname__", None) or getattr(obj, "__name__", type(obj).__name__)
-        return sources.const(obj, str(named))
+        own = vars(obj).get("__name__") if issubclass(type(obj), types.ModuleType) else None
+        return sources.const(obj, own if type(own) is str else name_of(obj))
 
     def see(self, source: Source, value: Any) -> Any:
         """What the program sees of a value found at `source`; relies on what it sees."""

@@ -28,6 +28,7 @@ from anyshape.capture.heap.nested_containers import values_of
 from anyshape.capture.heap.quiet_reads import asks_the_program, class_entry
 from anyshape.capture.heap.sources import Source, expression
 from anyshape.capture.heap.values import (
+    BOUND_IN_C,
     IMMUTABLE,
     LOST,
     NULL,
@@ -248,7 +249,8 @@ class Rebuilder:
             plain = not asks_the_program(owner, "attr")
             if plain and class_entry(type(owner), name) is method:
                 return f"getattr({self.text(owner)}, {name!r})"  # made as another one, maybe
-            return f"{self.constant(method)}.__get__({self.text(owner)})"
+            kind_of_owner = self.constant(type(owner))
+            return f"{self.constant(method)}.__get__({self.text(owner)}, {kind_of_owner})"
         ours = kind in VIEWS and self.recorder.sources.of(value) is None
         mapping = mapping_behind(value) if ours else None
         if mapping is None:
@@ -495,21 +497,20 @@ def _contents(value: Any) -> Iterable[Any]:
     return values_of(value)
 
 
-BOUND_METHODS = frozenset({types.BuiltinFunctionType, types.MethodWrapperType})
 DESCRIPTORS = frozenset({types.MethodDescriptorType, types.WrapperDescriptorType})
 
 
 def descriptor_of(value: Any) -> Any:  # one of `DESCRIPTORS`
     """The C method of a class that gives this one when it is bound to its object, as `super()` may
     have done; None for what is no such method."""
-    if type(value) not in BOUND_METHODS:
+    if type(value) not in BOUND_IN_C:
         return None
     owner, name = value.__self__, value.__name__
     if issubclass(type(owner), (types.ModuleType, type(None), type)):
         return None
     for base in type(owner).__mro__:
         found: Any = vars(base).get(name)
-        if type(found) in DESCRIPTORS and found.__get__(owner) == value:
+        if type(found) in DESCRIPTORS and found.__get__(owner, type(owner)) == value:
             return found
     return None
 

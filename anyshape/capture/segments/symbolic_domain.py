@@ -240,7 +240,7 @@ class SymbolicDomain(ReadingDomain):
         made = tensor_methods.call_torch(self, fn, args, kwargs)
         if made is not NotImplemented:
             return made
-        if fn.__qualname__ in callables.LOOKUPS:  # it imports, or makes, what it was asked for
+        if callables.looks_up(fn):
             return fn(*args, **kwargs)
         if fn.__module__ == "anyshape.api":
             named = callables.OURS.get(fn.__qualname__)
@@ -471,7 +471,7 @@ class SymbolicDomain(ReadingDomain):
         """A C method of a value, as an earlier segment left it on a stack."""
         if type(value) in PROXIES:
             return self.getattr(value, method.__name__)
-        made, sources = method.__get__(value), self.recorder.sources
+        made, sources = method.__get__(value, type(value)), self.recorder.sources
         sources.remember_constant(made, sources.slot(slot, method.__name__))
         return made
 

@@ -125,3 +125,37 @@ def test_hooks_of_protocols_see_who_asks() -> None:
     for _ in range(2):
         assert fast(torch.ones(2))[1:] == ((False, True), True)
     assert not fast._lazy.machinery.mistakes
+
+
+def asks_who_calls(x: torch.Tensor) -> tuple[torch.Tensor, str]:
+    return x + 1, sys._getframe(1).f_code.co_name
+
+
+def asks_further(x: torch.Tensor) -> tuple[torch.Tensor, str]:
+    return _asks_further(x)
+
+
+def _asks_further(x: torch.Tensor) -> tuple[torch.Tensor, str]:
+    return x + 1, sys._getframe(2).f_code.co_name
+
+
+def goes_back(x: torch.Tensor) -> tuple[torch.Tensor, str]:
+    back = sys._getframe().f_back
+    os.getpid()
+    return x + 1, "" if back is None else back.f_code.co_name
+
+
+@pytest.mark.parametrize("program", [asks_who_calls, asks_further])
+def test_who_calls_the_function_is_no_frame_of_ours(program: Any) -> None:
+    def first(fn: Any) -> Any:
+        return fn(torch.ones(2))[1]
+
+    def second(fn: Any) -> Any:
+        return fn(torch.ones(2))[1]
+
+    fast = anyshape.compile(program)
+    assert [first(fast), second(fast), first(fast)] == ["first", "second", "first"]
+
+
+def test_a_function_has_a_caller() -> None:
+    assert anyshape.compile(goes_back)(torch.ones(2))[1] != ""

@@ -179,3 +179,27 @@ def test_what_the_program_traces_is_traced() -> None:
     result, lines = anyshape.compile(program)(torch.ones(2))
     assert lines == [1, 2]
     assert torch.equal(result, torch.full((2,), 4.0))
+
+
+def test_a_program_that_counts_objects_meets_none_of_ours() -> None:
+    class Same:
+        def __eq__(self, other: object) -> bool:
+            return False
+
+        __hash__ = None  # type: ignore[assignment]
+
+    def counted(x: torch.Tensor) -> tuple[torch.Tensor, int]:
+        y, same = x + 1, Same()
+        len(gc.get_objects())
+        before = len(gc.get_objects())
+        for _ in range(10):
+            same == same
+        after = len(gc.get_objects())
+        return y * 2, after - before
+
+    gc.disable()
+    try:
+        fast = anyshape.compile(counted)
+        assert [fast(torch.ones(2))[1] for _ in range(2)] == [0, 0]
+    finally:
+        gc.enable()

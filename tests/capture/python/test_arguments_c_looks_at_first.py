@@ -1,0 +1,88 @@
+"""Builtins look at their other arguments before they ask an object, or refuse them: what is called,
+in which order, and what is raised, is as natively."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import anyshape
+
+LOG: list[str] = []
+ANSWERS = {
+    "__format__": "formatted",
+    "__len__": 2,
+    "__index__": 1,
+    "__bool__": True,
+    "__round__": 4,
+}
+
+
+def _method(name: str, answer: Any) -> Callable[..., Any]:
+    def method(self: Any, *args: Any) -> Any:
+        LOG.append(f"{name}{args}")
+        return answer
+
+    return method
+
+
+class Asked:
+    def __iter__(self) -> Any:
+        LOG.append("__iter__")
+        return iter([1, 2])
+
+
+for _name, _answer in ANSWERS.items():
+    setattr(Asked, _name, _method(_name, _answer))
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "format of no text": lambda o: format(o, None),
+    "format of bytes": lambda o: format(o, b""),
+    "format of too much": lambda o: format(o, "", 1),  # type: ignore[call-arg]
+    "format": lambda o: format(o, "x"),
+    "sorted, reversed by a text": lambda o: sorted(o, reverse="a"),
+    "sorted, reversed by an object": lambda o: sorted(o, reverse=o),
+    "sort, reversed by an object": lambda o: [1, 2].sort(key=lambda v: v, reverse=o),
+    "enumerate from an object on": lambda o: list(enumerate(o, o)),
+    "round to too much": lambda o: round(o, 1, 2),  # type: ignore[call-overload]
+    "round to nothing": lambda o: round(o, None),
+    "round by name": lambda o: round(o, ndigits=3),
+    "round to what there is not": lambda o: round(o, digits=3),
+    "length_hint or a text": lambda o: operator.length_hint(o, "a"),
+    "length_hint or an object": lambda o: operator.length_hint(o, o),
+    "islice to an object": lambda o: list(itertools.islice(o, o)),
+    "islice from an object on": lambda o: list(itertools.islice([1, 2, 3], o, None, o)),
+}
+
+
+def _outcome(fn: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
+    LOG.clear()
+    try:
+        result = fn(*args)[1]
+    except Exception as error:
+        result = type(error), str(error)
+    return result, tuple(LOG)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_looked_at_first(name: str) -> None:
+    use = PROGRAMS[name]
+
+    def handed_in(x: torch.Tensor, given: Any) -> tuple[torch.Tensor, Any]:
+        y = x + 1
+        return y * 2, use(given)
+
+    def made_inside(x: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        y = x + 1
+        return y * 2, use(Asked())
+
+    for program, args in ((handed_in, (Asked(),)), (made_inside, ())):
+        expected = _outcome(program, torch.ones(2), *args)
+        fast = anyshape.compile(program)
+        for _ in range(2):
+            assert _outcome(fast, torch.ones(2), *args) == expected

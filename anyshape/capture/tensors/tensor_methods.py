@@ -393,6 +393,14 @@ def assert_async(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[st
     return Call(torch_polyfills.assert_nonzero, (condition, message or "Assertion is failed"))
 
 
+def fill_diagonal(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`x.fill_diagonal_(value)`: a diagonal is a view. One that wraps around is eager's."""
+    given = dict(zip(("self", "fill_value", "wrap"), args)) | kwargs
+    if given.keys() != {"self", "fill_value"} and given.get("wrap") is not False:
+        return NotImplemented
+    return Call(torch_polyfills.fill_diagonal_, (args[0], given["fill_value"]))
+
+
 def _is_inference(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """It depends on the mode that the tensor, or what it is a view of, was made in."""
     raise broken("tensor-attribute", "is_inference()")
@@ -451,6 +459,7 @@ HANDLERS: dict[Any, Handler] = {
     T.__setitem__: setitem_method,
     T.tolist: tolist,
     T.numpy: numpy,
+    T.fill_diagonal_: fill_diagonal,
     T.requires_grad_: requires_grad_method,
     T.get_device: of_type(
         lambda t: int(t.device.partition(":")[2] or -1) if t.device != "cpu" else -1

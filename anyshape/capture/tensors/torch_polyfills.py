@@ -230,6 +230,19 @@ def assert_nonzero(condition: Any, message: str) -> None:
         raise RuntimeError(message)
 
 
+def fill_diagonal_(self: Any, value: Any) -> Any:
+    """`Tensor.fill_diagonal_`, which checks what a view of a diagonal does not."""
+    if self.dim() < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if self.dim() > 2 and any([size != self.shape[0] for size in self.shape[1:]]):
+        raise RuntimeError("all dimensions of input must be of equal length")
+    diagonal = self
+    while diagonal.dim() > 1:
+        diagonal = diagonal.diagonal()
+    diagonal.fill_(value)
+    return self
+
+
 def unpack_dual(tensor: Any, *, level: Any = None) -> Any:
     """Outside every `dual_level` no tensor has a tangent."""
     if level is None and forward_ad._current_level < 0:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
@@ -33,7 +33,7 @@ class ModeTest:
     modes: tuple[Any, ...]
     snapshot: Callable[[], tuple[Any, ...]]
     options: Options
-    entry: weakref.ref[Any] = field(default=lambda: None)  # type: ignore[assignment]
+    entry: weakref.ref[Any] | None = None
     asked: int = 0
 
     def hold(self, reads: object) -> bool:
@@ -44,7 +44,8 @@ class ModeTest:
         return self.snapshot() == self.modes
 
     def _by_c(self) -> None:
-        entry, reads = self.entry(), reads_of(self.modes)
+        entry = None if self.entry is None else self.entry()
+        reads = reads_of(self.modes)
         if not isinstance(entry, FunctionType) or reads is None:
             return
         try:

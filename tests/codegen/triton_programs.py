@@ -77,7 +77,7 @@ NOT_BUILT = replace(CPU, load=lambda wanted, options: dict.fromkeys(wanted, Load
 """The CPU's kernels, which nothing calls here, without gcc."""
 
 
-TURNS = 6
+TURNS, ONCE = 6, 64
 
 
 def schedule_of(kernel, turn, row):
@@ -99,7 +99,7 @@ def schedule_of(kernel, turn, row):
         return KernelSchedule(1, 64, aligned=aligned, wide=False)
     if turn == 4:
         return KernelSchedule(4, 16, wide=False, totals=16)
-    return KernelSchedule(2, 256, wide=False, totals=16, once=True)
+    return KernelSchedule(2, ONCE, wide=False, totals=16, once=True)
 
 
 def modules_of(kernel, directory, number, turn, row):
@@ -224,8 +224,10 @@ def launch_shares(step, modules, args, shares=3):
     """Rows cut into shares that are whole tiles."""
     row = Chooser.of(step.kernel).row(*whole_numbers(step.kernel.params, args))
     each = modules[0].LAUNCH["constants"]["RBLOCK"]
-    each = each if each == 256 else max(80, -(-row // (each * shares)) * each)
-    shares = -(-row // each) if each == 256 else shares
+    if each == ONCE:
+        shares = max(1, -(-row // each))
+    else:
+        each = max(80, -(-row // (each * shares)) * each)
     cells = Chooser.of(step.kernel).cells(*whole_numbers(step.kernel.params, args))
     dtypes_of = [total_dtype(step.kernel, n) for n in totals(step.kernel)]
     scratch = [torch.empty(shares * cells, dtype=getattr(torch, d.name)) for d in dtypes_of]
@@ -237,7 +239,11 @@ def launch_shares(step, modules, args, shares=3):
 
 SIZES = [(1, 1), (2, 3), (3, 160)]
 RUNS = {
-    dtypes.float32: [*itertools.product(range(TURNS), SIZES[1:]), (0, SIZES[0])],
+    dtypes.float32: [
+        *itertools.product(range(TURNS - 1), SIZES[1:]),
+        (0, SIZES[0]),
+        (TURNS - 1, SIZES[2]),
+    ],
     dtypes.float16: [(0, SIZES[1]), (1, SIZES[2])],
 }
 """Which ways to walk a kernel, and at which sizes, by the dtype of floats."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from anyshape.autograd.memory import roots, views
 from anyshape.autograd.outline import NotDifferentiable
+from anyshape.autograd.own_backwards import gradients_of_arguments, without_own_backwards
 from anyshape.autograd.recorded import (
     can_be_recorded,
     in_callers_memory,
@@ -93,8 +94,10 @@ def differentiate(
             backward.node(node)
     gradients = backward.finished([graph.inputs[i].value for i in wanted], seeds)
     made = builder.finish((*graph.outputs, *gradients))
-    joint = replace(made, facts=graph.facts)
-    inputs, outputs = _saved(graph, ops, builder.nodes[len(graph.nodes) :])
+    joint = without_own_backwards(replace(made, facts=graph.facts))
+    inputs, outputs = _saved(
+        without_own_backwards(graph), ops, builder.nodes[len(graph.nodes) :]
+    )
     return Joint(joint, len(graph.outputs), tuple(present), tuple(wanted), inputs, outputs)
 
 
@@ -185,7 +188,7 @@ def _tensors(node: Node) -> Iterator[Value]:
 
 
 def _has_rule(row: OpDef) -> bool:
-    return isinstance(row.vjp, Mapping) or _is_written_back(row)
+    return isinstance(row.vjp, Mapping) or row.vjp == "region" or _is_written_back(row)
 
 
 def _is_written_back(row: OpDef) -> bool:
@@ -220,7 +223,9 @@ class Backward:
             builder.cx.default_device = node.modes.default_device
         start = len(builder.nodes)
         try:
-            if _is_written_back(row):
+            if row.vjp == "region":
+                self._by_region(node, given)
+            elif _is_written_back(row):
                 self._view(node, row, given)
             else:
                 self._by_rules(node, row, given)
@@ -231,6 +236,10 @@ class Backward:
                 raise NotDifferentiable(f"the gradient of {node.op}: {error}", node) from error
             del builder.nodes[start:]
             self._recorded(node, row, given)
+
+    def _by_region(self, node: Node, given: tuple[Value | None, ...]) -> None:
+        for argument, gradient in gradients_of_arguments(self.builder, node, given):
+            self._hand_out(argument, gradient)
 
     def _recorded(self, node: Node, row: OpDef, given: tuple[Value | None, ...]) -> None:
         """By torch's autograd, which records the node."""

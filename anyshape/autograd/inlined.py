@@ -25,6 +25,7 @@ from anyshape.autograd.outline import (
     requires,
     written_behind_parts,
 )
+from anyshape.autograd.own_backwards import without_own_backwards
 from anyshape.ir.graph import Arg, Graph, Node, Value, map_values, values_in
 from anyshape.ops.build import Builder
 from anyshape.ops.gradients.backward import FUNCTION_RESULT, GRADIENTS
@@ -80,7 +81,8 @@ def inline_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
         read = (*graph.outputs, *later, *made)
         builder.nodes = computed_again(builder.nodes, start, read, ops, builder.fresh_name)
     outputs = tuple(map_values(output, current) for output in graph.outputs)
-    return replace(graph, nodes=tuple(builder.nodes), outputs=outputs)
+    made = replace(graph, nodes=tuple(builder.nodes), outputs=outputs)
+    return without_own_backwards(made)
 
 
 def _gradients(

@@ -32,6 +32,7 @@ from anyshape.dispatch.specializations import (
 )
 from anyshape.errors import stage_of
 from anyshape.ir.graph import Graph
+from anyshape.ops.gradients.backward import APPLIED
 from anyshape.options import Options
 from anyshape.symbolic.work import Stage, Work, summed
 
@@ -61,15 +62,23 @@ class Specializer:
                 specialization = self._made(point, entry)
                 if _runs_checkpoints_eagerly(specialization):
                     specialization = self._made(point, entry, checkpoints=False)
+                if _runs_functions_eagerly(specialization):
+                    specialization = self._made(point, entry, checkpoints=False, functions=False)
                 return released_with_modules(specialization)
             finally:
                 self.compile_seconds += time.perf_counter() - started
                 self._tell(self.capturer.works[first:])
 
-    def _made(self, point: Point, entry: Entry, *, checkpoints: bool = True) -> Specialization:
+    def _made(
+        self, point: Point, entry: Entry, *, checkpoints: bool = True, functions: bool = True
+    ) -> Specialization:
         started = time.perf_counter()
         captured = self.capturer.capture(
-            entry, point.widen, general=point.general, checkpoints=checkpoints
+            entry,
+            point.widen,
+            general=point.general,
+            checkpoints=checkpoints,
+            functions=functions,
         )
         self.capture_seconds += time.perf_counter() - started
         return self._compiled(captured, entry)
@@ -116,3 +125,12 @@ def _runs_checkpoints_eagerly(specialization: Specialization) -> bool:
     if graph is None or not getattr(compiled, "why", ""):
         return False
     return any(node.modes is not None and node.modes.checkpoint for node in graph.nodes)
+
+
+def _runs_functions_eagerly(specialization: Specialization) -> bool:
+    """Whether eager torch runs the graph, with functions of the program's own in it: then autograd
+    may call these themselves."""
+    compiled, graph = specialization.compiled, specialization.graph
+    if graph is None or not getattr(compiled, "why", ""):
+        return False
+    return any(node.op == APPLIED for node in graph.nodes)

@@ -59,6 +59,7 @@ class Heap:
         "marks",
         "mirrors",
         "namespaces",
+        "old_writes",
         "owners",
         "slots",
         "sorting",
@@ -79,6 +80,7 @@ class Heap:
         self.journal: list[Callable[[], object]] | None = None
         self.marks: list[tuple[int, int]] = []  # positions in the journal and in `births`
         self.births: dict[int, int] = {}
+        self.old_writes = 0  # to what had been made before the newest open checkpoint
         self.iterators: dict[int, Any] = {}
         self.sorting = SortedLists()
 
@@ -122,11 +124,16 @@ class Heap:
             self.births.clear()
             self.iterators.clear()
 
-    def will_write(self, obj: Any) -> None:
-        """Called before a real write to a created container, cell or instance dict: the journal
-        remembers its state."""
+    def will_write(self, obj: Any, owner: Any = None) -> None:
+        """Called before a real write to a created container, cell or instance dict, that of the
+        ``owner``: the journal remembers its state."""
         if self.journal is not None:
-            self.journal.append(undo.undo_contents(obj))
+            owner = self.namespaces.get(id(obj), obj) if owner is None else owner
+            self._journal_write(owner, undo.undo_contents(obj))
+
+    def _journal_write(self, obj: Any, put_back: Callable[[], object]) -> None:
+        self.old_writes += not self.is_young(obj)
+        self._journal(put_back)
 
     def will_raise(self, error: BaseException) -> None:
         if self.journal is not None:
@@ -546,7 +553,7 @@ class Heap:
             self._log_attribute(obj, name, value)
             return
         if self.journal is not None:
-            self.journal.append(undo.undo_slot(obj, descriptor))
+            self._journal_write(obj, undo.undo_slot(obj, descriptor))
         if value is NULL:
             descriptor.__delete__(obj)
         else:
@@ -566,7 +573,7 @@ class Heap:
         if outside or id(namespace) in self.mirrors:
             old = self._known(namespace)  # a new one is read entry by entry
             state = old.state if old else self._make_mirror(namespace, lambda _, real: dict(real))
-        self.will_write(state)
+        self.will_write(state, obj)
         if value is NULL:
             if outside:  # that it is there, or not, is relied on
                 self.instance_attribute(obj, namespace, name)
@@ -586,7 +593,7 @@ class Heap:
             if issubclass(type(obj), type):
                 self.domain.class_changed()
             if self.journal is not None:
-                self.journal.append(undo.undo_attribute(obj, name))
+                self._journal_write(obj, undo.undo_attribute(obj, name))
             undo.set_attribute(obj, name, value)
             return
         if issubclass(type(obj), ModuleType):

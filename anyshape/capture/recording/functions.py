@@ -1,9 +1,11 @@
 """What one capture knows of calls of `autograd.Function.apply` where gradients are recorded
-(``tensors/autograd_functions.py``)."""
+(``tensors/autograd_functions.py``, ``tensors/own_backwards.py``)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from anyshape.capture.heap.values import TensorValue
 from anyshape.ir.graph import Value
@@ -27,11 +29,49 @@ class Applied:
 
 
 @dataclass(slots=True, eq=False)
+class Section:
+    """A call whose `backward` is being interpreted. ``places`` are the results that have gradients,
+    by their position in what was ``made``, and ``stand_ins`` what stands for these; ``borrowed``
+    lie in memory that was there before. The numbers say how much there was of each when it began,
+    ``taken`` and ``layouts_read`` what the recorder has of these names."""
+
+    args: tuple[Any, ...]
+    made: tuple[Any, ...]
+    several: bool
+    places: dict[int, Value]
+    stand_ins: dict[int, Value]
+    saved: tuple[Value, ...]
+    borrowed: frozenset[Value]
+    start: int
+    checks: int
+    effects: int
+    writes: int
+    mark: int
+    taken: set[Value]
+    layouts_read: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alone:
+    """A call in the graph with its own backward. ``results`` are pairs of what `forward` made and
+    what `apply` gave for it; ``kept`` is what is read later, and ``end`` the number of nodes behind
+    the call."""
+
+    results: tuple[tuple[Value, Value], ...]
+    kept: tuple[Value, ...]
+    borrowed: frozenset[Value]
+    end: int
+
+
+@dataclass(slots=True, eq=False)
 class Functions:
     """``refused``: why none is captured, "" where they are; ``left``: the same, found just now.
-    ``inside``: of how many the ``forward`` is being interpreted, or has raised."""
+    ``inside``: of how many the ``forward`` is being interpreted, or has raised. ``apply``: what
+    stands for `apply`, where that is not the default."""
 
     refused: str = ""
     left: str = ""
     inside: int = 0
     calls: list[Applied] = field(default_factory=list)
+    alone: list[Alone] = field(default_factory=list)
+    apply: Callable[..., Any] | None = None

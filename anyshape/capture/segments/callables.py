@@ -31,10 +31,10 @@ from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.segments import owned_objects, processes, warned
 from anyshape.capture.tensors import (
-    autograd_functions,
     backward,
     checkpoints,
     foreach,
+    own_backwards,
     scans,
     tensor_methods,
     tensor_ops,
@@ -62,7 +62,7 @@ WHOLE = frozenset(
     {
         torch.Tensor.__deepcopy__,
         torch.nn.Parameter.__deepcopy__,
-        autograd_functions.APPLY,
+        own_backwards.APPLY,
         torch_polyfills.MOVED_NATIVELY,
         torch_polyfills.SCANNED_NATIVELY,
         torch_polyfills.ENCODED_NATIVELY,
@@ -575,7 +575,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     type(torch.nn.Parameter).__instancecheck__: _instance_check,
     type(torch.nn.Buffer).__instancecheck__: _instance_check,
     torch.Tensor.__deepcopy__: _deepcopy,
-    **autograd_functions.HANDLERS,
+    **own_backwards.HANDLERS,
     **checkpoints.HANDLERS,
     scans.is_linear: lambda domain, args, kwargs: scans.linear(domain, *args),
     linear_recurrence: lambda domain, args, kwargs: tensor_ops.call_row(

@@ -20,6 +20,10 @@ GRADIENTS = "gradients"
 FUNCTION_RESULT = "function_result"
 """What an `autograd.Function` gives, as a leaf: its own backward goes on behind it."""
 
+APPLIED = "applied_function"
+"""An `autograd.Function` with its own backward, the region: of the gradients of the results, and
+of what it captures, it gives a gradient for each argument, or None."""
+
 
 def gradient_type(kind: TensorType) -> TensorType:
     """What autograd keeps as ``.grad``: laid out as the tensor is where that has no holes."""
@@ -57,4 +61,12 @@ op(
     part=parts.same,
     keeps_elements=True,
     differentiable=False,
+)
+op(
+    APPLIED,
+    "arguments, results, captured",
+    torch="anyshape.eager.applied_function",
+    type=lambda cx, arguments, results, captured: tuple(value.tensor for value in results),
+    expand=lambda b, arguments, results, captured: results,
+    vjp="region",
 )

@@ -95,9 +95,7 @@ def differentiate(
     gradients = backward.finished([graph.inputs[i].value for i in wanted], seeds)
     made = builder.finish((*graph.outputs, *gradients))
     joint = without_own_backwards(replace(made, facts=graph.facts))
-    inputs, outputs = _saved(
-        without_own_backwards(graph), ops, builder.nodes[len(graph.nodes) :]
-    )
+    inputs, outputs = _saved(without_own_backwards(graph), ops, builder.nodes[len(graph.nodes) :])
     return Joint(joint, len(graph.outputs), tuple(present), tuple(wanted), inputs, outputs)
 
 
@@ -160,16 +158,17 @@ class Activity:
         return node in self.nodes
 
     def _read(self, node: Node) -> None:
-        if not any(v in self.values or v in self.cut for v in node.inputs()):
-            return
         row = self.ops.get(node.op)
+        read = node.read if row is None or row.vjp != "region" else (*values_in(node.args[0]),)
+        if not any(v in self.values or v in self.cut for v in read):
+            return
         if row is not None and not row.differentiable:
             return
         if node.modes is None or not node.modes.grad:
             if views(self.cx, node, self.ops):
                 self.cut.update(node.outputs)
             return
-        if any(v in self.cut for v in node.inputs()):
+        if any(v in self.cut for v in read):
             raise NotDifferentiable("a view is made without gradients, and used with them", node)
         made = [v for v in node.outputs if isinstance(v.type, TensorType)]
         if any(v.tensor.dtype.is_complex for v in (*made, *_tensors(node))):

@@ -63,9 +63,7 @@ def _seed(builder: Builder, result: Value, gradient: Value | None) -> Value:
     if all(map(builder.cx.same, gradient.tensor.strides, strides)):
         return gradient
     wanted = replace(gradient.tensor, strides=strides)
-    made = builder.append(
-        "clone", (gradient,), {"memory_format": "contiguous_format"}, (wanted,)
-    )
+    made = builder.append("clone", (gradient,), {"memory_format": "contiguous_format"}, (wanted,))
     return made
 
 

@@ -36,7 +36,8 @@ from anyshape.ops.gradients.backward import APPLIED
 from anyshape.options import Options
 from anyshape.symbolic.work import Stage, Work, summed
 
-CompileGraph = Callable[[Graph, Mapping[str, torch.Tensor]], Any]
+CompileGraph = Callable[[Graph, Mapping[str, torch.Tensor], str], Any]
+WATCHED = "the gradient of a tensor in it is watched"
 
 
 @dataclass(slots=True)
@@ -100,7 +101,8 @@ class Specializer:
         if graph is None:
             return Specialization(captured, test, None, captured.rebuild, returns=captured.returns)
         needed = graph.nodes or graph.outputs
-        compiled = self.compile_graph(graph, captured.constants) if needed else EMPTY
+        recorded = WATCHED if captured.watched else ""
+        compiled = self.compile_graph(graph, captured.constants, recorded) if needed else EMPTY
         run = replayable(compiled.run, graph, captured.restartable)
         if captured.modes is not None:
             run = without_autocast(run, captured.modes)

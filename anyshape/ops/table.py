@@ -400,7 +400,8 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     torch's own want a tensor first. ``differentiable``: does a result require gradients where
     an argument does? ``vjp``: by parameter, how the gradient is made of the cotangents of the
     results (``gradients/``); ``"expansion"``: as that of what the row expands to; ``"region"``: the
-    node's region makes it. A view without one has that of its ``write_back``: the cotangent, written into zeros. ``by_value``: parameters
+    node's region makes it. A view without one has that of its ``write_back``: the cotangent,
+    written into zeros. ``by_value``: parameters
     whose very value decides what the row means, beside dimensions. ``of_numbers``: does it make a
     tensor of two numbers? ``reads_number``:
     it reads the number in a tensor without dimensions before it writes. ``counted``: the number

@@ -40,18 +40,19 @@ class Section:
     several: bool
     places: dict[int, Value]
     stand_ins: dict[int, Value]
-    saved: tuple[Value, ...]
-    borrowed: frozenset[Value]
-    start: int
-    checks: int
-    effects: int
-    writes: int
-    mark: int
-    taken: set[Value]
-    layouts_read: bool
+    saved: tuple[Value, ...] = ()
+    borrowed: frozenset[Value] = frozenset()
+    start: int = 0
+    checks: int = 0
+    effects: int = 0
+    writes: int = 0
+    mark: int = 0
+    taken: set[Value] = field(default_factory=set)
+    layouts_read: bool = False
+    ctx: Any = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Alone:
     """A call in the graph with its own backward. ``results`` are pairs of what `forward` made and
     what `apply` gave for it; ``kept`` is what is read later, and ``end`` the number of nodes behind
@@ -61,17 +62,29 @@ class Alone:
     kept: tuple[Value, ...]
     borrowed: frozenset[Value]
     end: int
+    ctx: Any = None
+    kept_by_ctx: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_ctx_written(self) -> bool:
+        """Whether the context holds something else than when `backward` was interpreted."""
+        before, now = self.kept_by_ctx, getattr(self.ctx, "__dict__", {})
+        return before.keys() != now.keys() or any(before[k] is not now[k] for k in before)
 
 
 @dataclass(slots=True, eq=False)
 class Functions:
     """``refused``: why none is captured, "" where they are; ``left``: the same, found just now.
     ``inside``: of how many the ``forward`` is being interpreted, or has raised. ``apply``: what
-    stands for `apply`, where that is not the default."""
+    stands for `apply`, where that is not the default; ``hooked``: what was handed in and is given
+    hooks. ``watched``: the segment ends where autograd is told to watch the gradient of what it has
+    made: what is made of it goes through that very tensor."""
 
     refused: str = ""
     left: str = ""
     inside: int = 0
     calls: list[Applied] = field(default_factory=list)
     alone: list[Alone] = field(default_factory=list)
+    hooked: set[Value] = field(default_factory=set)
+    watched: bool = False
     apply: Callable[..., Any] | None = None

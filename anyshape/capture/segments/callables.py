@@ -36,6 +36,7 @@ from anyshape.capture.tensors import (
     foreach,
     own_backwards,
     scans,
+    tensor_hooks,
     tensor_methods,
     tensor_ops,
     torch_polyfills,
@@ -62,7 +63,7 @@ WHOLE = frozenset(
     {
         torch.Tensor.__deepcopy__,
         torch.nn.Parameter.__deepcopy__,
-        own_backwards.APPLY,
+        torch_polyfills.APPLY,
         torch_polyfills.MOVED_NATIVELY,
         torch_polyfills.SCANNED_NATIVELY,
         torch_polyfills.ENCODED_NATIVELY,
@@ -576,6 +577,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     type(torch.nn.Buffer).__instancecheck__: _instance_check,
     torch.Tensor.__deepcopy__: _deepcopy,
     **own_backwards.HANDLERS,
+    **tensor_hooks.HANDLERS,
     **checkpoints.HANDLERS,
     scans.is_linear: lambda domain, args, kwargs: scans.linear(domain, *args),
     linear_recurrence: lambda domain, args, kwargs: tensor_ops.call_row(

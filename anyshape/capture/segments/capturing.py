@@ -52,7 +52,6 @@ from anyshape.options import Options
 from anyshape.symbolic import Contradiction, Symbol
 from anyshape.symbolic.work import Work
 
-
 BY_EAGER = "in a graph that eager torch runs"
 
 
@@ -77,6 +76,7 @@ class Captured:
     rebuild: Callable[[Sequence[Any], Sequence[Any]], Any] = never_rebuilt
     returns: bool = False
     proved: bool = True  # what is declared of the result holds by what is known
+    watched: bool = False  # the gradient of what it makes is watched behind it
     once: bool = False  # it hands on what belongs to one run
     restartable: bool = True  # it writes nothing outside
     modes: execution_modes.TorchModes | None = None  # in which capture began
@@ -253,6 +253,7 @@ class Capturer:
             rebuild,
             returns=returns,
             proved=proved,
+            watched=domain.functions.watched,
             once=once,
             restartable=not aliases.writes_arguments(recorder),
             modes=recorder.entry_modes,

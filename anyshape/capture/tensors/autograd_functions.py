@@ -34,9 +34,6 @@ from anyshape.ops.table import OPS
 from anyshape.symbolic import all_of, eq
 from anyshape.torch_names import torch_dtype
 
-APPLY: Any = torch.autograd.Function.__dict__["apply"].__func__
-
-
 NOT_HERE = "whose gradients are taken outside of the segment"
 
 
@@ -373,7 +370,7 @@ _NONE: Any = object()
 """The gradient of a tensor that has none; None is that of a number, 1."""
 
 HANDLERS: dict[Any, Callable[..., Any]] = {
-    APPLY: _apply,
+    torch_polyfills.APPLY: _apply,
     needed: _needed,
     refuse: _refuse,
     applied: _applied,

@@ -1,8 +1,8 @@
 """`autograd.Function` where eager autograd takes the gradients: captured with its own backward.
 
 In: a call of `apply`. Out: what its `forward` computes, in nodes that record nothing, and a node
-``applied_function`` that gives the results. Its region is the function's own `backward`, interpreted
-at once, with a tensor that stands for each gradient that will come.
+``applied_function`` that gives the results. Its region is the function's own `backward`,
+interpreted at once, with a tensor that stands for each gradient that will come.
 
 What `backward` does besides computing gradients belongs to another time, and how a gradient lies is
 not known yet; where a `backward` does such a thing, or asks that, the function is left to autograd
@@ -24,7 +24,6 @@ from anyshape.capture.recording.functions import Alone, Section
 from anyshape.capture.tensors import autograd_functions
 from anyshape.capture.tensors.aliases import Classes, memory_classes
 from anyshape.capture.tensors.autograd_functions import (
-    APPLY,
     FunctionsAreSeen,
     Recorded,
     fitted,
@@ -36,8 +35,17 @@ from anyshape.capture.tensors.autograd_functions import (
     saved_tensors,
 )
 from anyshape.capture.tensors.tensor_ops import call_row
-from anyshape.ir.graph import Arg, Graph, Input, Node, TensorType, Value, map_values, row_major
-from anyshape.ir.graph import values_in
+from anyshape.ir.graph import (
+    Arg,
+    Graph,
+    Input,
+    Node,
+    TensorType,
+    Value,
+    map_values,
+    row_major,
+    values_in,
+)
 from anyshape.ops.gradients.backward import APPLIED
 from anyshape.ops.table import OPS
 
@@ -59,7 +67,7 @@ def apply_with_backward(start: Any, cls: Any, *args: Any) -> Any:
         refuse("with save_for_forward")
     saved = getattr(ctx, "to_save", ())
     materializes = getattr(ctx, "materialize_grads", True)
-    section, cotangents = opened(args, made, left_alone, saved, materializes, start)
+    section, cotangents = opened(ctx, args, made, left_alone, saved, materializes, start)
     try:
         with torch.no_grad():
             if cls.backward is torch.autograd.Function.backward:
@@ -72,7 +80,7 @@ def apply_with_backward(start: Any, cls: Any, *args: Any) -> Any:
 
 
 def opened(
-    args: Any, made: Any, left_alone: Any, saved: Any, materializes: Any, start: Any
+    ctx: Any, args: Any, made: Any, left_alone: Any, saved: Any, materializes: Any, start: Any
 ) -> Any:
     """Behind `forward`: the nodes that follow are those of `backward`. See ``HANDLERS``."""
     raise AssertionError("capture handles this function")
@@ -84,8 +92,8 @@ def closed(section: Any, given: Any) -> Any:
 
 
 def _opened(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    handed, made, left_alone, saved, materializes, start = args
-    recorder, heap = domain.recorder, domain.machine.heap
+    ctx, handed, made, left_alone, saved, materializes, start = args
+    recorder = domain.recorder
     handed = tuple(domain.seen(handed))
     several = type(made) is tuple
     outputs = list(domain.seen(made)) if several else [made]
@@ -103,24 +111,20 @@ def _opened(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, An
         raise left_native(domain, "that may be handed no gradient (set_materialize_grads)")
     if not places:
         raise left_native(domain, "none of whose results has a gradient")
-    stand_ins = {position: _stand_in(domain, value) for position, value in places.items()}
-    section = Section(
-        args=handed,
-        made=tuple(outputs),
-        several=several,
-        places=places,
-        stand_ins={position: x.value for position, x in stand_ins.items()},
-        saved=tuple(x.value for x in to_save),
-        borrowed=_borrowed(domain, places.values(), start),
-        start=len(recorder.builder.nodes),
-        checks=len(recorder.builder.checks),
-        effects=len(heap.effects),
-        writes=heap.old_writes,
-        mark=heap.checkpoint(),
-        taken=recorder.taken,
-        layouts_read=recorder.layouts_read,
+    stand_ins = {position: stand_in(domain, value) for position, value in places.items()}
+    section = open_section(
+        domain,
+        Section(
+            args=handed,
+            made=tuple(outputs),
+            several=several,
+            places=places,
+            stand_ins={position: x.value for position, x in stand_ins.items()},
+            saved=tuple(x.value for x in to_save),
+            borrowed=_borrowed(domain, places.values(), start),
+            ctx=ctx,
+        ),
     )
-    recorder.taken, recorder.layouts_read = set(section.stand_ins.values()), False
     cotangents = [
         stand_ins[position] if position in stand_ins else _zeros(domain, x, bool(materializes))
         for position, x in enumerate(outputs)
@@ -128,12 +132,22 @@ def _opened(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, An
     return section, tuple(cotangents)
 
 
-def _stand_in(domain: RecordingDomain, result: Value) -> TensorValue:
+def open_section(domain: RecordingDomain, section: Section) -> Section:
+    """What is interpreted from here on runs at another time."""
+    recorder, heap = domain.recorder, domain.machine.heap
+    section.start = len(recorder.builder.nodes)
+    section.checks = len(recorder.builder.checks)
+    section.effects, section.writes = len(heap.effects), heap.old_writes
+    section.mark = heap.checkpoint()
+    section.taken, section.layouts_read = recorder.taken, recorder.layouts_read
+    recorder.taken, recorder.layouts_read = set(section.stand_ins.values()), False
+    return section
+
+
+def stand_in(domain: RecordingDomain, result: Value) -> TensorValue:
     """What stands for the gradient of a result: row by row, as it is handed to a region."""
     kind = result.tensor
-    wanted = replace(
-        kind, strides=row_major(kind.shape), requires_grad=False, wrapped_number=False
-    )
+    wanted = replace(kind, strides=row_major(kind.shape), requires_grad=False, wrapped_number=False)
     return TensorValue(Value(domain.recorder.builder.fresh_name("cotangent"), wanted))
 
 
@@ -159,8 +173,26 @@ def _borrowed(domain: RecordingDomain, results: Iterable[Value], start: int) -> 
 
 def _closed(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     section, given = args
+    made = _gradients(domain, section, given)
+    nodes = section_nodes(domain, section)
+    node = _applied(domain, section, nodes, made)
+    results = tuple(section.places.values())
+    raw = tuple(zip(results, node.outputs, strict=True))
+    kept = (*section.saved, *values_in(node.args[2]), *node.outputs)
+    end, ctx = len(domain.recorder.builder.nodes), section.ctx
+    call = Alone(raw, kept, section.borrowed, end, ctx, dict(ctx.__dict__))
+    domain.functions.alone.append(call)
+    domain.functions.inside -= 1
+    outputs = list(section.made)
+    for position, result in zip(section.places, node.outputs):
+        gradients.require(result)
+        outputs[position] = TensorValue(result)
+    return tuple(outputs) if section.several else outputs[0]
+
+
+def section_nodes(domain: RecordingDomain, section: Section) -> list[Node]:
+    """The nodes of what was interpreted since the section was opened, taken out of the graph."""
     recorder, heap = domain.recorder, domain.machine.heap
-    made = _fitted(domain, section, given)
     heap.release(section.mark)
     if (len(heap.effects), heap.old_writes) != (section.effects, section.writes):
         raise left_native(domain, "whose backward does more than to compute gradients")
@@ -168,16 +200,10 @@ def _closed(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, An
     recorder.taken, recorder.layouts_read = section.taken, section.layouts_read
     _refuse_nodes(domain, section, nodes, sized)
     del recorder.builder.nodes[section.start :]
-    results = _applied(domain, section, nodes, made)
-    domain.functions.inside -= 1
-    outputs = list(section.made)
-    for position, result in zip(section.places, results):
-        gradients.require(result)
-        outputs[position] = TensorValue(result)
-    return tuple(outputs) if section.several else outputs[0]
+    return nodes
 
 
-def _fitted(domain: RecordingDomain, section: Section, given: Any) -> list[tuple[Value, Arg]]:
+def _gradients(domain: RecordingDomain, section: Section, given: Any) -> list[tuple[Value, Arg]]:
     """Each argument that requires gradients, with what `backward` has given for it."""
     parts = list(domain.seen(given)) if type(given) is tuple else [given]
     count = len(section.args)
@@ -222,11 +248,10 @@ def _applied(
     section: Section,
     nodes: Sequence[Node],
     made: Sequence[tuple[Value, Arg]],
-) -> tuple[Value, ...]:
-    """The node, with its region."""
+) -> Node:
     builder = domain.recorder.builder
-    region, captured = _region(domain, section, nodes, tuple(g for _, g in made))
     results = tuple(section.places.values())
+    region, captured = region_of(domain, section, nodes, tuple(g for _, g in made))
     types = tuple(replace(v.tensor, requires_grad=False) for v in results)
     args = tuple(x for x, _ in made), results, captured
     builder.modes = domain.recorder.node_modes()
@@ -234,13 +259,10 @@ def _applied(
     found: tuple[Value, ...] = builder.append(APPLIED, args, {}, types, single=False)
     builder.nodes[-1] = node = replace(builder.nodes[-1], regions=(region,))
     builder.makers.update(dict.fromkeys(found, node))
-    kept = (*section.saved, *captured, *found)
-    raw = tuple(zip(results, found, strict=True))
-    domain.functions.alone.append(Alone(raw, kept, section.borrowed, len(builder.nodes)))
-    return found
+    return node
 
 
-def _region(
+def region_of(
     domain: RecordingDomain, section: Section, nodes: Sequence[Node], made: tuple[Arg, ...]
 ) -> tuple[Graph, tuple[Value, ...]]:
     """The graph of `backward`, and what it reads of the graph around it. Its nodes run in the grad
@@ -280,13 +302,16 @@ def refuse_seen_memory(domain: RecordingDomain, outputs: Sequence[Arg]) -> None:
         return
     memory = memory_classes(domain.recorder)
     handed_out = {memory.of(value) for value in values_in(tuple(outputs))}
+    outside = {memory.of(entry.value) for entry in domain.recorder.builder.inputs}
     for call in domain.functions.alone:
         kept = {memory.of(value) for value in call.kept}
         lent = {memory.of(raw) for raw, _ in call.results if raw in call.borrowed}
         given = {memory.of(result) for raw, result in call.results if raw in call.borrowed}
+        if call.is_ctx_written:
+            raise FunctionsAreSeen("whose context is written afterwards")
         if _writes(domain, memory, call.end, kept | lent):
             raise FunctionsAreSeen("whose tensors are written in place")
-        if not handed_out.isdisjoint(given):
+        if not handed_out.isdisjoint(given) and not lent.isdisjoint(outside | handed_out):
             raise FunctionsAreSeen("that gives a view of what was there before")
         raw_alone = {memory.of(raw) for raw, _ in call.results} - lent
         if not handed_out.isdisjoint(raw_alone):

@@ -38,6 +38,8 @@ def rely_on_no_hooks(domain: RecordingDomain, x: TensorValue) -> None:
     recorder = domain.recorder
     source, real = recorder.source_of(x.value), recorder.real_tensor(x)
     assert source is not None
+    if x.value in domain.functions.hooked:
+        raise not_captured("through a tensor with hooks")
     for name in HOOKS:
         if getattr(real, name) is not None:
             raise not_captured("through a tensor with hooks")

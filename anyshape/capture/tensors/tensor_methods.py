@@ -27,7 +27,14 @@ from anyshape.capture.heap.values import (
 from anyshape.capture.recording.autocast import without_autocast
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.sizes import numbers
-from anyshape.capture.tensors import aliases, argument_forms, legacy, storage, torchmap
+from anyshape.capture.tensors import (
+    aliases,
+    argument_forms,
+    legacy,
+    storage,
+    tensor_hooks,
+    torchmap,
+)
 from anyshape.capture.tensors.casts import (
     adjoint,
     contiguous,
@@ -428,6 +435,7 @@ HANDLERS: dict[Any, Handler] = {
     T.tolist: tolist,
     T.numpy: numpy,
     T.requires_grad_: requires_grad_method,
+    T.retain_grad: tensor_hooks.retain_grad,
     T.get_device: of_type(
         lambda t: int(t.device.partition(":")[2] or -1) if t.device != "cpu" else -1
     ),

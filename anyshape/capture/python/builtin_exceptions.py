@@ -12,6 +12,7 @@ from types import FrameType, NoneType, TracebackType
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Code
 
@@ -73,6 +74,30 @@ INITS = {vars(kind)["__init__"]: kind for kind in _all_exceptions() if "__init__
 PARSING = (OSError, SyntaxError, UnicodeError)
 STORING = {method for method, kind in INITS.items() if not issubclass(kind, PARSING)}
 """Those that look at nothing that they are given."""
+
+PLAIN_EXCEPTIONS = frozenset(
+    kind for kind in _all_exceptions() if not issubclass(kind, (*PARSING, BaseExceptionGroup))
+)
+"""The classes of C whose making stores what it is given, and looks at none of it."""
+PLAIN_MAKERS = frozenset(
+    {
+        vars(kind)[name]
+        for kind in PLAIN_EXCEPTIONS
+        for name in ("__new__", "__init__")
+        if name in vars(kind)
+    }
+)
+
+
+def stores_arguments(cls: Any) -> bool:
+    """Whether making an exception of the class stores what it is given, and runs no more code."""
+    if type(cls) is not type or not issubclass(cls, BaseException):
+        return False
+    makers = [class_entry(cls, name) for name in ("__new__", "__init__")]
+    return all(type(m) in C_MAKERS and m in PLAIN_MAKERS for m in makers)
+
+
+C_MAKERS = (type(BaseException.__new__), type(BaseException.__init__))
 EXCEPTION_BUILTINS: dict[Any, Callable[[Interpreter, tuple[Any, ...], dict[str, Any]], Any]] = {
     FrameType.clear: _clear_frame,
     BaseException.with_traceback: _with_traceback,

@@ -21,7 +21,7 @@ def caught(x: Tensor) -> Any:
     try:
         raise ValueError("a", x)
     except (KeyError, ValueError) as error:
-        return error.args[0], error.args[1] * 2
+        return error.args[0] == "a", error.args[1] * 2
 
 
 def of_a_class_of_the_program(x: Tensor) -> Any:

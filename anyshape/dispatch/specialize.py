@@ -28,6 +28,7 @@ from anyshape.dispatch.specializations import (
     replayable,
     run_once,
     tested,
+    under_inference,
     without_autocast,
 )
 from anyshape.errors import stage_of
@@ -106,6 +107,8 @@ class Specializer:
         run = replayable(compiled.run, graph, captured.restartable)
         if captured.modes is not None:
             run = without_autocast(run, captured.modes)
+        if captured.inference:
+            run = under_inference(run)
         specialization = Specialization(
             captured,
             test,

@@ -528,19 +528,7 @@ class Heap:
         key = (id(obj), name)
         before = self.slots.get(key)
         self.slots[key] = (obj, value)
-        self._journal(lambda: self._restore_slot(key, before))
-
-    def _require_slot(self, obj: Any, descriptor: Any, name: str) -> None:
-        try:
-            self.slot(obj, descriptor, type(obj), name)
-        except AttributeError:
-            raise AttributeError(name) from None
-
-    def _restore_slot(self, key: tuple[int, str], before: tuple[Any, Any] | None) -> None:
-        if before is None:
-            del self.slots[key]
-        else:
-            self.slots[key] = before
+        self._journal(partial(undo.put_entry_back, self.slots, key, before))
 
     def set_slot(self, obj: Any, descriptor: Any, name: str, value: Any) -> None:
         """Set (or, with `NULL`, delete) an attribute through a C descriptor."""
@@ -548,7 +536,7 @@ class Heap:
             if not undo.takes(descriptor, value):
                 raise Break("outside-setattr", f"attribute {name!r} of {type(obj).__name__} is set")
             if value is NULL:
-                self._require_slot(obj, descriptor, name)
+                undo.require_attribute(name, partial(self.slot, obj, descriptor, type(obj), name))
             self._set_slot(obj, name, value)
             self._log_attribute(obj, name, value)
             return

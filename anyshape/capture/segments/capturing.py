@@ -44,6 +44,7 @@ from anyshape.capture.tensors.autograd_functions import (
     refuse_unspent,
     why_native,
 )
+from anyshape.capture.tensors.mode_contexts import NotWithin, refuse_open, under_inference
 from anyshape.capture.tensors.own_backwards import apply_with_backward, refuse_seen_memory
 from anyshape.capture.tensors.refused_by_eager import RefusedByEager, ask_eager
 from anyshape.errors import AnyshapeError, mistake, said, stage_of
@@ -77,6 +78,7 @@ class Captured:
     returns: bool = False
     proved: bool = True  # what is declared of the result holds by what is known
     watched: bool = False  # the gradient of what it makes is watched behind it
+    inference: bool = False  # it runs in inference mode
     once: bool = False  # it hands on what belongs to one run
     restartable: bool = True  # it writes nothing outside
     modes: execution_modes.TorchModes | None = None  # in which capture began
@@ -104,6 +106,7 @@ class _Assumed:
     checkpoints: bool = True
     functions: str = ""
     own_backwards: bool = False
+    contexts: bool = True
     takes_gradients: bool = True
     sorts_natively: frozenset[Place] = frozenset()
 
@@ -155,6 +158,8 @@ class Capturer:
             except _BreaksInSort as found:
                 sorts = assumed.sorts_natively | found.places
                 assumed = dataclasses.replace(assumed, sorts_natively=sorts)
+            except NotWithin:
+                assumed = dataclasses.replace(assumed, contexts=False)
             except _NotOnce:
                 assumed = dataclasses.replace(assumed, checkpoints=False)
             except FunctionsAreSeen as found:
@@ -189,6 +194,7 @@ class Capturer:
             forms_texts=assumed.forms_texts,
         )
         domain.sorts_natively = assumed.sorts_natively
+        domain.enters_contexts = assumed.contexts
         domain.functions.refused = assumed.functions
         if assumed.own_backwards:
             domain.functions.apply = apply_with_backward
@@ -224,6 +230,7 @@ class Capturer:
                 with _failing_checks(recorder):
                     outputs = aliases.settled(recorder, outputs)
                 aliases.refuse_seen_gradients(recorder, outputs)
+                refuse_open(recorder)
                 refuse_unspent(domain, outputs)
                 refuse_seen_memory(domain, outputs)
                 ask_eager(recorder, outputs)
@@ -254,6 +261,7 @@ class Capturer:
             returns=returns,
             proved=proved,
             watched=domain.functions.watched,
+            inference=under_inference(recorder, outputs),
             once=once,
             restartable=not aliases.writes_arguments(recorder),
             modes=recorder.entry_modes,
@@ -286,6 +294,7 @@ class Capturer:
                 raise _LooksIntoTexts from None
             if recorder.modes.checkpoint:
                 raise _NotOnce from None
+            refuse_open(recorder)
             if unknown := why_native(domain.functions):
                 raise FunctionsAreSeen(unknown) from None
             places = frozenset(machine.heap.sorting.places.values())

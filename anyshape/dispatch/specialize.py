@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-import torch
 
 from anyshape.capture.guards import execution_modes
 from anyshape.capture.heap.allocation_age import collection_paused
@@ -32,12 +30,12 @@ from anyshape.dispatch.specializations import (
     without_autocast,
 )
 from anyshape.errors import stage_of
-from anyshape.ir.graph import Graph
 from anyshape.ops.gradients.backward import APPLIED
 from anyshape.options import Options
 from anyshape.symbolic.work import Stage, Work, summed
 
-CompileGraph = Callable[[Graph, Mapping[str, torch.Tensor], str], Any]
+CompileGraph = Callable[..., Any]
+"""Of a graph, its constants, and why autograd is to see each operator, if it is."""
 WATCHED = "the gradient of a tensor in it is watched"
 
 
@@ -102,8 +100,8 @@ class Specializer:
         if graph is None:
             return Specialization(captured, test, None, captured.rebuild, returns=captured.returns)
         needed = graph.nodes or graph.outputs
-        recorded = WATCHED if captured.watched else ""
-        compiled = self.compile_graph(graph, captured.constants, recorded) if needed else EMPTY
+        given = (graph, captured.constants, *((WATCHED,) if captured.watched else ()))
+        compiled = self.compile_graph(*given) if needed else EMPTY
         run = replayable(compiled.run, graph, captured.restartable)
         if captured.modes is not None:
             run = without_autocast(run, captured.modes)

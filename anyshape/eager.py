@@ -52,6 +52,11 @@ def function_result(x: Tensor, number: int) -> Tensor:
     return x.detach().requires_grad_()
 
 
+def as_leaf(x: Tensor) -> Tensor:
+    """What ``requires_grad_()`` makes of a tensor."""
+    return x.detach().requires_grad_()
+
+
 class _WithBackward(torch.autograd.Function):
     """Results that were computed without gradients, and the function that makes these."""
 

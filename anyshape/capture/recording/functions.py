@@ -78,7 +78,8 @@ class Functions:
     ``inside``: of how many the ``forward`` is being interpreted, or has raised. ``apply``: what
     stands for `apply`, where that is not the default; ``hooked``: what was handed in and is given
     hooks. ``watched``: the segment ends where autograd is told to watch the gradient of what it has
-    made: what is made of it goes through that very tensor."""
+    made: what is made of it goes through that very tensor. ``leaves``: what the program has made
+    leaves."""
 
     refused: str = ""
     left: str = ""
@@ -87,4 +88,5 @@ class Functions:
     alone: list[Alone] = field(default_factory=list)
     hooked: set[Value] = field(default_factory=set)
     watched: bool = False
+    leaves: dict[Value, TensorValue] = field(default_factory=dict)
     apply: Callable[..., Any] | None = None

@@ -327,6 +327,7 @@ def _go_from(
     if not state.retain:
         recorder.spent.update(state.values)
     order = [entry.value for entry in recorder.builder.inputs]
+    order += domain.functions.leaves
     reached = sorted(state.leaves, key=order.index)
     state.finish([state.leaves[v] for v in reached], [state.found[v] for v in reached])
     return -1

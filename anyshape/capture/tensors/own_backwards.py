@@ -298,6 +298,9 @@ def region_of(
 def refuse_seen_memory(domain: RecordingDomain, outputs: Sequence[Arg]) -> None:
     """What functions have saved is as it was then, and nobody sees that their results lie in memory
     that others lie in. Raises ``FunctionsAreSeen``."""
+    leaves = domain.functions.leaves
+    if any(value in leaves for value in values_in(tuple(outputs))):
+        raise FunctionsAreSeen("beside a leaf that is handed out")
     if not domain.functions.alone:
         return
     memory = memory_classes(domain.recorder)

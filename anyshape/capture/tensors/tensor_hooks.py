@@ -31,7 +31,7 @@ from anyshape.capture.tensors.own_backwards import (
     section_nodes,
     stand_in,
 )
-from anyshape.capture.tensors.reached import rely_on_leaf
+from anyshape.capture.tensors.reached import rely_on_no_result
 from anyshape.ir.graph import Node, Value
 from anyshape.ops.gradients.backward import APPLIED
 from anyshape.ops.table import OPS
@@ -97,7 +97,7 @@ def _register_after(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict
     real = domain.recorder.real_tensor(args[0])
     if real is None or not (real.requires_grad and real.is_leaf and _leaves_no_handle(domain)):
         raise left
-    rely_on_leaf(domain, args[0])
+    rely_on_no_result(domain, args[0])
     _at_the_end(domain, AFTER, *args)
 
 

@@ -54,6 +54,7 @@ from anyshape.capture.tensors.tensor_ops import (
     call_row,
     getitem,
     is_a_view,
+    leaf_made,
     setitem,
     shape_of,
 )
@@ -329,7 +330,9 @@ def requires_grad_method(
     wanted = args[1] if len(args) > 1 else kwargs.get("requires_grad", True)
     if x.value.tensor.requires_grad == wanted:
         return x
-    raise broken("python-effect", "requires_grad_()")
+    if wanted is not True or not leaf_made(domain, x):
+        raise broken("python-effect", "requires_grad_()")
+    return x
 
 
 def is_a_tensor(value: Any) -> bool:

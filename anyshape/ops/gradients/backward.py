@@ -20,6 +20,9 @@ GRADIENTS = "gradients"
 FUNCTION_RESULT = "function_result"
 """What an `autograd.Function` gives, as a leaf: its own backward goes on behind it."""
 
+AS_LEAF = "as_leaf"
+"""What the program makes a leaf of: gradients end there."""
+LEAVES = frozenset({FUNCTION_RESULT, AS_LEAF})
 APPLIED = "applied_function"
 """An `autograd.Function` with its own backward, the region: of the gradients of the results, and
 of what it captures, it gives a gradient for each argument, or None."""
@@ -50,18 +53,19 @@ op(
     type=_type,
     differentiable=False,
 )
-op(
-    FUNCTION_RESULT,
-    "input, number",
-    torch="anyshape.eager.function_result",
-    type=same_as(0),
-    expand=lambda b, x, number: x,
-    alias="view",
-    write_back=write_back.same,
-    part=parts.same,
-    keeps_elements=True,
-    differentiable=False,
-)
+for _name, _signature in ((FUNCTION_RESULT, "input, number"), (AS_LEAF, "input")):
+    op(
+        _name,
+        _signature,
+        torch=f"anyshape.eager.{_name}",
+        type=same_as(0),
+        expand=lambda b, x, number=0: x,
+        alias="view",
+        write_back=write_back.same,
+        part=parts.same,
+        keeps_elements=True,
+        differentiable=False,
+    )
 op(
     APPLIED,
     "arguments, results, captured",

@@ -81,8 +81,7 @@ def inline_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
         read = (*graph.outputs, *later, *made)
         builder.nodes = computed_again(builder.nodes, start, read, ops, builder.fresh_name)
     outputs = tuple(map_values(output, current) for output in graph.outputs)
-    made = replace(graph, nodes=tuple(builder.nodes), outputs=outputs)
-    return without_own_backwards(made)
+    return without_own_backwards(replace(graph, nodes=tuple(builder.nodes), outputs=outputs))
 
 
 def _gradients(

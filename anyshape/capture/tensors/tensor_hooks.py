@@ -184,8 +184,10 @@ def _insert(
     builder.nodes.insert(position + 1, node)
     builder.makers.update({**dict.fromkeys(outputs, maker), known: node})
     builder.checks[:] = [(at + (at > position), check) for at, check in builder.checks]
-    for call in (*functions.alone, *functions.calls):
+    for call in functions.alone:
         call.end += call.end > position
+    for applied in functions.calls:
+        applied.end += applied.end > position
     functions.alone.append(Alone((), (known, *captured), frozenset(), position + 2))
 
 

@@ -48,6 +48,20 @@ def _with_traceback(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[st
     return BaseException.with_traceback(error, traceback)
 
 
+def _add_note(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`error.add_note(text)` of an exception made here, whose list of notes is then made here."""
+    heap = machine.heap
+    known = len(args) == 2 and not kwargs and type(args[1]) is str
+    if not known or not machine.recording or heap.journal is not None:
+        return machine.native(BaseException.add_note, args, kwargs)
+    error = args[0]
+    if not heap.is_created(error) or type(error) not in PLAIN_EXCEPTIONS:
+        return machine.native(BaseException.add_note, args, kwargs)
+    BaseException.add_note(error, args[1])
+    heap.create(error.__notes__)
+    return None
+
+
 def _init_of(method: Any) -> Callable[..., Any]:
     """`super().__init__(message)`: it stores what it is given. What was made before a fork would
     have to be undone."""
@@ -101,6 +115,7 @@ C_MAKERS = (type(BaseException.__new__), type(BaseException.__init__))
 EXCEPTION_BUILTINS: dict[Any, Callable[[Interpreter, tuple[Any, ...], dict[str, Any]], Any]] = {
     FrameType.clear: _clear_frame,
     BaseException.with_traceback: _with_traceback,
+    BaseException.add_note: _add_note,
     **{method: _init_of(method) for method in INITS},
 }
 

@@ -56,7 +56,28 @@ def key(x: Tensor) -> Any:
     raise KeyError(x.shape[0])
 
 
-@pytest.mark.parametrize("program", [caught, of_a_class_of_the_program, caused])
+def noted(x: Tensor) -> Any:
+    error = ValueError(x)
+    error.add_note("one")
+    error.add_note("two")
+    try:
+        raise error
+    except ValueError as found:
+        return [note == "two" for note in found.__notes__], found is error, found.args[0] * 2
+
+
+def told(x: Tensor) -> Any:
+    try:
+        raise ValueError(f"of {x.shape[0]}")
+    except ValueError as error:
+        return len(str(error)), x + 1
+
+
+def asked(x: Tensor) -> Any:
+    return callable(x), callable(x.shape[0]), callable(print), x + 1
+
+
+@pytest.mark.parametrize("program", [caught, of_a_class_of_the_program, caused, noted, told, asked])
 def test_an_exception_may_hold_what_is_computed(program: Callable[[Tensor], Any]) -> None:
     fast = anyshape.compile(program, fullgraph=True)
     for size in (3, 5, 1):

@@ -69,7 +69,7 @@ for _name, _signature in ((FUNCTION_RESULT, "input, number"), (AS_LEAF, "input")
 op(
     APPLIED,
     "arguments, results, captured",
-    torch="anyshape.eager.applied_function",
+    torch="anyshape.eager_functions.applied_function",
     type=lambda cx, arguments, results, captured: tuple(value.tensor for value in results),
     expand=lambda b, arguments, results, captured: results,
     vjp="region",

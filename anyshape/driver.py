@@ -181,12 +181,15 @@ class Driver:
         return cls(options, name)
 
     def compile_graph(
-        self, graph: Graph, constants: Mapping[str, torch.Tensor]
+        self, graph: Graph, constants: Mapping[str, torch.Tensor], recorded: str = ""
     ) -> CompiledGraph | CompiledTraining | EagerGraph:
-        """``constants``: the tensors of the inputs that are no arguments, by the value's name."""
+        """``constants``: the tensors of the inputs that are no arguments, by the value's name.
+        ``recorded``: why autograd is to see each operator, where gradients are recorded."""
         refusal = why_eager(graph, self.targets)
         if refusal is not None:
             return self._eager_graph(graph, constants, *refusal)
+        if recorded and records_gradients(graph, OPS):
+            return self._eager_graph(graph, constants, None, recorded)
         self.targets.awaken(_devices_of(graph), self.options)
         if calls_backward(graph):
             return self._whole_step(graph, constants)

@@ -52,6 +52,11 @@ def function_result(x: Tensor, number: int) -> Tensor:
     return x.detach().requires_grad_()
 
 
+def as_leaf(x: Tensor) -> Tensor:
+    """What ``requires_grad_()`` makes of a tensor."""
+    return x.detach().requires_grad_()
+
+
 def _laid_as(gradient: Tensor, x: Tensor) -> Tensor:
     """A copy of the gradient that has never been written."""
     made = torch.empty_like(x.detach())

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from anyshape.autograd.memory import roots, views
 from anyshape.autograd.outline import NotDifferentiable
+from anyshape.autograd.own_backwards import gradients_of_arguments, without_own_backwards
 from anyshape.autograd.recorded import (
     can_be_recorded,
     in_callers_memory,
@@ -93,8 +94,8 @@ def differentiate(
             backward.node(node)
     gradients = backward.finished([graph.inputs[i].value for i in wanted], seeds)
     made = builder.finish((*graph.outputs, *gradients))
-    joint = replace(made, facts=graph.facts)
-    inputs, outputs = _saved(graph, ops, builder.nodes[len(graph.nodes) :])
+    joint = without_own_backwards(replace(made, facts=graph.facts))
+    inputs, outputs = _saved(without_own_backwards(graph), ops, builder.nodes[len(graph.nodes) :])
     return Joint(joint, len(graph.outputs), tuple(present), tuple(wanted), inputs, outputs)
 
 
@@ -157,16 +158,17 @@ class Activity:
         return node in self.nodes
 
     def _read(self, node: Node) -> None:
-        if not any(v in self.values or v in self.cut for v in node.inputs()):
-            return
         row = self.ops.get(node.op)
+        read = node.read if row is None or row.vjp != "region" else (*values_in(node.args[0]),)
+        if not any(v in self.values or v in self.cut for v in read):
+            return
         if row is not None and not row.differentiable:
             return
         if node.modes is None or not node.modes.grad:
             if views(self.cx, node, self.ops):
                 self.cut.update(node.outputs)
             return
-        if any(v in self.cut for v in node.inputs()):
+        if any(v in self.cut for v in read):
             raise NotDifferentiable("a view is made without gradients, and used with them", node)
         made = [v for v in node.outputs if isinstance(v.type, TensorType)]
         if any(v.tensor.dtype.is_complex for v in (*made, *_tensors(node))):
@@ -185,7 +187,7 @@ def _tensors(node: Node) -> Iterator[Value]:
 
 
 def _has_rule(row: OpDef) -> bool:
-    return isinstance(row.vjp, Mapping) or _is_written_back(row)
+    return isinstance(row.vjp, Mapping) or row.vjp == "region" or _is_written_back(row)
 
 
 def _is_written_back(row: OpDef) -> bool:
@@ -236,9 +238,15 @@ class Backward:
             self.add(value, gradient)
 
     def _made(self, node: Node, row: OpDef, given: tuple[Value | None, ...]) -> Gradients:
+        if row.vjp == "region":
+            return self._by_region(node, given)
         if _is_written_back(row):
             return iter([self._view(node, row, given)])
         return self._by_rules(node, row, given)
+
+    def _by_region(self, node: Node, given: tuple[Value | None, ...]) -> Gradients:
+        for argument, gradient in gradients_of_arguments(self.builder, node, given):
+            yield from self._handed_out(argument, gradient)
 
     def _recorded(self, node: Node, row: OpDef, given: tuple[Value | None, ...]) -> Gradients:
         """By torch's autograd, which records the node."""

@@ -25,9 +25,10 @@ from anyshape.autograd.outline import (
     requires,
     written_behind_parts,
 )
+from anyshape.autograd.own_backwards import without_own_backwards
 from anyshape.ir.graph import Arg, Graph, Node, Value, map_values, values_in
 from anyshape.ops.build import Builder
-from anyshape.ops.gradients.backward import FUNCTION_RESULT, GRADIENTS
+from anyshape.ops.gradients.backward import GRADIENTS, LEAVES
 from anyshape.ops.table import OpDef
 
 
@@ -80,7 +81,7 @@ def inline_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
         read = (*graph.outputs, *later, *made)
         builder.nodes = computed_again(builder.nodes, start, read, ops, builder.fresh_name)
     outputs = tuple(map_values(output, current) for output in graph.outputs)
-    return replace(graph, nodes=tuple(builder.nodes), outputs=outputs)
+    return without_own_backwards(replace(graph, nodes=tuple(builder.nodes), outputs=outputs))
 
 
 def _gradients(
@@ -163,11 +164,12 @@ def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
 def _since(graph: Graph, owner: Mapping[Value, Value]) -> dict[Value, int]:
     """The memory that holds what requires gradients, and the number of the node since which it
     does: the first one, but where a function of the program's own has made it, unrecorded, and
-    given it (``function_result``). Capture has seen that nobody writes it after that."""
+    given it (``function_result``), or it is made a leaf. Capture has seen that nobody writes it
+    after that."""
     inputs = [entry.value for entry in graph.inputs]
     found = {owner.get(value, value): 0 for value in filter(requires, inputs)}
     for position, node in enumerate(graph.nodes):
         for value in filter(requires, node.outputs):
-            start = position if node.op == FUNCTION_RESULT else 0
+            start = position if node.op in LEAVES else 0
             found.setdefault(owner.get(value, value), start)
     return found

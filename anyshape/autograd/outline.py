@@ -83,7 +83,8 @@ def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
         if row is None or not row.mutates:
             continue
         target = next(node.inputs())
-        if owner.get(target, target) not in differentiated and not any(map(requires, node.read)):
+        recorded = is_recorded(node) and any(map(requires, node.read))
+        if owner.get(target, target) not in differentiated and not recorded:
             continue
         if not is_recorded(node) or not owns(node.args[0], makers, ops):
             raise NotDifferentiable(f"{node.op} writes in place what requires gradients", node)

@@ -229,6 +229,16 @@ def without_autocast(
     return undisturbed
 
 
+def under_inference(run: Callable[..., Any]) -> Callable[..., Any]:
+    """`run`, all of whose results are made in inference mode."""
+
+    def inside(*inputs: Any) -> Any:
+        with torch.inference_mode():
+            return run(*inputs)
+
+    return inside
+
+
 def has_not_happened(specialization: Specialization, error: Exception) -> bool:
     """Whether the segment can be run again: it writes nothing outside, or a check failed, and
     checks come before writes. What a device found in an earlier call is no failure of this one,

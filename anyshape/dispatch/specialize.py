@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-import torch
 
 from anyshape.capture.guards import execution_modes
 from anyshape.capture.heap.allocation_age import collection_paused
@@ -28,14 +26,17 @@ from anyshape.dispatch.specializations import (
     replayable,
     run_once,
     tested,
+    under_inference,
     without_autocast,
 )
 from anyshape.errors import stage_of
-from anyshape.ir.graph import Graph
+from anyshape.ops.gradients.backward import APPLIED
 from anyshape.options import Options
 from anyshape.symbolic.work import Stage, Work, summed
 
-CompileGraph = Callable[[Graph, Mapping[str, torch.Tensor]], Any]
+CompileGraph = Callable[..., Any]
+"""Of a graph, its constants, and why autograd is to see each operator, if it is."""
+WATCHED = "the gradient of a tensor in it is watched"
 
 
 @dataclass(slots=True)
@@ -61,15 +62,23 @@ class Specializer:
                 specialization = self._made(point, entry)
                 if _runs_checkpoints_eagerly(specialization):
                     specialization = self._made(point, entry, checkpoints=False)
+                if _runs_functions_eagerly(specialization):
+                    specialization = self._made(point, entry, checkpoints=False, functions=False)
                 return released_with_modules(specialization)
             finally:
                 self.compile_seconds += time.perf_counter() - started
                 self._tell(self.capturer.works[first:])
 
-    def _made(self, point: Point, entry: Entry, *, checkpoints: bool = True) -> Specialization:
+    def _made(
+        self, point: Point, entry: Entry, *, checkpoints: bool = True, functions: bool = True
+    ) -> Specialization:
         started = time.perf_counter()
         captured = self.capturer.capture(
-            entry, point.widen, general=point.general, checkpoints=checkpoints
+            entry,
+            point.widen,
+            general=point.general,
+            checkpoints=checkpoints,
+            functions=functions,
         )
         self.capture_seconds += time.perf_counter() - started
         return self._compiled(captured, entry)
@@ -91,10 +100,13 @@ class Specializer:
         if graph is None:
             return Specialization(captured, test, None, captured.rebuild, returns=captured.returns)
         needed = graph.nodes or graph.outputs
-        compiled = self.compile_graph(graph, captured.constants) if needed else EMPTY
+        given = (graph, captured.constants, *((WATCHED,) if captured.watched else ()))
+        compiled = self.compile_graph(*given) if needed else EMPTY
         run = replayable(compiled.run, graph, captured.restartable)
         if captured.modes is not None:
             run = without_autocast(run, captured.modes)
+        if captured.inference:
+            run = under_inference(run)
         specialization = Specialization(
             captured,
             test,
@@ -116,3 +128,12 @@ def _runs_checkpoints_eagerly(specialization: Specialization) -> bool:
     if graph is None or not getattr(compiled, "why", ""):
         return False
     return any(node.modes is not None and node.modes.checkpoint for node in graph.nodes)
+
+
+def _runs_functions_eagerly(specialization: Specialization) -> bool:
+    """Whether eager torch runs the graph, with functions of the program's own in it: then autograd
+    may call these themselves."""
+    compiled, graph = specialization.compiled, specialization.graph
+    if graph is None or not getattr(compiled, "why", ""):
+        return False
+    return any(node.op == APPLIED for node in graph.nodes)

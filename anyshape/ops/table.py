@@ -247,7 +247,7 @@ class DataIndex:
     negative: bool
 
 
-Vjp: TypeAlias = "Mapping[str, Callable[..., Any]] | Literal['expansion']"
+Vjp: TypeAlias = "Mapping[str, Callable[..., Any]] | Literal['expansion', 'region']"
 """A gradient rule for each parameter that has one (``gradients/``), or that of the expansion."""
 
 Resource: TypeAlias = Literal["arguments", "generator", "errors", "unknown"]
@@ -399,8 +399,9 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     ``number_first``: dotted function that computes it where the first operand is a number, as
     torch's own want a tensor first. ``differentiable``: does a result require gradients where
     an argument does? ``vjp``: by parameter, how the gradient is made of the cotangents of the
-    results (``gradients/``); ``"expansion"``: as that of what the row expands to. A view without
-    one has that of its ``write_back``: the cotangent, written into zeros. ``by_value``: parameters
+    results (``gradients/``); ``"expansion"``: as that of what the row expands to; ``"region"``: the
+    node's region makes it. A view without one has that of its ``write_back``: the cotangent,
+    written into zeros. ``by_value``: parameters
     whose very value decides what the row means, beside dimensions. ``of_numbers``: does it make a
     tensor of two numbers? ``reads_number``:
     it reads the number in a tensor without dimensions before it writes. ``counted``: the number

@@ -322,7 +322,8 @@ def test_a_function_of_a_model_has_its_own_backward_outside_of_a_step() -> None:
             made.square().mean().backward()
             expected.square().mean().backward()
             assert_same_parameters(other, net)
-        assert "autograd.Function" in str(anyshape.explain(other)(x)) or name == "without gradients"
+        left = "all parts" in name or "one part" in name or name == "within"
+        assert fast.stats().graph_breaks == 0 or left, anyshape.explain(other)(x)
 
 
 def handing_out(net: Net) -> Callable[[Tensor], Any]:

@@ -17,7 +17,9 @@ from anyshape.options import Options
 class ByReference:
     """What `Compiled` needs of a compiled graph."""
 
-    def __init__(self, graph: Graph, constants: Mapping[str, torch.Tensor]) -> None:
+    def __init__(
+        self, graph: Graph, constants: Mapping[str, torch.Tensor], recorded: str = ""
+    ) -> None:
         self.graph = graph
         self.constants = constants
 

@@ -43,6 +43,7 @@ class TorchModes:
     sdpa: tuple[bool, ...]
     checkpoint: int = 0  # which call of `torch.utils.checkpoint` is being captured
     backward: bool = False  # is the backward of an `autograd.Function` being captured?
+    outer: TorchModes | None = None  # those around a context (`tensors/mode_contexts.py`)
 
     def of_nodes(self) -> Modes:
         """The record that nodes carry."""

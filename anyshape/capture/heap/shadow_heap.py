@@ -59,6 +59,7 @@ class Heap:
         "marks",
         "mirrors",
         "namespaces",
+        "old_writes",
         "owners",
         "slots",
         "sorting",
@@ -79,6 +80,7 @@ class Heap:
         self.journal: list[Callable[[], object]] | None = None
         self.marks: list[tuple[int, int]] = []  # positions in the journal and in `births`
         self.births: dict[int, int] = {}
+        self.old_writes = 0  # to what had been made before the newest open checkpoint
         self.iterators: dict[int, Any] = {}
         self.sorting = SortedLists()
 
@@ -122,11 +124,16 @@ class Heap:
             self.births.clear()
             self.iterators.clear()
 
-    def will_write(self, obj: Any) -> None:
-        """Called before a real write to a created container, cell or instance dict: the journal
-        remembers its state."""
+    def will_write(self, obj: Any, owner: Any = None) -> None:
+        """Called before a real write to a created container, cell or instance dict, that of the
+        ``owner``: the journal remembers its state."""
         if self.journal is not None:
-            self.journal.append(undo.undo_contents(obj))
+            owner = self.namespaces.get(id(obj), obj) if owner is None else owner
+            self._journal_write(owner, undo.undo_contents(obj))
+
+    def _journal_write(self, obj: Any, put_back: Callable[[], object]) -> None:
+        self.old_writes += not self.is_young(obj)
+        self._journal(put_back)
 
     def will_raise(self, error: BaseException) -> None:
         if self.journal is not None:
@@ -521,19 +528,7 @@ class Heap:
         key = (id(obj), name)
         before = self.slots.get(key)
         self.slots[key] = (obj, value)
-        self._journal(lambda: self._restore_slot(key, before))
-
-    def _require_slot(self, obj: Any, descriptor: Any, name: str) -> None:
-        try:
-            self.slot(obj, descriptor, type(obj), name)
-        except AttributeError:
-            raise AttributeError(name) from None
-
-    def _restore_slot(self, key: tuple[int, str], before: tuple[Any, Any] | None) -> None:
-        if before is None:
-            del self.slots[key]
-        else:
-            self.slots[key] = before
+        self._journal(partial(undo.put_entry_back, self.slots, key, before))
 
     def set_slot(self, obj: Any, descriptor: Any, name: str, value: Any) -> None:
         """Set (or, with `NULL`, delete) an attribute through a C descriptor."""
@@ -541,12 +536,12 @@ class Heap:
             if not undo.takes(descriptor, value):
                 raise Break("outside-setattr", f"attribute {name!r} of {type(obj).__name__} is set")
             if value is NULL:
-                self._require_slot(obj, descriptor, name)
+                undo.require_attribute(name, partial(self.slot, obj, descriptor, type(obj), name))
             self._set_slot(obj, name, value)
             self._log_attribute(obj, name, value)
             return
         if self.journal is not None:
-            self.journal.append(undo.undo_slot(obj, descriptor))
+            self._journal_write(obj, undo.undo_slot(obj, descriptor))
         if value is NULL:
             descriptor.__delete__(obj)
         else:
@@ -566,7 +561,7 @@ class Heap:
         if outside or id(namespace) in self.mirrors:
             old = self._known(namespace)  # a new one is read entry by entry
             state = old.state if old else self._make_mirror(namespace, lambda _, real: dict(real))
-        self.will_write(state)
+        self.will_write(state, obj)
         if value is NULL:
             if outside:  # that it is there, or not, is relied on
                 self.instance_attribute(obj, namespace, name)
@@ -586,7 +581,7 @@ class Heap:
             if issubclass(type(obj), type):
                 self.domain.class_changed()
             if self.journal is not None:
-                self.journal.append(undo.undo_attribute(obj, name))
+                self._journal_write(obj, undo.undo_attribute(obj, name))
             undo.set_attribute(obj, name, value)
             return
         if issubclass(type(obj), ModuleType):

@@ -76,6 +76,22 @@ def _undo_cell(cell: CellType) -> Callable[[], None]:
     return lambda: write_cell(cell, value)
 
 
+def put_entry_back(table: dict[Any, Any], key: Any, before: Any) -> None:
+    """``before`` is None where there was no entry."""
+    if before is None:
+        del table[key]
+    else:
+        table[key] = before
+
+
+def require_attribute(name: str, read: Callable[[], Any]) -> None:
+    """Raises as deleting an attribute does that is not there."""
+    try:
+        read()
+    except AttributeError:
+        raise AttributeError(name) from None
+
+
 def undo_slot(obj: Any, descriptor: Any) -> Callable[[], None]:
     try:
         value = descriptor.__get__(obj, type(obj))

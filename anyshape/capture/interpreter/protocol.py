@@ -507,6 +507,11 @@ def must_be_taken_for_a_set(machine: Interpreter, iterable: Any) -> bool:
 
 
 # ---- text ----------------------------------------------------------------------------------------
+HELD = vars(BaseException)["args"].__get__
+TEXTS_OF_ERRORS = {vars(BaseException)["__str__"]: "str", vars(KeyError)["__str__"]: "repr"}
+"""What the text of an exception that holds one thing is of that."""
+
+
 def text(machine: Interpreter, kind: str, value: Any) -> Any:
     """`str(value)` or `repr(value)` (`kind` says which)."""
     cls = type(value)
@@ -528,6 +533,11 @@ def text(machine: Interpreter, kind: str, value: Any) -> Any:
     shown = machine.heap.behind(value) if machine.recording else value
     if shown is not value:  # `str` of a proxy is that of the dict
         return text(machine, kind, shown) if kind == "str" else Call(polyfills.proxy_repr, (shown,))
+    if kind == "str" and issubclass(cls, BaseException) and machine.recording:
+        held = HELD(value)
+        form = TEXTS_OF_ERRORS.get(machine.lookup(cls, "__str__"))
+        if form and len(held) == 1 and machine.heap.is_created(value):
+            return text(machine, form, held[0])
     function = str if kind == "str" else repr
     made = machine.operated(function, value) if machine.recording else None
     return machine.native(function, (value,), {}) if made is None else made

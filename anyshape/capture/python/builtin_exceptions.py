@@ -12,6 +12,7 @@ from types import FrameType, NoneType, TracebackType
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Code
 
@@ -47,6 +48,20 @@ def _with_traceback(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[st
     return BaseException.with_traceback(error, traceback)
 
 
+def _add_note(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`error.add_note(text)` of an exception made here, whose list of notes is then made here."""
+    heap = machine.heap
+    known = len(args) == 2 and not kwargs and type(args[1]) is str
+    if not known or not machine.recording or heap.journal is not None:
+        return machine.native(BaseException.add_note, args, kwargs)
+    error = args[0]
+    if not heap.is_created(error) or type(error) not in PLAIN_EXCEPTIONS:
+        return machine.native(BaseException.add_note, args, kwargs)
+    BaseException.add_note(error, args[1])
+    heap.create(error.__notes__)
+    return None
+
+
 def _init_of(method: Any) -> Callable[..., Any]:
     """`super().__init__(message)`: it stores what it is given. What was made before a fork would
     have to be undone."""
@@ -73,9 +88,34 @@ INITS = {vars(kind)["__init__"]: kind for kind in _all_exceptions() if "__init__
 PARSING = (OSError, SyntaxError, UnicodeError)
 STORING = {method for method, kind in INITS.items() if not issubclass(kind, PARSING)}
 """Those that look at nothing that they are given."""
+
+PLAIN_EXCEPTIONS = frozenset(
+    kind for kind in _all_exceptions() if not issubclass(kind, (*PARSING, BaseExceptionGroup))
+)
+"""The classes of C whose making stores what it is given, and looks at none of it."""
+PLAIN_MAKERS = frozenset(
+    {
+        vars(kind)[name]
+        for kind in PLAIN_EXCEPTIONS
+        for name in ("__new__", "__init__")
+        if name in vars(kind)
+    }
+)
+
+
+def stores_arguments(cls: Any) -> bool:
+    """Whether making an exception of the class stores what it is given, and runs no more code."""
+    if type(cls) is not type or not issubclass(cls, BaseException):
+        return False
+    makers = [class_entry(cls, name) for name in ("__new__", "__init__")]
+    return all(type(m) in C_MAKERS and m in PLAIN_MAKERS for m in makers)
+
+
+C_MAKERS = (type(BaseException.__new__), type(BaseException.__init__))
 EXCEPTION_BUILTINS: dict[Any, Callable[[Interpreter, tuple[Any, ...], dict[str, Any]], Any]] = {
     FrameType.clear: _clear_frame,
     BaseException.with_traceback: _with_traceback,
+    BaseException.add_note: _add_note,
     **{method: _init_of(method) for method in INITS},
 }
 

@@ -31,6 +31,7 @@ class RecordingDomain(Domain):
     forms_texts: bool
     has_formed: bool
     functions: Functions
+    enters_contexts: bool
     took_id: bool = False  # the program knows the id of an object that it has made
     made_stream: bool = False  # others may have been told of it, and write to it
     ids: set[int]  # of objects that may be others in another call

@@ -1,9 +1,11 @@
 """What one capture knows of calls of `autograd.Function.apply` where gradients are recorded
-(``tensors/autograd_functions.py``)."""
+(``tensors/autograd_functions.py``, ``tensors/own_backwards.py``)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from anyshape.capture.heap.values import TensorValue
 from anyshape.ir.graph import Value
@@ -27,11 +29,64 @@ class Applied:
 
 
 @dataclass(slots=True, eq=False)
+class Section:
+    """A call whose `backward` is being interpreted. ``places`` are the results that have gradients,
+    by their position in what was ``made``, and ``stand_ins`` what stands for these; ``borrowed``
+    lie in memory that was there before. The numbers say how much there was of each when it began,
+    ``taken`` and ``layouts_read`` what the recorder has of these names."""
+
+    args: tuple[Any, ...]
+    made: tuple[Any, ...]
+    several: bool
+    places: dict[int, Value]
+    stand_ins: dict[int, Value]
+    saved: tuple[Value, ...] = ()
+    borrowed: frozenset[Value] = frozenset()
+    start: int = 0
+    checks: int = 0
+    effects: int = 0
+    writes: int = 0
+    mark: int = 0
+    taken: set[Value] = field(default_factory=set)
+    layouts_read: bool = False
+    ctx: Any = None
+
+
+@dataclass(slots=True, eq=False)
+class Alone:
+    """A call in the graph with its own backward. ``results`` are pairs of what `forward` made and
+    what `apply` gave for it; ``kept`` is what is read later, and ``end`` the number of nodes behind
+    the call."""
+
+    results: tuple[tuple[Value, Value], ...]
+    kept: tuple[Value, ...]
+    borrowed: frozenset[Value]
+    end: int
+    ctx: Any = None
+    kept_by_ctx: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_ctx_written(self) -> bool:
+        """Whether the context holds something else than when `backward` was interpreted."""
+        before, now = self.kept_by_ctx, getattr(self.ctx, "__dict__", {})
+        return before.keys() != now.keys() or any(before[k] is not now[k] for k in before)
+
+
+@dataclass(slots=True, eq=False)
 class Functions:
     """``refused``: why none is captured, "" where they are; ``left``: the same, found just now.
-    ``inside``: of how many the ``forward`` is being interpreted, or has raised."""
+    ``inside``: of how many the ``forward`` is being interpreted, or has raised. ``apply``: what
+    stands for `apply`, where that is not the default; ``hooked``: what was handed in and is given
+    hooks. ``watched``: the segment ends where autograd is told to watch the gradient of what it has
+    made: what is made of it goes through that very tensor. ``leaves``: what the program has made
+    leaves."""
 
     refused: str = ""
     left: str = ""
     inside: int = 0
     calls: list[Applied] = field(default_factory=list)
+    alone: list[Alone] = field(default_factory=list)
+    hooked: set[Value] = field(default_factory=set)
+    watched: bool = False
+    leaves: dict[Value, TensorValue] = field(default_factory=dict)
+    apply: Callable[..., Any] | None = None

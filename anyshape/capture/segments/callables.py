@@ -31,11 +31,8 @@ from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.segments import imports, owned_objects, processes, scripted, warned
 from anyshape.capture.tensors import (
-    autograd_functions,
-    backward,
-    checkpoints,
-    foreach,
     scans,
+    stand_ins,
     tensor_methods,
     tensor_ops,
     torch_polyfills,
@@ -62,7 +59,7 @@ WHOLE = frozenset(
     {
         torch.Tensor.__deepcopy__,
         torch.nn.Parameter.__deepcopy__,
-        autograd_functions.APPLY,
+        torch_polyfills.APPLY,
         torch_polyfills.UNPACKED_NATIVELY,
         torch_polyfills.MOVED_NATIVELY,
         torch_polyfills.SCANNED_NATIVELY,
@@ -388,7 +385,7 @@ NATIVE: Mapping[Any, Callable[..., Any]] = {
     id: _id,
     _C._nn._parse_to: lambda domain, args, kwargs: _C._nn._parse_to(*args, **kwargs),
     __import__: imports.import_now,
-    **foreach.HANDLERS,
+    **stand_ins.NATIVE,
     **owned_objects.HANDLERS,
     **{**processes.HANDLERS, **scripted.HANDLERS},
 }
@@ -556,6 +553,9 @@ DEVICES = (
 )
 
 
+INSPECTING = (inspect.signature, inspect.getfullargspec, inspect.unwrap)
+
+
 def _answered_now(fn: Callable[..., Any]) -> Callable[..., Any]:
     return lambda domain, args, kwargs: fn(*args, **kwargs)
 
@@ -566,7 +566,7 @@ def _asked(fn: Callable[[], Any]) -> Callable[..., Any]:
 
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    **{fn: _answered_now(fn) for fn in DEVICES},
+    **{fn: _answered_now(fn) for fn in (*DEVICES, *INSPECTING)},
     **{
         fn: _asked(fn) for fn in (torch.cuda.current_device, torch.cuda.is_current_stream_capturing)
     },
@@ -575,18 +575,13 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     type(torch.nn.Parameter).__instancecheck__: _instance_check,
     type(torch.nn.Buffer).__instancecheck__: _instance_check,
     torch.Tensor.__deepcopy__: _deepcopy,
-    **autograd_functions.HANDLERS,
-    **checkpoints.HANDLERS,
+    **stand_ins.FUNCTIONS,
     scans.is_linear: lambda domain, args, kwargs: scans.linear(domain, *args),
     linear_recurrence: lambda domain, args, kwargs: tensor_ops.call_row(
         domain, "linear_recurrence", *args
     ),
     functools.cached_property.__get__: _instead(class_polyfills.get_cached),
-    inspect.signature: lambda domain, args, kwargs: inspect.signature(*args, **kwargs),
-    inspect.getfullargspec: lambda domain, args, kwargs: inspect.getfullargspec(*args, **kwargs),
-    inspect.unwrap: lambda domain, args, kwargs: inspect.unwrap(*args, **kwargs),
     **{fn: _answer_of(fn) for fn in ANSWERS},
-    **backward.HANDLERS,
     **owned_objects.FUNCTIONS,
     **{fn: _instead(polyfill) for fn, polyfill in torch_polyfills.STAND_INS.items()},
     torch._utils_internal.justknobs_check: _answer(True),

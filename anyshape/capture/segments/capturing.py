@@ -40,17 +40,20 @@ from anyshape.capture.segments.segment_end import finish
 from anyshape.capture.segments.symbolic_domain import SymbolicDomain
 from anyshape.capture.tensors import aliases
 from anyshape.capture.tensors.autograd_functions import (
-    NOT_HERE,
     FunctionsAreSeen,
     refuse_unspent,
     why_native,
 )
+from anyshape.capture.tensors.mode_contexts import NotWithin, refuse_open, under_inference
+from anyshape.capture.tensors.own_backwards import apply_with_backward, refuse_seen_memory
 from anyshape.capture.tensors.refused_by_eager import RefusedByEager, ask_eager
 from anyshape.errors import AnyshapeError, mistake, said, stage_of
 from anyshape.ir.graph import Graph, Location
 from anyshape.options import Options
 from anyshape.symbolic import Contradiction, Symbol
 from anyshape.symbolic.work import Work
+
+BY_EAGER = "in a graph that eager torch runs"
 
 
 def never_rebuilt(outs: Sequence[Any], slots: Sequence[Any]) -> NoReturn:
@@ -74,6 +77,8 @@ class Captured:
     rebuild: Callable[[Sequence[Any], Sequence[Any]], Any] = never_rebuilt
     returns: bool = False
     proved: bool = True  # what is declared of the result holds by what is known
+    watched: bool = False  # the gradient of what it makes is watched behind it
+    inference: bool = False  # it runs in inference mode
     once: bool = False  # it hands on what belongs to one run
     restartable: bool = True  # it writes nothing outside
     modes: execution_modes.TorchModes | None = None  # in which capture began
@@ -101,6 +106,8 @@ class _Assumed:
     refused: frozenset[Location] = frozenset()
     checkpoints: bool = True
     functions: str = ""
+    own_backwards: bool = False
+    contexts: bool = True
     takes_gradients: bool = True
     sorts_natively: frozenset[Place] = frozenset()
 
@@ -119,17 +126,26 @@ class Capturer:
     functions: int = 0  # captures that were begun again, see ``autograd_functions.py``
 
     def capture(
-        self, entry: Entry, widen: frozenset[str], *, general: bool, checkpoints: bool = True
+        self,
+        entry: Entry,
+        widen: frozenset[str],
+        *,
+        general: bool,
+        checkpoints: bool = True,
+        functions: bool = True,
     ) -> Captured:
         """One capture from the entry on. `widen` names the slots whose values are not relied on;
         where it is to be `general`, nothing is that differs from call to call. Without
-        `checkpoints`, calls of `torch.utils.checkpoint` that record gradients end the segment.
+        `checkpoints`, calls of `torch.utils.checkpoint` that record gradients end the segment;
+        without `functions`, so do those of `autograd.Function.apply`.
 
         Raises `AnyshapeError`, of a mistake of ours too.
         """
         assumed, breaks = _Assumed(checkpoints=checkpoints), len(self.breaks)
         if self.functions >= 2:  # this program differentiates elsewhere
-            assumed = dataclasses.replace(assumed, functions=NOT_HERE)
+            assumed = dataclasses.replace(assumed, own_backwards=True)
+        if not functions:
+            assumed = dataclasses.replace(assumed, functions=BY_EAGER)
         while True:
             del self.breaks[breaks:]
             try:
@@ -143,11 +159,14 @@ class Capturer:
             except _BreaksInSort as found:
                 sorts = assumed.sorts_natively | found.places
                 assumed = dataclasses.replace(assumed, sorts_natively=sorts)
+            except NotWithin:
+                assumed = dataclasses.replace(assumed, contexts=False)
             except _NotOnce:
                 assumed = dataclasses.replace(assumed, checkpoints=False)
             except FunctionsAreSeen as found:
                 self.functions += 1
-                assumed = dataclasses.replace(assumed, functions=found.why)
+                why = found.why if assumed.own_backwards else ""
+                assumed = dataclasses.replace(assumed, own_backwards=True, functions=why)
             except RefusedByEager as found:
                 assumed = dataclasses.replace(assumed, refused=assumed.refused | found.calls)
             except _Counts as found:
@@ -176,7 +195,10 @@ class Capturer:
             forms_texts=assumed.forms_texts,
         )
         domain.sorts_natively = assumed.sorts_natively
+        domain.enters_contexts = assumed.contexts
         domain.functions.refused = assumed.functions
+        if assumed.own_backwards:
+            domain.functions.apply = apply_with_backward
         machine = self._machine(domain)
         if entry.declared is not None:
             recorder.declare(entry.declared)
@@ -209,7 +231,9 @@ class Capturer:
                 with _failing_checks(recorder):
                     outputs = aliases.settled(recorder, outputs)
                 aliases.refuse_seen_gradients(recorder, outputs)
+                refuse_open(recorder)
                 refuse_unspent(domain, outputs)
+                refuse_seen_memory(domain, outputs)
                 ask_eager(recorder, outputs)
         except Break as signal:
             self._break(signal, machine)
@@ -238,6 +262,8 @@ class Capturer:
             rebuild,
             returns=returns,
             proved=proved,
+            watched=domain.functions.watched,
+            inference=under_inference(recorder, outputs),
             once=once,
             restartable=not aliases.writes_arguments(recorder),
             modes=recorder.entry_modes,
@@ -270,6 +296,7 @@ class Capturer:
                 raise _LooksIntoTexts from None
             if recorder.modes.checkpoint:
                 raise _NotOnce from None
+            refuse_open(recorder)
             if unknown := why_native(domain.functions):
                 raise FunctionsAreSeen(unknown) from None
             places = frozenset(machine.heap.sorting.places.values())

@@ -31,6 +31,7 @@ from anyshape.capture.heap.raised_state import (
 from anyshape.capture.heap.values import IMMUTABLE
 from anyshape.capture.interpreter.attributes import HEAP_TYPE, instance_dict
 from anyshape.capture.segments.owned_objects import KINDS
+from anyshape.capture.tensors.torch_polyfills import Context
 
 if TYPE_CHECKING:
     from anyshape.capture.segments.segment_end import Rebuilder
@@ -351,7 +352,7 @@ def instance(rebuilder: Rebuilder, value: Any) -> str:
     kind = type(value)
     made = _allocator(kind)
     bare = kind.__new__ is not made.__new__ and instance_dict(value) is None
-    if (bare and not _slots(kind)) or not _is_plain(kind):
+    if (bare and not _slots(kind)) or not _is_plain(kind) or issubclass(kind, Context):
         raise broken("escape", f"an object of class {kind.__name__}")
     name = rebuilder.fresh(value)
     base = "object" if made is object else rebuilder.constant(made)

@@ -104,6 +104,7 @@ class SymbolicDomain(ReadingDomain):
         super().__init__(recorder, widen)
         self.forms_texts = forms_texts  # of sizes known at entry, in each call
         self.functions = Functions()
+        self.enters_contexts = True  # those of `tensors/mode_contexts.py`
         self.has_formed = False
         self.ids = set()
         self.kept_in_c = []

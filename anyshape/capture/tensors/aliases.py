@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from anyshape.capture.guards.no_alias import NoAlias, storage_of
@@ -93,12 +93,12 @@ def is_contiguous_where(kind: TensorType) -> Condition | bool:
     return any_of(is_row_major(kind), *(eq(size, 0) for size in kind.shape))
 
 
-def memory_classes(recorder: Recorder, *, but: str = "") -> Classes:
-    """Which values may share memory: views, and what is written in place. ``but``: an operator
+def memory_classes(recorder: Recorder, *, but: Set[str] = frozenset()) -> Classes:
+    """Which values may share memory: views, and what is written in place. ``but``: operators
     whose results count as new memory."""
     classes = Classes()
     for node in recorder.builder.nodes:
-        if node.op == but:
+        if node.op in but:
             continue
         row = OPS.get(node.op)
         first = next(node.inputs(), None)

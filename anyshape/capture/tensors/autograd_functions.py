@@ -6,7 +6,9 @@ such results as to leaves, has the function's own `backward` interpreted with th
 goes on from the function's arguments (``walk``).
 
 Where a segment ends before all of them are differentiated, or where eager torch does what is not
-known here, capture begins again without this (``FunctionsAreSeen``), and `apply` runs natively.
+known here, capture begins again without this (``FunctionsAreSeen``): first with the functions' own
+backwards in the graph (``own_backwards.py``), and where that is not known either, `apply` runs
+natively.
 """
 
 from __future__ import annotations
@@ -31,9 +33,6 @@ from anyshape.ops.gradients.backward import FUNCTION_RESULT
 from anyshape.ops.table import OPS
 from anyshape.symbolic import all_of, eq
 from anyshape.torch_names import torch_dtype
-
-APPLY: Any = torch.autograd.Function.__dict__["apply"].__func__
-
 
 NOT_HERE = "whose gradients are taken outside of the segment"
 
@@ -105,19 +104,20 @@ def _apply(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any
     recorder = domain.recorder
     if kwargs:
         return NotImplemented
-    if not recorder.modes.grad or not any(map(_may_require, args)):
+    if not recorder.modes.grad or not any(map(may_require, args)):
         return Call(torch_polyfills.apply_forward, args)
     if domain.functions.refused:
         raise broken("disabled", f"autograd.Function.apply {domain.functions.refused}")
     if recorder.depth or recorder.modes.checkpoint:
         return NotImplemented
-    if not all(type(x) is TensorValue or not _may_require(x) for x in args):
+    if not all(type(x) is TensorValue or not may_require(x) for x in args):
         return NotImplemented
     domain.functions.inside += 1
-    return Call(apply_recorded, (len(recorder.builder.nodes), *args))
+    apply = domain.functions.apply or apply_recorded
+    return Call(apply, (len(recorder.builder.nodes), *args))
 
 
-def _may_require(value: Any) -> bool:
+def may_require(value: Any) -> bool:
     """Whether it is a tensor that requires a gradient, or one that nothing is known of."""
     if type(value) is TensorValue:
         return bool(value.value.tensor.requires_grad)
@@ -127,7 +127,7 @@ def _may_require(value: Any) -> bool:
 
 
 def _needed(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return tuple(map(_may_require, domain.seen(args[0])))
+    return tuple(map(may_require, domain.seen(args[0])))
 
 
 def _refuse(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -141,10 +141,8 @@ def _applied(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, A
     several = type(made) is tuple
     outputs = list(domain.seen(made)) if several else [made]
     kept = {x.value for x in domain.seen(left_alone) if type(x) is TensorValue}
-    to_save = [x for x in domain.seen(saved) if x is not None]
-    if not all(type(x) is TensorValue for x in to_save):
-        raise left_native(domain, "that saves what is no tensor")
-    _refuse_known(domain, outputs, given, start)
+    to_save = saved_tensors(domain, saved)
+    require_fresh(domain, outputs, given, start)
     results: dict[int, Value] = {}
     number = len(domain.functions.calls)
     for position, x in enumerate(outputs):
@@ -165,7 +163,14 @@ def _applied(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, A
     return tuple(outputs) if several else outputs[0]
 
 
-def _refuse_known(
+def saved_tensors(domain: RecordingDomain, saved: Any) -> list[TensorValue]:
+    found = [x for x in domain.seen(saved) if x is not None]
+    if not all(type(x) is TensorValue for x in found):
+        raise left_native(domain, "that saves what is no tensor")
+    return found
+
+
+def require_fresh(
     domain: RecordingDomain, outputs: Sequence[Any], given: Sequence[Any], start: int
 ) -> None:
     """Autograd says of a tensor that it is the function's, wherever it was before, and once."""
@@ -187,7 +192,7 @@ def why_native(functions: Functions) -> str:
     if functions.left:
         return functions.left
     if functions.inside:
-        return "whose forward breaks the graph"
+        return "whose forward or backward breaks the graph"
     return "" if all(call.is_spent for call in functions.calls) else NOT_HERE
 
 
@@ -277,8 +282,8 @@ def _took(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]
         raise left_native(domain, "whose backward gives another number of gradients")
     of: list[tuple[TensorValue, Any]] = []
     for x, gradient in zip(call.args, given):
-        if _may_require(x):
-            of.append((x, _NONE if gradient is None else _fitted(domain, x, gradient)))
+        if may_require(x):
+            of.append((x, _NONE if gradient is None else fitted(domain, x, gradient)))
         elif gradient is not None and type(x) is not TensorValue:
             raise left_native(domain, "whose backward gives a gradient of what is no tensor")
     call.is_spent = not state.retain
@@ -286,7 +291,7 @@ def _took(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]
     return _go_from(domain, state, of)
 
 
-def _fitted(domain: RecordingDomain, x: TensorValue, gradient: Any) -> TensorValue:
+def fitted(domain: RecordingDomain, x: TensorValue, gradient: Any) -> TensorValue:
     """As autograd takes it: of the argument's size, in its dtype."""
     wanted = x.value.tensor
     if type(gradient) is not TensorValue or not gradient.value.dtype.is_floating:
@@ -322,6 +327,7 @@ def _go_from(
     if not state.retain:
         recorder.spent.update(state.values)
     order = [entry.value for entry in recorder.builder.inputs]
+    order += domain.functions.leaves
     reached = sorted(state.leaves, key=order.index)
     state.finish([state.leaves[v] for v in reached], [state.found[v] for v in reached])
     return -1
@@ -352,7 +358,7 @@ def _refuse_written(domain: RecordingDomain, call: Applied) -> None:
     """What it was handed, has saved and has given is as it was then."""
     recorder = domain.recorder
     memory = memory_classes(recorder)
-    given = (x.value for x in call.args if type(x) is TensorValue and _may_require(x))
+    given = (x.value for x in call.args if type(x) is TensorValue and may_require(x))
     kept = {memory.of(value) for value in (*call.saved, *given)}
     for node in recorder.builder.nodes[call.end :]:
         row = OPS.get(node.op)
@@ -365,7 +371,7 @@ _NONE: Any = object()
 """The gradient of a tensor that has none; None is that of a number, 1."""
 
 HANDLERS: dict[Any, Callable[..., Any]] = {
-    APPLY: _apply,
+    torch_polyfills.APPLY: _apply,
     needed: _needed,
     refuse: _refuse,
     applied: _applied,

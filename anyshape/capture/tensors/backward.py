@@ -25,7 +25,7 @@ from anyshape.capture.tensors.reached import (
     differentiated,
     not_captured,
     rely_on_leaf,
-    rely_on_no_hooks,
+    rely_on_no_result,
     taken_leaves,
 )
 from anyshape.capture.tensors.tensor_ops import call_row
@@ -38,6 +38,8 @@ from anyshape.symbolic import all_of, eq
 def grad(domain: RecordingDomain, x: TensorValue, name: str = "grad") -> TensorValue | None:
     """`x.grad`, as it is now."""
     heap, recorder = domain.machine.heap, domain.recorder
+    if x.value in domain.functions.leaves:
+        return (x.attributes or {}).get("grad")
     known = heap.slots.get((id(x.value), "grad"))
     if known is not None:
         return known[1]
@@ -47,7 +49,7 @@ def grad(domain: RecordingDomain, x: TensorValue, name: str = "grad") -> TensorV
             raise broken("tensor-attribute", "grad")
         return None
     if x.value.tensor.requires_grad:
-        rely_on_leaf(domain, x)
+        rely_on_no_result(domain, x)
     found = real.grad
     grad_source = recorder.sources.child(source, "attr", "grad")
     if found is None:
@@ -66,6 +68,9 @@ def set_grad(domain: RecordingDomain, x: TensorValue, name: str, new: Any) -> No
 
 
 def _store(domain: RecordingDomain, x: TensorValue, new: TensorValue | None) -> None:
+    if x.value in domain.functions.leaves:
+        x.attributes = {**(x.attributes or {}), "grad": new}
+        return
     domain.identify(x)
     domain.machine.heap.set_tensor_slot(x, x.value, "grad", new)
 
@@ -122,7 +127,6 @@ def autograd_grad(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[s
         raise not_captured("for what requires no gradients")
     for leaf in wanted:
         rely_on_leaf(domain, leaf)
-        rely_on_no_hooks(domain, leaf)
     reached = [x for x in wanted if x.value in found.leaves]
     if len(reached) < len(wanted) and not (unused or zeros):
         raise not_captured("for what it does not reach")

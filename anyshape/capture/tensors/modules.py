@@ -74,7 +74,8 @@ def forward_alone(interpreter: Interpreter, module: Any) -> FunctionType | None:
     state = module.__dict__
     if state.get("_compiled_call_impl") is not None or "forward" in state:
         return None
-    if any(state.get(name) for name in HOOKS) or any(GLOBAL_HOOKS):
+    hooks = (*(state.get(name) for name in HOOKS), *GLOBAL_HOOKS)
+    if any(hooks) or any(map(interpreter.heap.is_shadowed, hooks)):
         return None
     forward = interpreter.lookup(type(module), "forward")
     return forward if type(forward) is FunctionType else None

@@ -15,7 +15,13 @@ from anyshape.capture.heap.values import TensorValue
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.tensors import aliases
 from anyshape.ir.graph import Node, TensorType, Value, values_in
-from anyshape.ops.gradients.backward import FUNCTION_RESULT, GRADIENTS, gives_sparse
+from anyshape.ops.gradients.backward import (
+    AS_LEAF,
+    FUNCTION_RESULT,
+    GRADIENTS,
+    LEAVES,
+    gives_sparse,
+)
 from anyshape.ops.table import OPS
 
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
@@ -26,7 +32,14 @@ def not_captured(why: str) -> Any:
 
 
 def rely_on_leaf(domain: RecordingDomain, x: TensorValue) -> None:
-    """Relies on a tensor that was handed in being no result."""
+    """Relies on a tensor that was handed in being no result, without hooks."""
+    if x.value in domain.functions.leaves:
+        return
+    rely_on_no_result(domain, x)
+    rely_on_no_hooks(domain, x)
+
+
+def rely_on_no_result(domain: RecordingDomain, x: TensorValue) -> None:
     recorder = domain.recorder
     source, real = recorder.source_of(x.value), recorder.real_tensor(x)
     if source is None or real is None or real.grad_fn is not None:
@@ -38,6 +51,8 @@ def rely_on_no_hooks(domain: RecordingDomain, x: TensorValue) -> None:
     recorder = domain.recorder
     source, real = recorder.source_of(x.value), recorder.real_tensor(x)
     assert source is not None
+    if x.value in domain.functions.hooked:
+        raise not_captured("through a tensor with hooks")
     for name in HOOKS:
         if getattr(real, name) is not None:
             raise not_captured("through a tensor with hooks")
@@ -46,12 +61,13 @@ def rely_on_no_hooks(domain: RecordingDomain, x: TensorValue) -> None:
 
 def taken_leaves(domain: RecordingDomain, found: Reached) -> list[TensorValue]:
     """The leaves, of which all are relied on that autograd would ask."""
-    leaves = [leaf for leaf in map(domain.recorder.proxy_of, found.leaves) if leaf is not None]
+    made, known = domain.functions.leaves, domain.recorder.proxy_of
+    proxies = [made[v] if v in made else known(v) for v in found.leaves]
+    leaves = [leaf for leaf in proxies if leaf is not None]
     if len(leaves) != len(found.leaves):
         raise not_captured("of what the program made a leaf")
     for leaf in leaves:
         rely_on_leaf(domain, leaf)
-        rely_on_no_hooks(domain, leaf)
     return leaves
 
 
@@ -82,7 +98,7 @@ class Reached:
     def of(cls, domain: RecordingDomain, roots: Sequence[Value]) -> Reached:
         recorder = domain.recorder
         nodes = recorder.builder.nodes
-        memory = aliases.memory_classes(recorder, but=FUNCTION_RESULT)
+        memory = aliases.memory_classes(recorder, but=LEAVES)
         values = set(roots)
         written = {memory.of(value) for value in roots}
         for position in reversed(range(len(nodes))):
@@ -90,13 +106,14 @@ class Reached:
             outputs = _results(node)
             reaches = any(v in values for v in outputs)
             reaches |= any(memory.of(value) in written for value in _targets(node))
-            if reaches and not _is_cut(node):
+            if reaches and not _is_cut(node) and node.op != AS_LEAF:
                 _refuse_options(node)
                 for value in filter(requires, node.inputs()):
                     values.add(value)
                     written.add(memory.of(value))
-        inputs = [entry.value for entry in recorder.builder.inputs]
-        leaves = [value for value in inputs if value in values]
+        possible = [entry.value for entry in recorder.builder.inputs]
+        possible += [node.output for node in nodes if node.op == AS_LEAF]
+        leaves = [value for value in possible if value in values]
         _refuse_written(nodes, leaves, values, memory)
         made = [v for node in nodes if node.op == FUNCTION_RESULT for v in node.outputs]
         return cls(values.difference(leaves), leaves, [v for v in made if v in values])

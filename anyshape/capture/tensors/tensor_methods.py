@@ -33,6 +33,7 @@ from anyshape.capture.tensors import (
     argument_forms,
     legacy,
     storage,
+    tensor_hooks,
     torch_polyfills,
     torchmap,
 )
@@ -55,6 +56,7 @@ from anyshape.capture.tensors.tensor_ops import (
     call_row,
     getitem,
     is_a_view,
+    leaf_made,
     setitem,
     shape_of,
 )
@@ -330,7 +332,9 @@ def requires_grad_method(
     wanted = args[1] if len(args) > 1 else kwargs.get("requires_grad", True)
     if x.value.tensor.requires_grad == wanted:
         return x
-    raise broken("python-effect", "requires_grad_()")
+    if wanted is not True or not leaf_made(domain, x):
+        raise broken("python-effect", "requires_grad_()")
+    return x
 
 
 def is_a_tensor(value: Any) -> bool:
@@ -461,6 +465,7 @@ HANDLERS: dict[Any, Handler] = {
     T.numpy: numpy,
     T.fill_diagonal_: fill_diagonal,
     T.requires_grad_: requires_grad_method,
+    T.retain_grad: tensor_hooks.retain_grad,
     T.get_device: of_type(
         lambda t: int(t.device.partition(":")[2] or -1) if t.device != "cpu" else -1
     ),

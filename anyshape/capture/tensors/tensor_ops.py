@@ -19,6 +19,7 @@ from anyshape.capture.guards.tensor_specs import DTYPE_OF_TORCH, TORCH_OF_DTYPE,
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.numpy_scalars import number_beside_tensor
 from anyshape.capture.heap.values import PROXIES, ScalarValue, SizeValue, TensorValue
+from anyshape.capture.recording import gradients
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.sizes import numbers
 from anyshape.capture.tensors import indexing, torchmap
@@ -26,6 +27,7 @@ from anyshape.ir.dtypes import DType, bool_, int64, uint8
 from anyshape.ir.graph import Value
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops import OPS
+from anyshape.ops.gradients.backward import AS_LEAF
 from anyshape.ops.layout import numel
 from anyshape.ops.shared_memory import base_of, is_view
 
@@ -364,6 +366,28 @@ def _row_attribute(name: str) -> Callable[[Any, TensorValue], Any]:
     return lambda domain, x: call_row(domain, name, x)
 
 
+def leaf_made(domain: RecordingDomain, x: TensorValue) -> bool:
+    """`x.requires_grad_()` of a tensor that was made here and that nothing views: whoever knows it
+    knows a leaf from now on. False where it is none such."""
+    recorder, value = domain.recorder, x.value
+    own = recorder.source_of(value) is None and x.python is None
+    if not own or recorder.depth or recorder.modes.checkpoint or not value.dtype.is_floating:
+        return False
+    if domain.functions.refused:
+        return False
+    if domain.functions.inside or value.tensor.requires_grad:
+        return value.tensor.requires_grad and not domain.functions.inside
+    for node in recorder.builder.nodes:
+        row = OPS.get(node.op)
+        if value in node.read and (row is None or row.mutates or row.alias != "none"):
+            return False
+    made = recorder.call(AS_LEAF, value)
+    gradients.require(made)
+    x.value = made
+    domain.functions.leaves[made] = x
+    return True
+
+
 def _is_leaf(domain: RecordingDomain, x: TensorValue) -> Any:
     _grad_fn(domain, x)
     return True
@@ -372,7 +396,7 @@ def _is_leaf(domain: RecordingDomain, x: TensorValue) -> Any:
 def _grad_fn(domain: RecordingDomain, x: TensorValue) -> None:
     """None, relied on for what is handed in; ends the segment where there is something."""
     recorder = domain.recorder
-    if not x.value.tensor.requires_grad:
+    if not x.value.tensor.requires_grad or x.value in domain.functions.leaves:
         return
     source, real = recorder.source_of(x.value), recorder.real_tensor(x)
     if source is None or real is None or real.grad_fn is not None or x.value in recorder.written:
@@ -515,6 +539,8 @@ def set_attribute(domain: RecordingDomain, x: TensorValue, name: str, new: Any) 
     """`x.name = new`: on a tensor made here it stays with it; `requires_grad`, `data` and
     `grad` break."""
     found = _class_attribute(x.python or torch.Tensor, name)
+    if name == "requires_grad" and new is True and leaf_made(domain, x):
+        return
     if (
         isinstance(found, (types.GetSetDescriptorType, property))
         or domain.recorder.source_of(x.value) is not None

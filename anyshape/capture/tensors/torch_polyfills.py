@@ -20,7 +20,7 @@ from torch.utils import _foreach_utils as foreach
 from torch.utils import _pytree as pytree
 
 from anyshape.capture.tensors.scans import is_linear
-from anyshape.eager import linear_recurrence
+from anyshape.eager import alias, linear_recurrence
 
 
 def input_mask(input: Any, *args: Any, mask: Any = None, **kwargs: Any) -> Any:
@@ -270,6 +270,9 @@ def any_override(args: Any) -> bool:
     return False
 
 
+APPLY: Any = torch.autograd.Function.__dict__["apply"].__func__
+
+
 class Context(torch.autograd.function.FunctionCtx):
     """What the `forward` of an `autograd.Function` is handed where no gradient is wanted."""
 
@@ -282,10 +285,21 @@ def apply_forward(cls: Any, *args: Any) -> Any:
     ctx = Context(len(args))
     with torch.no_grad():
         if cls.setup_context is torch.autograd.Function.setup_context:
-            return cls.forward(ctx, *args)
-        output = cls.forward(*args)
-        cls.setup_context(ctx, args, output)
-        return output
+            output = cls.forward(ctx, *args)
+        else:
+            output = cls.forward(*args)
+            cls.setup_context(ctx, args, output)
+        handed = [x for x in args if isinstance(x, torch.Tensor)]
+        written = getattr(ctx, "dirty_tensors", ())
+        alone = [x for x in handed if not any(x is other for other in written)]
+        if isinstance(output, tuple):
+            return tuple([another(x, alone) for x in output])
+        return another(output, alone)
+
+
+def another(output: Any, given: list[Any]) -> Any:
+    """What a function gives back as it was handed in is a view of it."""
+    return alias(output) if any(output is x for x in given) else output
 
 
 CONVERSIONS: Mapping[Any, torch.dtype] = types.MappingProxyType(

@@ -20,6 +20,13 @@ GRADIENTS = "gradients"
 FUNCTION_RESULT = "function_result"
 """What an `autograd.Function` gives, as a leaf: its own backward goes on behind it."""
 
+AS_LEAF = "as_leaf"
+"""What the program makes a leaf of: gradients end there."""
+LEAVES = frozenset({FUNCTION_RESULT, AS_LEAF})
+APPLIED = "applied_function"
+"""An `autograd.Function` with its own backward, the region: of the gradients of the results, and
+of what it captures, it gives a gradient for each argument, or None."""
+
 
 SPARSE = ("sparse", "sparse_grad")
 """Options of torch's operators by which their gradients are sparse tensors."""
@@ -56,15 +63,24 @@ op(
     type=_type,
     differentiable=False,
 )
+for _name, _signature in ((FUNCTION_RESULT, "input, number"), (AS_LEAF, "input")):
+    op(
+        _name,
+        _signature,
+        torch=f"anyshape.eager.{_name}",
+        type=same_as(0),
+        expand=lambda b, x, number=0: x,
+        alias="view",
+        write_back=write_back.same,
+        part=parts.same,
+        keeps_elements=True,
+        differentiable=False,
+    )
 op(
-    FUNCTION_RESULT,
-    "input, number",
-    torch="anyshape.eager.function_result",
-    type=same_as(0),
-    expand=lambda b, x, number: x,
-    alias="view",
-    write_back=write_back.same,
-    part=parts.same,
-    keeps_elements=True,
-    differentiable=False,
+    APPLIED,
+    "arguments, results, captured",
+    torch="anyshape.eager_functions.applied_function",
+    type=lambda cx, arguments, results, captured: tuple(value.tensor for value in results),
+    expand=lambda b, arguments, results, captured: results,
+    vjp="region",
 )

@@ -1,0 +1,199 @@
+"""`Tensor.register_hook` and `register_post_accumulate_grad_hook`.
+
+    %y = mul(%x, 2); %z = add(%y, 1)          and a hook on %y
+    ->
+    %y0 = mul(%x, 2); %y = applied_function((%y0,), (%y0,), ...) { (%c, ...) -> (hook of %c,) }; ...
+
+In: a call on a tensor that the segment has made. Out: a node right behind the one that makes it,
+whose region is the hook, interpreted at once as the backward of a function of the program's own is
+(``own_backwards.py``). A tensor that was handed in is given the very hook where the segment ends.
+Where the handle is used, or the hook does more than to compute, the program breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.values import Break, Call, TensorValue
+from anyshape.capture.interpreter import value_opcodes
+from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.recording.functions import Alone, Section
+from anyshape.capture.tensors.aliases import memory_classes
+from anyshape.capture.tensors.autograd_functions import fitted, left_native, refuse
+from anyshape.capture.tensors.own_backwards import (
+    open_section,
+    region_of,
+    section_nodes,
+    stand_in,
+)
+from anyshape.capture.tensors.reached import rely_on_no_result
+from anyshape.ir.graph import Node, Value
+from anyshape.ops.gradients.backward import APPLIED
+from anyshape.ops.table import OPS
+
+HOOK: Any = torch.Tensor.register_hook
+AFTER: Any = torch.Tensor.register_post_accumulate_grad_hook
+
+
+def hooked(x: Any, hook: Any) -> None:
+    """Interpreted like a program's own code."""
+    section, cotangent = begun(x)
+    try:
+        with torch.no_grad():
+            made = hook(cotangent)
+    except Exception:
+        refuse("whose backward raises")
+    ended(section, made)
+
+
+def without_gradient(x: Any, hook: Any) -> None:
+    raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+
+
+def begun(x: Any) -> Any:
+    """What follows is what the hook does. See ``HANDLERS``."""
+    raise AssertionError("capture handles this function")
+
+
+def ended(section: Any, made: Any) -> Any:
+    """The hook has given this. See ``HANDLERS``."""
+    raise AssertionError("capture handles this function")
+
+
+def _register_hook(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    recorder = domain.recorder
+    x, *rest = args
+    if kwargs or len(rest) != 1 or type(x) is not TensorValue:
+        raise _left(domain, HOOK.__qualname__, x)
+    if not x.value.tensor.requires_grad:
+        return Call(without_gradient, args)
+    if not _leaves_no_handle(domain) or recorder.depth or recorder.modes.checkpoint:
+        raise _left(domain, HOOK.__qualname__, x)
+    if recorder.source_of(x.value) is not None:
+        return _at_the_end(domain, torch.Tensor.register_hook, *args)
+    if domain.functions.refused or domain.functions.inside or not _is_alone(domain, x.value):
+        raise _left(domain, HOOK.__qualname__, x)
+    domain.functions.inside += 1
+    return Call(hooked, args)
+
+
+def _left(domain: RecordingDomain, what: str, x: Any) -> Break:
+    """The break where autograd does it. What the segment has made of the tensor is to go through
+    it, as far as autograd sees."""
+    own = type(x) is TensorValue and domain.recorder.source_of(x.value) is None
+    domain.functions.watched |= own and x.value.tensor.requires_grad
+    return broken("disabled", what)
+
+
+def _register_after(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    left = broken("disabled", AFTER.__qualname__)
+    if kwargs or len(args) != 2 or type(args[0]) is not TensorValue or domain.recorder.depth:
+        raise left
+    real = domain.recorder.real_tensor(args[0])
+    if real is None or not (real.requires_grad and real.is_leaf and _leaves_no_handle(domain)):
+        raise left
+    rely_on_no_result(domain, args[0])
+    _at_the_end(domain, AFTER, *args)
+
+
+def retain_grad(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`Tensor.retain_grad`."""
+    raise _left(domain, "Tensor.retain_grad", args[0])
+
+
+def _at_the_end(domain: RecordingDomain, register: Any, x: TensorValue, hook: Any) -> None:
+    """Of what was handed in. It is not written after that, and no gradient of it is taken here."""
+    domain.identify(x)
+    domain.machine.heap.log(register, x, (hook,))
+    functions, end = domain.functions, len(domain.recorder.builder.nodes)
+    functions.hooked.add(x.value)
+    functions.alone.append(Alone((), (x.value,), frozenset(), end))
+
+
+def _leaves_no_handle(domain: RecordingDomain) -> bool:
+    """Whether nobody looks at what the call gives."""
+    frame = domain.machine.current()
+    handler, _ = frame.instructions[frame.index]
+    return handler is value_opcodes.pop_top
+
+
+def _is_alone(domain: RecordingDomain, value: Value) -> bool:
+    """Whether an operator has made the tensor as a new one, and nobody has written to it."""
+    builder = domain.recorder.builder
+    maker = builder.makers.get(value)
+    if maker is None or OPS[maker.op].alias != "none" or OPS[maker.op].mutates:
+        return False
+    memory = memory_classes(domain.recorder)
+    targets = (node.read[0] for node in builder.nodes if OPS[node.op].mutates)
+    return all(memory.of(target) is not memory.of(value) for target in targets)
+
+
+def _begun(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    (x,) = args
+    cotangent = stand_in(domain, x.value)
+    stand_ins = {0: cotangent.value}
+    section = Section((x,), (x,), several=False, places={0: x.value}, stand_ins=stand_ins)
+    return open_section(domain, section), cotangent
+
+
+def _ended(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    section, made = args
+    (x,), (value,) = section.args, section.stand_ins.values()
+    given = value if made is None else fitted(domain, x, made).value
+    nodes = section_nodes(domain, section)
+    region, captured = region_of(domain, section, nodes, (given,))
+    _insert(domain, *_place(domain, x.value, captured), captured, region)
+    domain.functions.inside -= 1
+
+
+def _place(domain: RecordingDomain, value: Value, captured: tuple[Value, ...]) -> tuple[int, Value]:
+    """The number of the node that makes the tensor, and what it makes, before any hook: the first
+    one is asked first. What the hook reads has been computed by then."""
+    nodes = domain.recorder.builder.nodes
+    made_at = {v: number for number, node in enumerate(nodes) for v in node.outputs}
+    while _is_hook(nodes[made_at[value]]):
+        value = nodes[made_at[value]].read[0]
+    position = made_at[value]
+    if any(made_at.get(v, -1) > position or v is value for v in captured):
+        raise left_native(domain, "a hook of which reads what was computed since")
+    return position, value
+
+
+def _is_hook(node: Node) -> bool:
+    return node.op == APPLIED and node.args[0] == node.args[1]
+
+
+def _insert(
+    domain: RecordingDomain, position: int, known: Value, captured: tuple[Value, ...], region: Any
+) -> None:
+    """The node takes over the value that everybody knows the tensor by."""
+    recorder, functions = domain.recorder, domain.functions
+    builder = recorder.builder
+    maker = builder.nodes[position]
+    raw = Value(builder.fresh_name(known.name), known.type)
+    outputs = tuple(raw if v is known else v for v in maker.outputs)
+    builder.nodes[position] = maker = replace(maker, outputs=outputs)
+    modes = replace(recorder.node_modes(), grad=True)
+    args = (raw,), (raw,), captured
+    node = Node(APPLIED, args, {}, (known,), builder.location, modes, (region,))
+    builder.nodes.insert(position + 1, node)
+    builder.makers.update({**dict.fromkeys(outputs, maker), known: node})
+    builder.checks[:] = [(at + (at > position), check) for at, check in builder.checks]
+    for call in functions.alone:
+        call.end += call.end > position
+    for applied in functions.calls:
+        applied.end += applied.end > position
+    functions.alone.append(Alone((), (known, *captured), frozenset(), position + 2))
+
+
+HANDLERS: dict[Any, Callable[..., Any]] = {
+    HOOK: _register_hook,
+    AFTER: _register_after,
+    begun: _begun,
+    ended: _ended,
+}

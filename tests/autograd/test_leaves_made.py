@@ -1,0 +1,123 @@
+"""A tensor that the program makes a leaf (`requires_grad_()`): gradients end there, in one graph; a
+leaf that is handed out is eager's."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import anyshape
+from tests.autograd.beside_eager import assert_same, assert_same_parameters
+
+Program = Callable[[nn.Module, Tensor], Any]
+
+
+def gradient(net: nn.Module, x: Tensor) -> Any:
+    y = x.detach().clone().requires_grad_()
+    net(y).square().sum().backward()
+    return y.grad * 1  # type: ignore[operator]
+
+
+def perturbed(net: nn.Module, x: Tensor) -> Any:
+    adversarial = x.clone().detach().requires_grad_(True)
+    F.cross_entropy(net(adversarial), torch.zeros(len(x), dtype=torch.long)).backward()
+    return (adversarial + 0.1 * adversarial.grad.sign()).detach()  # type: ignore[union-attr]
+
+
+def set_as_an_attribute(net: nn.Module, x: Tensor) -> Any:
+    y = x.detach() * 2
+    y.requires_grad = True
+    (net(y).sum() * y.mean()).backward()
+    return y.grad.abs().sum()  # type: ignore[union-attr]
+
+
+def added_up(net: nn.Module, x: Tensor) -> Any:
+    y = x.detach().clone().requires_grad_()
+    net(y).sum().backward()
+    net(y * 2).sum().backward()
+    return y.grad + 0  # type: ignore[operator]
+
+
+def two(net: nn.Module, x: Tensor) -> Any:
+    y = (x.detach() * 2).requires_grad_()
+    z = y.detach().clone().requires_grad_()
+    (y.sum() + z.sum() * 2).backward()
+    return y.grad + 0, z.grad + 0, y.is_leaf  # type: ignore[operator]
+
+
+def known_by_two_names(net: nn.Module, x: Tensor) -> Any:
+    y = x.detach().clone()
+    z, held = y, {y: 1}
+    before = y * 2
+    y.requires_grad_()
+    (z * 3).sum().backward()
+    return z.grad is y.grad, before.requires_grad, z in held, y.grad + 0  # type: ignore[operator]
+
+
+ONE_GRAPH = [gradient, perturbed, set_as_an_attribute, added_up, two]
+
+
+def handed_out(net: nn.Module, x: Tensor) -> Any:
+    y = x.detach().clone().requires_grad_()
+    net(y).sum().backward()
+    return y, y.grad
+
+
+def handed_out_unspent(net: nn.Module, x: Tensor) -> Any:
+    y = x.detach().clone().requires_grad_()
+    return (y * 2).sum(), y
+
+
+def viewed_before(net: nn.Module, x: Tensor) -> Any:
+    y = x.detach().clone()
+    view = y.view(-1)
+    y.requires_grad_()
+    return view.requires_grad, (y * 2).sum()
+
+
+def broken(net: nn.Module, x: Tensor) -> Any:
+    y = x.detach().clone().requires_grad_()
+    print("here")
+    (y * 2).sum().backward()
+    return y.grad
+
+
+def cleared(net: nn.Module, x: Tensor) -> Any:
+    y = x.detach().clone().requires_grad_()
+    net(y).sum().backward()
+    y.grad = None
+    (y * 3).sum().backward()
+    return y.grad
+
+
+def assert_eager_s(program: Program, **options: Any) -> Any:
+    torch.manual_seed(0)
+    net = nn.Linear(4, 3)
+    ours, theirs = copy.deepcopy(net), copy.deepcopy(net)
+    fast = anyshape.compile(lambda x: program(ours, x), **options)
+    for count in (3, 1, 5, 3):
+        x = torch.randn(count, 4)
+        assert_same(fast(x), program(theirs, x))
+        assert_same_parameters(ours, theirs)
+    return fast
+
+
+@pytest.mark.parametrize("program", ONE_GRAPH, ids=lambda p: p.__name__)
+def test_gradients_of_a_leaf_that_is_made_are_part_of_the_graph(program: Program) -> None:
+    stats = assert_eager_s(program, fullgraph=True).stats()
+    assert not stats.eager_graphs and not stats.internal_errors
+
+
+@pytest.mark.parametrize(
+    "program",
+    [known_by_two_names, handed_out, handed_out_unspent, viewed_before, broken, cleared],
+    ids=lambda p: p.__name__,
+)
+def test_a_leaf_that_others_see_is_eager_s(program: Program) -> None:
+    assert assert_eager_s(program).stats().internal_errors == 0

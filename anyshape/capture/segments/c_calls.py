@@ -22,7 +22,7 @@ from anyshape.capture.heap import purity, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.nested_containers import CONTAINERS, values_of
-from anyshape.capture.heap.values import PROXIES, Break, OpaqueValue
+from anyshape.capture.heap.values import PROXIES, Break
 from anyshape.capture.interpreter import c_callbacks, calls_of_the_program, protocol
 from anyshape.capture.python.builtin_exceptions import stores_arguments
 from anyshape.capture.recording.domain import RecordingDomain
@@ -274,8 +274,6 @@ def _call_with_proxies(
         or fn in callables.STORES
     ):
         return _call_with_them(domain, fn, args, kwargs)
-    if fn is callable and type(args[0]) is not OpaqueValue:
-        return False  # tensors, numbers and texts
     if not kwargs and stores_arguments(fn):
         return domain.created(fn(*args))
     if type(fn) is callables.REMEMBERING:  # one call each would be one specialization each

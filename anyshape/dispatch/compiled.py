@@ -251,11 +251,14 @@ class Compiled:
         are counted.
         """
         watchers = _watchers()
+        steps = True
         for _ in range(sys.maxsize if self.stressed else MAX_SEGMENTS):
-            done, value, raised = step(machine)
-            if suspect is not None and not raised:
-                self._mistaken(suspect)
-            suspect = None
+            done = False
+            if steps:
+                done, value, raised = step(machine)
+                if suspect is not None and not raised:
+                    self._mistaken(suspect)
+            suspect, steps = None, True
             if not done and not self.stressed:
                 done, value = self.interpreted.go_on(machine, call)
             if done:
@@ -272,6 +275,7 @@ class Compiled:
                 del at, entry
                 if specialization is None:
                     return resume(machine)
+                steps = not self.interpreted.is_known(machine)
                 continue
             outs, failed = _outcome(specialization.run, inputs)
             if failed is not None:
@@ -454,10 +458,11 @@ class Compiled:
             for other in now.specializations:
                 if other not in point.specializations and other.entry(entry.slots) is not None:
                     return other
+            captured = specialization.captured
             if entry.point is not None and specialization.run is not None:
-                self.interpreted.note(
-                    entry.point, specialization.captured.end, specialization.node_count()
-                )
+                self.interpreted.note(entry.point, captured.end, specialization.node_count())
+            elif entry.point is not None and captured.lost is not None:
+                self.interpreted.note_lost(entry.point, captured.lost)
             if now.specializations:
                 self.failures.append(str(self._explain_miss(now, entry.slots)))
             updated = dataclasses.replace(

@@ -18,6 +18,7 @@ import torch
 
 from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.machine import Machine
+from anyshape.capture.segments.capturing import LostRegion
 from anyshape.capture.segments.native_steps import Native, Returned, run_through
 from anyshape.capture.segments.program_points import ProgramPoint
 from anyshape.costs import COSTS
@@ -65,6 +66,12 @@ class InterpretedRegions:
             if end is not None:
                 known.ends.setdefault(end[0], set()).add(end[1])
 
+    def note_lost(self, point: ProgramPoint, lost: LostRegion) -> None:
+        """No segment could be made from this point on: each instruction up to the end would be
+        captured for nothing, again and again, if there is little in them."""
+        self.cut.update(lost.codes)
+        self.note(point, lost.end, lost.operators)
+
     def go_on(self, machine: Machine, call: CallRecord) -> Outcome:
         """Goes on natively from the current instruction for as long as interpreted regions are
         cheap."""
@@ -75,6 +82,11 @@ class InterpretedRegions:
             return self._go_on(machine, call)
         finally:
             domain.calls = None
+
+    def is_known(self, machine: Machine) -> bool:
+        """Whether to go on from the current instruction runs at least that one."""
+        frame = machine.current()
+        return any(self._is_cheap(at, frame) for at in _positions(frame))
 
     def _is_whole(self, fn: FunctionType, args: tuple[Any, ...]) -> bool:
         """Whether a function was captured without a break in it: it is called natively. What is

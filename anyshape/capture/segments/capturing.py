@@ -58,6 +58,16 @@ def never_rebuilt(outs: Sequence[Any], slots: Sequence[Any]) -> NoReturn:
     raise AssertionError("a segment without a graph has nothing to rebuild")
 
 
+@dataclass(frozen=True, slots=True)
+class LostRegion:
+    """What was captured up to ``end``, where its frames, of these ``codes``, hold what cannot be
+    rebuilt: ``operators`` of them."""
+
+    end: tuple[Code, int]
+    codes: frozenset[CodeType]
+    operators: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Captured:
     """What one capture gives. ``graph`` None: under these guards the program runs natively, as it
@@ -83,6 +93,7 @@ class Captured:
     refusals: tuple[Refusal, ...] = ()
     numbers: Numbers = frozenset()  # what is symbolic where it ends
     end: tuple[Code, int] | None = None  # the instruction that is done natively; None: it returns
+    lost: LostRegion | None = None  # why there is no graph
     widen: frozenset[str] = frozenset()  # the slots whose values are not relied on
     suspect: AnyshapeError | None = None  # what is to be reported where eager torch raises nothing
     cleared: tuple[Cleared, ...] = ()  # gradients that are set to None before the graph runs
@@ -196,7 +207,7 @@ class Capturer:
         return StressedMachine(domain, PYTHON, self.codes, count)
 
     def _segment(self, machine: Machine, domain: SymbolicDomain, entry: Entry) -> Captured:
-        recorder = domain.recorder
+        recorder, ending = domain.recorder, None
         try:
             with stage_of("capture", recorder.last_location), recorder.space.work.stage("capture"):
                 ending, suspect = self._run(machine, domain, entry)
@@ -212,7 +223,7 @@ class Capturer:
                 ask_eager(recorder, outputs)
         except Break as signal:
             self._break(signal, machine)
-            return _native(recorder)
+            return _native(recorder, lost=_lost(recorder, ending))
         except _Escaped as escaped:  # natively the exception comes with its effects
             certain = not recorder.builder.checks  # else data may have led elsewhere
             return _native(recorder, suspect=escaped.suspect if certain else None)
@@ -329,10 +340,26 @@ def _failing_checks(recorder: Recorder) -> Iterator[None]:
 
 
 def _native(
-    recorder: Recorder, no_alias: Any = None, *, suspect: AnyshapeError | None = None
+    recorder: Recorder,
+    no_alias: Any = None,
+    *,
+    suspect: AnyshapeError | None = None,
+    lost: LostRegion | None = None,
 ) -> Captured:
     guards = guard_set(recorder, no_alias, overlapping=no_alias is not None)
-    return Captured(guards, recorder.space.work, suspect=suspect)
+    return Captured(guards, recorder.space.work, suspect=suspect, lost=lost)
+
+
+def _lost(recorder: Recorder, ending: Any) -> LostRegion | None:
+    """What is lost where capture has come to an end that cannot be rebuilt."""
+    if not isinstance(ending, Frame):
+        return None
+    codes, frame = set(), ending
+    while frame is not None:
+        codes.add(frame.code.code)
+        frame = frame.back
+    operators = len(recorder.builder.nodes)
+    return LostRegion((ending.code, ending.index), frozenset(codes), operators)
 
 
 def guard_set(recorder: Recorder, no_alias: Any = None, *, overlapping: bool = False) -> GuardSet:

@@ -354,7 +354,8 @@ def _lost(recorder: Recorder, ending: Any) -> LostRegion | None:
     """What is lost where capture has come to an end that cannot be rebuilt."""
     if not isinstance(ending, Frame):
         return None
-    codes, frame = set(), ending
+    codes = set()
+    frame: Frame | None = ending
     while frame is not None:
         codes.add(frame.code.code)
         frame = frame.back

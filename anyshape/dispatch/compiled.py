@@ -273,10 +273,11 @@ class Compiled:
                 del at, entry
                 if specialization is None:
                     return resume(machine)
-                if not self.stressed:
-                    done, value = self.interpreted.go_past(machine, specialization, call)
-                if done:
-                    return value
+                if specialization.captured.lost is not None and not self.stressed:
+                    lost = specialization.captured.lost
+                    done, value = self.interpreted.go_past(machine, lost, call)
+                    if done:
+                        return value
                 continue
             outs, failed = _outcome(specialization.run, inputs)
             if failed is not None:
@@ -462,10 +463,11 @@ class Compiled:
             for other in now.specializations:
                 if other not in point.specializations and other.entry(entry.slots) is not None:
                     return other
+            captured = specialization.captured
             if entry.point is not None and specialization.run is not None:
-                self.interpreted.note(
-                    entry.point, specialization.captured.end, specialization.node_count()
-                )
+                self.interpreted.note(entry.point, captured.end, specialization.node_count())
+            elif entry.point is not None and captured.lost is not None:
+                self.interpreted.note_lost(entry.point, captured.lost)
             if now.specializations:
                 self.failures.append(str(slow_paths.of_miss(now.specializations, entry.slots)))
             updated = dataclasses.replace(

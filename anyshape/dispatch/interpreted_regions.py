@@ -18,11 +18,11 @@ import torch
 
 from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.machine import Machine
+from anyshape.capture.segments.capturing import LostRegion
 from anyshape.capture.segments.native_steps import Native, Returned, run_through
 from anyshape.capture.segments.program_points import ProgramPoint
 from anyshape.costs import COSTS
 from anyshape.dispatch.profitability import CallRecord, largest
-from anyshape.dispatch.specializations import Specialization
 
 Position: TypeAlias = tuple[tuple[Code, int], ...]
 """Code and instruction of a frame, or of a frame and its callers: a wrapper that many functions
@@ -66,6 +66,11 @@ class InterpretedRegions:
             if end is not None:
                 known.ends.setdefault(end[0], set()).add(end[1])
 
+    def note_lost(self, point: ProgramPoint, lost: LostRegion) -> None:
+        """No segment could be made from this point on."""
+        self.cut.update(lost.codes)
+        self.note(point, lost.end, lost.operators)
+
     def go_on(self, machine: Machine, call: CallRecord) -> Outcome:
         """Goes on natively from the current instruction for as long as interpreted regions are
         cheap."""
@@ -77,13 +82,11 @@ class InterpretedRegions:
         finally:
             domain.calls = None
 
-    def go_past(self, machine: Machine, failed: Specialization, call: CallRecord) -> Outcome:
+    def go_past(self, machine: Machine, lost: LostRegion, call: CallRecord) -> Outcome:
         """Goes on natively through the instruction at which a segment from here on has ended, as
         what the program holds there cannot be handed on. A segment from any instruction before
         it would most likely end so too, and would have to be captured to know."""
-        if failed.captured.end is None:
-            return False, None
-        domain, (code, index) = machine.domain, failed.captured.end
+        domain, (code, index) = machine.domain, lost.end
         assert isinstance(domain, Native)
         domain.calls = self._is_whole
         try:

@@ -205,12 +205,15 @@ def values_in(arg: Arg) -> Iterator[Value]:
     """The values inside an argument, depth first."""
     if isinstance(arg, Value):
         yield arg
-    elif isinstance(arg, tuple):
+        return
+    if isinstance(arg, slice):
+        arg = (arg.start, arg.stop, arg.step)
+    if isinstance(arg, tuple):
         for item in arg:
-            yield from values_in(item)
-    elif isinstance(arg, slice):
-        for item in (arg.start, arg.stop, arg.step):
-            yield from values_in(item)
+            if isinstance(item, Value):  # most are: no further generator
+                yield item
+            elif isinstance(item, (tuple, slice)):
+                yield from values_in(item)
 
 
 def map_values(arg: Arg, function: Callable[[Value], Arg]) -> Arg:

@@ -53,6 +53,9 @@ class Expr(Polynomial):
 
     __slots__ = ()
 
+    def __pos__(self) -> Expr:
+        return self
+
     def __floordiv__(self, other: Dim) -> Dim:
         return floordiv(self, other)
 

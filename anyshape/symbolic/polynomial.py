@@ -132,8 +132,9 @@ class Polynomial:
     def __neg__(self) -> Expr:
         return self.scaled(-1)
 
-    def __pos__(self) -> Expr:
-        return cast("Expr", self)
+    if TYPE_CHECKING:  # every polynomial is an Expr, which says so of itself
+
+        def __pos__(self) -> Expr: ...
 
     def __mul__(self, other: Dim) -> Dim:
         if other.__class__ is self.__class__:

@@ -113,3 +113,11 @@ def test_what_lies_apart_is_loaded_by_sixteen() -> None:
         torch.testing.assert_close(fast(x), program(x))
         assert ("l < 64" not in fast.code()) is apart
         assert "l < 16" in fast.code()
+
+
+def test_without_masks_what_is_left_of_a_row_is_one_loop() -> None:
+    fast = anyshape.compile(lambda x: x.softmax(-1), fullgraph=True)
+    fast(torch.randn(3, 7))
+    rests = [part.split("#endif")[0] for part in fast.code().split("#else")[1:]]
+    assert rests and all(rest.count("for (int l = 0; l < left; l++)") == 1 for rest in rests)
+    assert not any("l < left ?" in rest for rest in rests)

@@ -4,6 +4,7 @@ between two graph breaks runs natively, what is much stays compiled.
 
 from __future__ import annotations
 
+import copy
 import gc
 import random
 import types
@@ -278,3 +279,32 @@ def test_a_namespace_is_handed_on() -> None:
         assert first.itself is first and second.of is first and second.value is first.parts[0]
         assert type(second) is Slotted and list(vars(first)) == ["size", "parts", "itself"]
         assert torch.equal(doubled, first.parts[0] * 2)
+
+
+class Settings:
+    """What copies of is made instruction by instruction: reads of it are the program's own."""
+
+    def __init__(self, depth: int) -> None:
+        self.names = [depth, "a"]
+        self.inner = Settings(depth - 1) if depth else None
+
+    def __getattribute__(self, name: str) -> Any:
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("depth", [0, 5])
+def test_ids_that_cannot_be_handed_over_are_got_behind_in_few_captures(depth: int) -> None:
+    def copied(x: Tensor, settings: Settings) -> Tensor:
+        for i in range(30):
+            x = (x.cos() + i).sin()
+        torch.manual_seed(0)  # a graph break: from there on, `settings` may be another object
+        own = copy.deepcopy(settings)
+        for i in range(8):
+            x = (x.cos() * len(own.names) + i).sin()
+        return x
+
+    fast = anyshape.compile(copied)
+    for n in (5, 6):
+        x, settings = torch.rand(n, n), Settings(depth)
+        torch.testing.assert_close(fast(x, settings), copied(x, settings))
+    assert fast.stats().segments and fast.stats().graph_breaks <= 16

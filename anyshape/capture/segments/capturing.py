@@ -61,6 +61,16 @@ def never_rebuilt(outs: Sequence[Any], slots: Sequence[Any]) -> NoReturn:
     raise AssertionError("a segment without a graph has nothing to rebuild")
 
 
+@dataclass(frozen=True, slots=True)
+class LostRegion:
+    """What was captured up to ``end``, where its frames, of these ``codes``, hold what cannot be
+    rebuilt: ``operators`` of them."""
+
+    end: tuple[Code, int]
+    codes: frozenset[CodeType]
+    operators: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Captured:
     """What one capture gives. ``graph`` None: under these guards the program runs natively, as it
@@ -87,8 +97,8 @@ class Captured:
     guarded: int = 0
     refusals: tuple[Refusal, ...] = ()
     numbers: Numbers = frozenset()  # what is symbolic where it ends
-    end: tuple[Code, int] | None = None  # the instruction that is done natively; None: it returns.
-    # Without a graph: the one at which what the program holds could not be handed on
+    end: tuple[Code, int] | None = None  # the instruction that is done natively; None: it returns
+    lost: LostRegion | None = None  # why there is no graph
     widen: frozenset[str] = frozenset()  # the slots whose values are not relied on
     suspect: AnyshapeError | None = None  # what is to be reported where eager torch raises nothing
     cleared: tuple[Cleared, ...] = ()  # gradients that are set to None before the graph runs
@@ -237,8 +247,7 @@ class Capturer:
                 ask_eager(recorder, outputs)
         except Break as signal:
             self._break(signal, machine)
-            end = (ending.code, ending.index) if isinstance(ending, Frame) else None
-            return _native(recorder, end=end)
+            return _native(recorder, lost=_lost(recorder, ending))
         except _Escaped as escaped:  # natively the exception comes with its effects
             certain = not recorder.builder.checks  # else data may have led elsewhere
             return _native(recorder, suspect=escaped.suspect if certain else None)
@@ -362,10 +371,23 @@ def _native(
     no_alias: Any = None,
     *,
     suspect: AnyshapeError | None = None,
-    end: tuple[Code, int] | None = None,
+    lost: LostRegion | None = None,
 ) -> Captured:
     guards = guard_set(recorder, no_alias, overlapping=no_alias is not None)
-    return Captured(guards, recorder.space.work, suspect=suspect, end=end)
+    return Captured(guards, recorder.space.work, suspect=suspect, lost=lost)
+
+
+def _lost(recorder: Recorder, ending: Any) -> LostRegion | None:
+    """What is lost where capture has come to an end that cannot be rebuilt."""
+    if not isinstance(ending, Frame):
+        return None
+    codes = set()
+    frame: Frame | None = ending
+    while frame is not None:
+        codes.add(frame.code.code)
+        frame = frame.back
+    operators = len(recorder.builder.nodes)
+    return LostRegion((ending.code, ending.index), frozenset(codes), operators)
 
 
 def guard_set(recorder: Recorder, no_alias: Any = None, *, overlapping: bool = False) -> GuardSet:

@@ -206,36 +206,46 @@ class LanePrinter(CellPrinter):
         self._close(1)
 
     def _last_vector(self, name: str, end: str, lanes: int, work: Work, body: list[int]) -> None:
-        """The cells that are left, fewer than ``lanes``: one vector under a mask.
-
-        Lanes that are no cells compute with zeros. Results are masked in a loop of their own: in
-        one loop, GCC would load nothing for those lanes and compute with what a register happens
-        to hold, and denormal numbers are slow.
-        """
+        """The cells that are left, fewer than ``lanes``: one vector under a mask where the
+        processor has masks, else a loop of as many turns."""
         first = f"{name}w"
         self._open(f"if ({first} < {end})", name)
         self._line(f"const int left = {end} - {first};")
         self._load_halves(name, lanes, "left - h", body, CONVERTED)
         self._declare_halves(name, lanes, work, CONVERTED)
+        self._line("#ifdef AS_MASKS")
+        self._masked_cells(name, lanes, work, body)
+        self._line("#else")
+        self._open_lanes(name, "left")
+        self._cell(work, body, "b{0}[l]")
+        self._close(1)
+        self._line("#endif")
+        self._store_halves(name, lanes, "left - h")
+        self._close(1)
+
+    def _masked_cells(self, name: str, lanes: int, work: Work, body: list[int]) -> None:
+        """``lanes`` lanes, of which only the first ``left`` are cells.
+
+        The others compute with zeros. Results are masked in a loop of their own: in one loop, GCC
+        would load nothing for those lanes and compute with what a register happens to hold, and
+        denormal numbers are slow.
+        """
         needed = {n for s in work.stores for n in operands(s)}
         results = sorted(needed.union(self.phases.reduced_by(work.reduces)))
         for n in results:
             self._line(f"{self._type(n)} z{n}[{lanes}];")
         self.partial = name
-        some = f"AS_LANES({lanes}, left)"
-        self._open_lanes(name, some)
+        self._open_lanes(name, str(lanes))
         self._emit_elements(body, work.keep)
         for n in results:
             self._line(f"z{n}[l] = v{n};")
         self._close(1)
-        self._open_lanes(name, some)
+        self._open_lanes(name, str(lanes))
         for n in results:
             self._line(f"const {self._type(n)} v{n} = z{n}[l];")
         self._results(work, "b{0}[l]")
         self._close(1)
         self.partial = ""
-        self._store_halves(name, lanes, "left - h")
-        self._close(1)
 
     def _open_lanes(self, name: str, lanes: str) -> None:
         self._line("#pragma omp simd")

@@ -12,7 +12,7 @@ from tests.fuzz.shrink import shrunk
 from tests.fuzz.workers import WAYS, differences_alone, differences_of, program_of, warm
 
 BATCH = 50
-BATCHES = {"plain": 16, "without native regions": 2, "native regions of one step": 2}
+BATCHES = {"plain": 16, "verified": 2, "without native regions": 2, "native regions of one step": 2}
 
 
 @pytest.mark.parametrize(

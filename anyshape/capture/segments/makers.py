@@ -365,7 +365,7 @@ ATTRIBUTES_ALONE = (tzinfo, types.SimpleNamespace)
 """Classes of C whose objects hold nothing but attributes."""
 
 
-def _allocator(kind: type) -> type:
+def _allocator(kind: type) -> Any:
     """The class whose `__new__` makes a bare object of a class."""
     return next((base for base in ATTRIBUTES_ALONE if issubclass(kind, base)), object)
 

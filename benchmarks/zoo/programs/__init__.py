@@ -6,6 +6,7 @@ from benchmarks.zoo.entry import Entry
 from benchmarks.zoo.programs import (
     detection,
     layers,
+    libraries,
     pictures,
     sequences,
     tables,
@@ -14,5 +15,5 @@ from benchmarks.zoo.programs import (
 )
 from benchmarks.zoo.programs.making import entries_of
 
-SUBJECTS = (detection, tables, sequences, pictures, layers, wrappers, training)
+SUBJECTS = (detection, tables, sequences, pictures, layers, wrappers, libraries, training)
 ENTRIES: tuple[Entry, ...] = tuple(entry for subject in SUBJECTS for entry in entries_of(subject))

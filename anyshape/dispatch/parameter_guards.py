@@ -164,7 +164,7 @@ def _compare_bytes(
     )
     pointers = (ctypes.c_int64 * count)(*(_data(p, layout) for p in parameters))
     flags = (ctypes.c_int64 * count)(*(layout.flag(p) for p in parameters))
-    required = (ctypes.c_char * count)(*(p.requires_grad for p in parameters))
+    required = (ctypes.c_bool * count)(*(p.requires_grad for p in parameters))
     tables = (ctypes.c_int64 * len(hooks))(*(id(table) for table in hooks))
     given = (
         *(
@@ -175,8 +175,8 @@ def _compare_bytes(
             words,
             layout.storage,
         ),
-        *(layout.data, *map(ctypes.addressof, (pointers, flags, required))),
-        *(len(hooks), ctypes.addressof(tables)),
+        *(layout.data, ctypes.addressof(pointers), ctypes.addressof(flags)),
+        *(ctypes.addressof(required), len(hooks), ctypes.addressof(tables)),
     )
     kept = (impls, copies, pointers, flags, required, tables, parameters, hooks)
 

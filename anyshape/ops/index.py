@@ -101,7 +101,8 @@ op(
 def _normal_gather(
     cx: TypeContext, x: Any, dim: Arg, index: Any, *, sparse_grad: Arg = False
 ) -> Normal:
-    options = {"sparse_grad": True} if sparse_grad else {}  # it changes the gradient, and no result
+    # It changes the gradient, and no result.
+    options: dict[str, Arg] = {"sparse_grad": True} if sparse_grad else {}
     return (x, dim_of(dim, tensor(x).rank), index), options
 
 

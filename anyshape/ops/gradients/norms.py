@@ -131,7 +131,8 @@ def _instance_weight(b: Any, g: Any, y: Any, *given: Any) -> Any:
 
 def _instance_bias(b: Any, g: Any, y: Any, *given: Any) -> Any:
     norm = _Instances(*given)
-    return _over_pictures(b, *widened(b, g), norm.pixels() if norm.own else None)
+    (work,) = widened(b, g)
+    return _over_pictures(b, work, norm.pixels() if norm.own else None)
 
 
 INSTANCE_NORM = {"input": _instance_input, "weight": _instance_weight, "bias": _instance_bias}

@@ -44,8 +44,9 @@ def call(
 def prepare(code: Code) -> None:
     """Makes what calls from each line of the code, so that the program, which counts what there is
     in the process, does not meet it later."""
-    for line in set(code.lines) - code.callers.keys() - {None}:
-        _caller(code, line)
+    for line in set(code.lines) - code.callers.keys():
+        if line is not None:
+            _caller(code, line)
 
 
 def calls_python(fn: Callable[..., Any]) -> bool:

@@ -420,10 +420,14 @@ def test_ranges_of_deep_chains_need_no_search() -> None:
 
 
 def test_what_groups_lie_in_is_asked_once_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, below = [], native_regions._Memory.below
-    monkeypatch.setattr(
-        native_regions._Memory, "below", lambda *given: asked.append(given) or below(*given)
-    )
+    asked: list[str] = []
+    below = native_regions._Memory.below
+
+    def counting(memory: native_regions._Memory, name: str) -> tuple[str, ...]:
+        asked.append(name)
+        return below(memory, name)
+
+    monkeypatch.setattr(native_regions._Memory, "below", counting)
     counts = []
     for size in (24, 96):
         asked.clear()

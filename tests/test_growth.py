@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 import anyshape
 from anyshape.symbolic import Facts, Space, eq, ge, le, minimum, total
+from anyshape.targets.cpu import native_regions
 from anyshape.tools.models import MODELS, Recipe
 from benchmarks import growth
 
@@ -416,3 +417,21 @@ def test_ranges_of_deep_chains_need_no_search() -> None:
     assert facts.known(ge(size, 0)) is True and facts.known(le(size, 17)) is True
     assert facts.bounds(size * 2 + 1) == (1, 35)
     assert space.work.steps == steps
+
+
+def test_what_groups_lie_in_is_asked_once_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    below = native_regions._Memory.below
+
+    def counting(memory: native_regions._Memory, name: str) -> tuple[str, ...]:
+        asked.append(name)
+        return below(memory, name)
+
+    monkeypatch.setattr(native_regions._Memory, "below", counting)
+    counts = []
+    for size in (24, 96):
+        asked.clear()
+        function, inputs = growth.PROGRAMS["grouped"](size)
+        anyshape.compile(function, options={"cache": False})(*inputs)
+        counts.append(len(asked))
+    assert counts[1] <= 5 * counts[0]

@@ -334,6 +334,7 @@ class _Grouping:
     freed: dict[str, int] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
     taken: dict[str, str] = field(default_factory=dict)
+    beneath: dict[int, tuple[Step, frozenset[str]]] = field(default_factory=dict)  # by its id
     touched: list[tuple[int, Step, tuple[str, ...]]] = field(default_factory=list)
     last: dict[str, int] = field(default_factory=dict)
 
@@ -484,10 +485,18 @@ class _Grouping:
 
     def _becomes(self, a: Life, b: Life) -> bool:
         """May b be written where a lies, at the step that reads a for the last time?"""
-        if b.maker is None or any(a.name in self.memory.below(n) for n in b.maker.mentions()):
+        if b.maker is None or a.name in self._beneath(b.maker):
             return False
         readers = [launch for launch in b.maker.launched() if a.name in launch.mentions()]
         return len(readers) == 1 and writes_over(readers[0], a.name, b.name)
+
+    def _beneath(self, step: Step) -> frozenset[str]:
+        """All that what this step mentions may lie in: asked of each pair of buffers."""
+        found = self.beneath.get(id(step))
+        if found is None:
+            below = (base for name in step.mentions() for base in self.memory.below(name))
+            found = self.beneath[id(step)] = step, frozenset(below)
+        return found[1]
 
     def _dims(self, kept: Iterable[Step], arena: Arena) -> Iterable[Dim]:
         yield from (size for room in arena.rooms for size in room)

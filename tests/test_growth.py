@@ -419,7 +419,10 @@ def test_ranges_of_deep_chains_need_no_search() -> None:
     assert space.work.steps == steps
 
 
-def test_what_groups_lie_in_is_asked_once_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["grouped", "packed"])
+def test_what_groups_lie_in_is_asked_once_for_each(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
     below = native_regions._Memory.below
 
@@ -431,7 +434,7 @@ def test_what_groups_lie_in_is_asked_once_for_each(monkeypatch: pytest.MonkeyPat
     counts = []
     for size in (24, 96):
         asked.clear()
-        function, inputs = growth.PROGRAMS["grouped"](size)
+        function, inputs = growth.PROGRAMS[name](size)
         anyshape.compile(function, options={"cache": False})(*inputs)
         counts.append(len(asked))
     assert counts[1] <= 5 * counts[0]

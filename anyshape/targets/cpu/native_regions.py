@@ -12,9 +12,11 @@ be called through Python.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeAlias
 
 from anyshape.costs import COSTS
 from anyshape.ir.buffers import Buffer, BufferRef, references
@@ -57,6 +59,8 @@ from anyshape.targets.cpu.native_nesting import as_native_nested
 from anyshape.targets.cpu.native_steps import BLAS_PRODUCTS, as_native
 
 Run = list[tuple[int, Step]]
+Overwriting: TypeAlias = tuple[str, str]
+"""A buffer that a step reads, and one that it may write in the same memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +338,8 @@ class _Grouping:
     freed: dict[str, int] = field(default_factory=dict)
     views: dict[str, View] = field(default_factory=dict)
     taken: dict[str, str] = field(default_factory=dict)
-    beneath: dict[int, tuple[Step, frozenset[str]]] = field(default_factory=dict)  # by its id
+    overwriting: dict[int, tuple[Step, frozenset[Overwriting]]] = field(default_factory=dict)
+    # by the step's id
     touched: list[tuple[int, Step, tuple[str, ...]]] = field(default_factory=list)
     last: dict[str, int] = field(default_factory=dict)
 
@@ -485,17 +490,22 @@ class _Grouping:
 
     def _becomes(self, a: Life, b: Life) -> bool:
         """May b be written where a lies, at the step that reads a for the last time?"""
-        if b.maker is None or a.name in self._beneath(b.maker):
-            return False
-        readers = [launch for launch in b.maker.launched() if a.name in launch.mentions()]
-        return len(readers) == 1 and writes_over(readers[0], a.name, b.name)
+        return b.maker is not None and (a.name, b.name) in self._overwriting(b.maker)
 
-    def _beneath(self, step: Step) -> frozenset[str]:
-        """All that what this step mentions may lie in: asked of each pair of buffers."""
-        found = self.beneath.get(id(step))
+    def _overwriting(self, step: Step) -> frozenset[Overwriting]:
+        """What the step may write where what it reads lies. It is asked of each pair of buffers."""
+        found = self.overwriting.get(id(step))
         if found is None:
-            below = (base for name in step.mentions() for base in self.memory.below(name))
-            found = self.beneath[id(step)] = step, frozenset(below)
+            beneath = {base for name in step.mentions() for base in self.memory.below(name)}
+            launches = step.launched()
+            readers = Counter(name for launch in launches for name in launch.mentions())
+            pairs = frozenset(
+                (source, result)
+                for launch in launches
+                for source, result in overwriting(launch)
+                if readers[source] == 1 and source not in beneath
+            )
+            found = self.overwriting[id(step)] = step, pairs
         return found[1]
 
     def _dims(self, kept: Iterable[Step], arena: Arena) -> Iterable[Dim]:
@@ -513,36 +523,37 @@ def is_float(scalar: Operand) -> bool:
     return isinstance(scalar, (Scalar, ScalarInput)) and scalar.kind == "float"
 
 
-def writes_over(step: Launch, source: str, result: str) -> bool:
-    """May the result take the source's memory: is each element read only where it is written?
+def overwriting(step: Launch) -> frozenset[Overwriting]:
+    """Of which sources may the result take the memory: is each element read only where it is
+    written?
 
     Only kernels without rows and with one store, so that no element is read after a write.
     """
     kernel = step.kernel
     if kernel.reduction_axes or kernel.ordered or len(kernel.stores) != 1:
-        return False
+        return frozenset()
     names = {
         param.name: arg.name
         for param, arg in zip(kernel.params, step.args, strict=True)
         if isinstance(param, PointerParam) and isinstance(arg, BufferRef)
     }
     (store,) = kernel.stores
-    if names.get(store.pointer) != result or store.per != "cell" or store.mask is not None:
-        return False
+    result = names.get(store.pointer)
+    if result is None or store.per != "cell" or store.mask is not None:
+        return frozenset()
     if store.mode != "set" or list(names.values()).count(result) != 1:
-        return False
+        return frozenset()
     width = kernel.pointer(store.pointer).dtype.size_bytes
-    return (
-        all(
-            load.index == store.index
-            and load.pointer not in step.offsets
-            and load.mask is None
-            and kernel.pointer(load.pointer).dtype.size_bytes == width
-            for load in kernel.elements
-            if isinstance(load, Load) and names.get(load.pointer) == source
-        )
-        and source in names.values()
-    )
+    read_elsewhere = {
+        names[load.pointer]
+        for load in kernel.elements
+        if isinstance(load, Load) and load.pointer in names
+        if load.index != store.index
+        or load.pointer in step.offsets
+        or load.mask is not None
+        or kernel.pointer(load.pointer).dtype.size_bytes != width
+    }
+    return frozenset((source, result) for source in names.values() if source not in read_elsewhere)
 
 
 def _fresh(step: Step) -> tuple[str, ...]:

@@ -35,6 +35,9 @@ SETTLED_SECONDS = 5.0
 """Source that is younger than this before the process began may not be what the process runs."""
 
 
+LONG = 16
+"""Terms of all sizes for each node, beyond which texts grow too long: sums of sums that data
+decides, each longer than the one before."""
 NESTED = 8
 """Operations nested in one another in a size, beyond which texts grow too long: what a size is made
 of is written wherever it stands."""
@@ -50,8 +53,10 @@ class KeptTranslations:
     def may_hold(self, graph: Graph) -> bool:
         """Whether it is worth a look: the graph is not small, nor its text long, and it is not
         looked at closely."""
-        options = self.options
-        if len(graph.nodes) < COSTS.kept_nodes or graph.space.deepest > NESTED or not options.cache:
+        options, nodes, space = self.options, len(graph.nodes), graph.space
+        if nodes < COSTS.kept_nodes or not options.cache:
+            return False
+        if space.deepest > NESTED or space.term_count() > LONG * nodes:
             return False
         return not (options.verify or options.verify_programs or options.cuda_graphs)
 

@@ -158,6 +158,10 @@ class Space:
     def __len__(self) -> int:
         return len(self._symbols)
 
+    def term_count(self) -> int:
+        """Of all expressions so far."""
+        return sum([len(expr.terms) for expr in self._exprs.values()])
+
     def next_atom(self) -> tuple[int, int]:
         """The age of the next atom, and its random share of the hash (the same in every run)."""
         self._atom_count += 1
@@ -491,9 +495,18 @@ def broadcast(*items: Dim) -> Dim:
 
 def divide(a: Dim, b: Expr) -> tuple[Dim, Dim]:
     """(q, r) with a == q * b + r and no term of r divisible by b's first: polynomial division."""
-    (first, scale), *_ = b.ordered_terms()
+    (first, scale), *others = b.ordered_terms()
     quotient: list[Dim] = []
     rest: list[Dim] = []
+    if not others and not b.constant and not isinstance(a, int):
+        for monomial, coefficient in a.terms.items():  # each by itself
+            over = quotient_of(monomial, first)
+            if over is None or coefficient % scale:
+                rest.append(a.space.term(monomial, coefficient))
+            else:
+                factor = coefficient // scale
+                quotient.append(a.space.term(over, factor) if over else factor)
+        return total(quotient), total([*rest, a.constant])
     while not isinstance(a, int):
         monomial, coefficient = a.ordered_terms()[0]
         over = quotient_of(monomial, first)

@@ -248,3 +248,29 @@ def test_a_second_process_schedules_nothing(tmp_path):
         for _ in range(2)
     ]
     assert counts == ["1", "0"]
+
+
+def test_a_graph_whose_sizes_are_long_sums_is_not_written_out(
+    schedules: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Running offsets of n parts are n sums of up to n sizes: their text grows with its square."""
+    asked: list[bool] = []
+    may_hold = kept_translations.KeptTranslations.may_hold
+    monkeypatch.setattr(
+        kept_translations.KeptTranslations,
+        "may_hold",
+        lambda kept, graph: asked.append(may_hold(kept, graph)) or asked[-1],
+    )
+
+    def offsets(x: Tensor, sizes: Tensor) -> Tensor:
+        at, parts = 0, []
+        for size in sizes.tolist():
+            parts.append(x[at : at + size] * 2)
+            at = at + size
+        return torch.cat(parts)
+
+    anyshape.compile(pointwise)(torch.rand(3, 4))
+    assert asked[-1]
+    x, sizes = torch.rand(256), torch.ones(256, dtype=torch.int64)
+    assert torch.equal(anyshape.compile(offsets)(x, sizes), x * 2)
+    assert not asked[-1]

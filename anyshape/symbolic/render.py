@@ -199,7 +199,7 @@ def evaluator(form: Expr) -> Evaluator:
 def _evaluator(form: Expr) -> Evaluator:
     if not form.depth:
         return partial(_value, form)
-    if form.depth > SHALLOW or len(form.terms) > SHORT:
+    if form.depth > SHALLOW or len(form.terms) > SHORT or len(form.symbols) > MANY:
         # What is no symbol among the sizes is among the values that were seen.
         return lambda sizes, seen: int(evaluate(form, cast("Mapping[Symbol, int]", sizes), seen))
     names: dict[str, object] = {"one_of": _broadcast_value}

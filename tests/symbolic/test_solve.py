@@ -13,8 +13,10 @@ from anyshape.symbolic import (
     eq,
     minimum,
     substitute,
+    total,
     unify,
 )
+from anyshape.symbolic.render import evaluator, unknowns
 
 
 @pytest.fixture
@@ -80,3 +82,15 @@ def test_symbols_are_replaced_at_every_depth(s):
     assert substitute(dim, {a.symbol: 0}) is minimum(0, c)
     assert substitute(dim, {}) is dim and substitute(3, {a.symbol: 1}) == 3
     assert substitute(a - b, {b.symbol: a}) == 0
+
+
+@pytest.mark.parametrize("count", [3, 40, 300])
+def test_the_least_of_a_long_sum_has_a_value_where_the_sum_is_not_looked_into(count):
+    """What has to have a size, by `unknowns`, is all that `evaluator` reads."""
+    space = Space()
+    width = space.symbol("w")
+    least = minimum(total([space.symbol(f"s{i}") for i in range(count)]), width)
+    form = least + 3 * width
+    sizes = dict.fromkeys(unknowns(form), 2)
+    seen = {atom: size for atom, size in sizes.items() if atom.word}
+    assert evaluator(form)(sizes, seen) == 8

@@ -280,12 +280,12 @@ class Driver:
             launched = Launched()
             twin = functools.cache(lambda: self._labelled(made, graph, constants, launched))
             linked = link(made.code, constants, self._load, twin, self.name)
-        run, told = self._expecting(linked, made), made.summary
+        run, summary = self._expecting(linked, made), made.summary
         alone = "it records gradients" if self.options.cuda_graphs else ""
         if replayed:
             run, alone = self.targets.recorded(run, made.intermediates.program, constants)
-        run = on_device(run, told.devices)
-        if told.writes_arguments:
+        run = on_device(run, summary.devices)
+        if summary.writes_arguments:
             run = writing_last(run)
         if moved := (moves(graph, OPS) if written is None else written):
             run = moving_versions(run, moved, graph, constants)

@@ -84,8 +84,8 @@ def layouts_as_eager(
     given = [entry.value for entry in graph.inputs if entry.kind == "argument"]
     in_rows = [] if odd is None else [_is_row_major(value.type) for value in given]
     of_images = odd is not None and odd.of_images
-    told = () if odd is None or of_images else odd.positions  # by their own sizes
-    positions = _of_other_sizes(graph.outputs, told)
+    by_own_sizes = () if odd is None or of_images else odd.positions
+    positions = _of_other_sizes(graph.outputs, by_own_sizes)
     read = _of_other_sizes(given, range(len(given)))
     returned = _of_other_sizes(graph.outputs, range(len(graph.outputs)))
     always = of_images or (usual is not None and usual.always)
@@ -131,14 +131,14 @@ def _deciding(
 ) -> tuple[Sequence[int], Sequence[int]]:
     """The arguments and the results of which one has a size below 2 wherever there is anything to
     do: results of which only the sizes of arguments tell are left out."""
-    told, read, returned = positions
+    by_own_sizes, read, returned = positions
     if not usual:
-        return (), told
+        return (), by_own_sizes
     one_of: dict[frozenset[Dim], int] = {}  # sizes that are known to be equal are looked at once
     for position in read:
         one_of.setdefault(_equal(graph, _sizes(given[position])), position)
     outputs: Sequence[Any] = graph.outputs
-    sizes = {p: _equal(graph, _sizes(outputs[p])) for p in (*told, *returned)}
+    sizes = {p: _equal(graph, _sizes(outputs[p])) for p in (*by_own_sizes, *returned)}
     then = [p for p, own in sizes.items() if not any(map(own.issubset, one_of))]
     return tuple(one_of.values()), then
 

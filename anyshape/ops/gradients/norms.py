@@ -29,14 +29,14 @@ def _batch(
     """What is made of ``x`` before its weight, by what it multiplies, and whether that depends on
     ``x``."""
     if training or mean is None:
-        return (*normalised(b, x, _apart(x), eps), True)
+        return (*normalised(b, x, _all_but_channels(x), eps), True)
     (work,) = widened(b, x)
     center, spread = (_channelwise(b, b.to_dtype(v, work.dtype), x) for v in (mean, var))
     factor = b.rsqrt(b.add(spread, eps))
     return b.mul(b.sub(work, center), factor), factor, False
 
 
-def _apart(x: Any) -> tuple[int, ...]:
+def _all_but_channels(x: Any) -> tuple[int, ...]:
     """All dimensions but that of the channels."""
     return (0, *range(2, len(x.shape)))
 
@@ -68,9 +68,9 @@ def _factor(b: Any, factor: Any, weight: Any, g: Any) -> Any:
 
 def _over_pictures(b: Any, g: Any, dims: tuple[int, ...] | None = None) -> Any:
     """A sum for each channel, made of those over ``dims``, which an input's gradient takes."""
-    sums = b.sum(g, dims or _apart(g), True)
-    if dims and dims != _apart(g):
-        sums = b.sum(sums, _apart(g), True)
+    sums = b.sum(g, dims or _all_but_channels(g), True)
+    if dims and dims != _all_but_channels(g):
+        sums = b.sum(sums, _all_but_channels(g), True)
     return b.reshape(sums, (g.shape[1],))
 
 
@@ -83,7 +83,7 @@ def _batch_input(b: Any, g: Any, y: Any, x: Any, mean: Any, var: Any, *rest: Any
     made, factor, flows = _batch(b, x, mean, var, *rest)
     factor = _factor(b, factor, rest[0] if rest else None, g)
     (work,) = widened(b, g)
-    return _flowing(b, work, made, factor, _apart(x)) if flows else b.mul(work, factor)
+    return _flowing(b, work, made, factor, _all_but_channels(x)) if flows else b.mul(work, factor)
 
 
 def _batch_weight(b: Any, g: Any, y: Any, x: Any, mean: Any, var: Any, *rest: Any) -> Any:

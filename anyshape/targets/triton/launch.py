@@ -359,7 +359,7 @@ class TritonLoader:
     def measured(self, function: DeviceFunction, *, tune: bool) -> Iterator[str]:
         """What was measured of the function's schedules."""
         tuned = self.launchers[function.name, function.device, tune].tuned
-        return iter(()) if tuned is None else tuned.told()
+        return iter(()) if tuned is None else tuned.lines()
 
     def schedules(
         self, function: DeviceFunction, sizes: Mapping[str, int] | None, *, tune: bool

@@ -54,7 +54,7 @@ class Tuned:
         number = fastest(self.times[kind])
         return choices[number if number < len(choices) else 0]
 
-    def told(self) -> Iterator[str]:
+    def lines(self) -> Iterator[str]:
         """Of each kind of sizes what was chosen, and what it was faster than."""
         for times in self.times.values():
             (text, took), number = times[fastest(times)], fastest(times)

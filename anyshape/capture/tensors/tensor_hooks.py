@@ -188,7 +188,8 @@ def _insert(
         call.end += call.end > position
     for applied in functions.calls:
         applied.end += applied.end > position
-    functions.alone.append(Alone((), (known, *captured), frozenset(), position + 2))
+    kept = known, *captured
+    functions.alone.append(Alone((), kept, frozenset(), position + 2, unsaved=captured))
 
 
 HANDLERS: dict[Any, Callable[..., Any]] = {

@@ -84,7 +84,7 @@ READERS: dict[str, Callable[[Tensor], Any]] = {
     "a cell": of_cell,
     "an attribute of an object": lambda g: g * CONFIG.scale,
     "an attribute of a module": lambda g: g * MODULE.scale,  # type: ignore[operator]
-    "an attribute by getattr": lambda g: g * getattr(MODULE, "scale"),  # noqa: B009
+    "an attribute by getattr": lambda g: g * getattr(MODULE, "scale"),
     "a list": lambda g: g * FACTORS[0],
     "a list as a whole": lambda g: g * sum(FACTORS),
     "a list gone through": lambda g: sum((g * f for f in FACTORS), g),
@@ -188,8 +188,19 @@ def hook_of_a_variable_behind_a_break(x: Tensor) -> Tensor:
 def hook_of_a_variable_of_a_loop(x: Tensor) -> Tensor:
     for scale in (2.0, 3.0):
         y = x.sin()
-        y.register_hook(lambda g: g * scale)  # noqa: B023
+        y.register_hook(lambda g: g * scale)
         x = y * 2
+    return x
+
+
+def hook_of_a_variable_of_an_open_loop(x: Tensor) -> Tensor:
+    turns = 0
+    while turns < 2:
+        scale = 2.0 + turns
+        y = x.sin()
+        y.register_hook(lambda g: g * scale)
+        x = y * 2
+        turns += 1
     return x
 
 
@@ -253,10 +264,22 @@ def context_of_a_tensor_of_others(x: Tensor) -> Tensor:
     return made
 
 
+def hook_of_a_tensor_s_attribute(x: Tensor) -> Tensor:
+    y: Any = x.sin()
+    y.scale = 2.0
+    z = y.cos()
+    z.register_hook(lambda g: g * y.scale)
+    y.scale = 3.0
+    made: Tensor = z * 2
+    return made
+
+
 MADE_HERE = (
+    hook_of_a_tensor_s_attribute,
     hook_of_a_variable,
     hook_of_a_variable_behind_a_break,
     hook_of_a_variable_of_a_loop,
+    hook_of_a_variable_of_an_open_loop,
     hook_of_a_list,
     hook_of_a_list_that_is_kept,
     hook_of_a_variable_that_others_write,

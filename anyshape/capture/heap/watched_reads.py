@@ -1,5 +1,5 @@
-"""A heap that tells somebody what is read of objects: that of code which is interpreted now and runs
-at another time.
+"""A heap that tells somebody what is read of objects: code that is interpreted now may run at
+another time.
 
 In: a heap. Out: the same one, which says of each read what was read of which object, and what was
 found there, before the program sees it.

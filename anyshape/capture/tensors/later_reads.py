@@ -13,7 +13,7 @@ from __future__ import annotations
 import dis
 import types
 from collections.abc import Iterable, Iterator
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from anyshape.capture.guards.constant_kinds import CALLED, CONSTANTS, EQUAL, IDENTITY
@@ -51,7 +51,7 @@ def leave_section(domain: RecordingDomain, section: Section) -> None:
 
 
 def refuse_source(domain: RecordingDomain, source: Source, value: Any) -> None:
-    """The section sees a value from outside that no object of the heap was asked for."""
+    """The section sees a value from outside, whoever has asked for it."""
     holder = source.base.pinned if source.base is not None else None
     if not _is_fixed(value) and not _is_of_library(domain, holder):
         raise _left(domain, source.text)
@@ -68,9 +68,9 @@ def _refuse_changing(
 
     if type(obj) is types.CellType:
         same = is_young(obj) or _is_fixed(value) or _is_assigned_once(domain, name)
-    elif issubclass(type(obj), UNCHANGING) or is_young(obj) or _is_context(section, obj):
+    elif issubclass(type(obj), UNCHANGING) or is_young(obj):
         same = True
-    elif _is_of_interpreter(domain, obj):
+    elif _is_context(section, obj) or _is_of_interpreter(domain, obj):
         same = True
     elif value is NULL:
         same = _is_scope(obj) or not issubclass(type(obj), dict)
@@ -139,7 +139,6 @@ def _inside(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _inside(part)
 
 
-@cache
 def _assigns_once(owner: types.CodeType, name: str) -> bool:
     count = owner.co_argcount + owner.co_kwonlyargcount
     count += bool(owner.co_flags & 0x04) + bool(owner.co_flags & 0x08)  # *args, **kwargs
@@ -159,5 +158,5 @@ def _writes(code: types.CodeType, name: str) -> Iterable[int]:
 
 def _loops(code: types.CodeType) -> Iterable[tuple[int, int]]:
     for each in dis.get_instructions(code):
-        if each.opname.startswith("JUMP_BACKWARD"):
+        if each.opcode in dis.hasjrel and each.argval < each.offset:
             yield each.argval, each.offset

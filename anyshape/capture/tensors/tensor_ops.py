@@ -450,6 +450,9 @@ _MISSING = object()
 def attribute(domain: RecordingDomain, x: TensorValue, name: str) -> Any:
     """`x.name`."""
     if x.attributes is not None and name in x.attributes:
+        if domain.functions.section is not None:  # see `later_reads.py`
+            domain.functions.left = f"whose backward reads what may have changed by then ({name})"
+            raise broken("tensor-attribute", name)
         return x.attributes[name]
     read = ATTRIBUTES.get(name)
     if read is not None:

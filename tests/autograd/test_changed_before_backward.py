@@ -328,3 +328,17 @@ def function_of_its_context(x: Tensor) -> Tensor:
 def test_what_cannot_change_is_part_of_the_graph(program: Callable[[Tensor], Tensor]) -> None:
     fast = anyshape.compile(program, fullgraph=True)
     assert_same(gradients(fast), gradients(program))
+
+
+def hook_of_a_global(x: Tensor) -> Tensor:
+    y = x.sin()
+    y.register_hook(lambda g: g * SCALE)
+    return y * 2
+
+
+def test_a_break_says_what_may_have_changed() -> None:
+    apply = own(lambda ctx, g: g * SCALE)
+    for program in (lambda x: apply(x.sin()), hook_of_a_global):
+        breaks = anyshape.explain(program)(torch.ones(3, requires_grad=True)).breaks
+        reasons = [each.reason for each in breaks]
+        assert any("may have changed by then" in each and "SCALE" in each for each in reasons)

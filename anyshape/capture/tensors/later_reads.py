@@ -19,16 +19,24 @@ from typing import Any
 from anyshape.capture.guards.constant_kinds import CALLED, CONSTANTS, EQUAL, IDENTITY
 from anyshape.capture.heap.purity import C_DESCRIPTORS
 from anyshape.capture.heap.sources import Source
-from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES
+from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, Break
 from anyshape.capture.heap.watched_reads import CONTENTS, watch
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.functions import Section
 from anyshape.capture.tensors.autograd_functions import left_native
 
-UNCHANGING = (*IMMUTABLE - {type}, *CONSTANTS, *EQUAL, *PROXIES, tuple, frozenset)
-UNCHANGING += (types.CodeType, types.MethodType, types.BuiltinFunctionType, *C_DESCRIPTORS)
-FIXED = (*CALLED, *IDENTITY, *C_DESCRIPTORS)
+BOUND: tuple[Any, ...] = (types.CodeType, types.MethodType, *C_DESCRIPTORS)
+UNCHANGING: tuple[Any, ...] = (
+    *(IMMUTABLE - {type}),
+    *CONSTANTS,
+    *EQUAL,
+    *PROXIES,
+    *BOUND,
+    tuple,
+    frozenset,
+)
+FIXED: tuple[Any, ...] = (*CALLED, *IDENTITY, *C_DESCRIPTORS)
 """What a name hardly ever stops to stand for."""
 NAMED = (type, types.ModuleType, types.FunctionType, staticmethod, classmethod, property)
 """Objects whose attributes are names that a program is made of."""
@@ -82,7 +90,7 @@ def _refuse_changing(
         raise _left(domain, name)
 
 
-def _left(domain: RecordingDomain, name: Any) -> Exception:
+def _left(domain: RecordingDomain, name: Any) -> Break:
     what = f" ({name})" if type(name) is str and name else ""
     return left_native(domain, f"whose backward reads what may have changed by then{what}")
 

@@ -10,5 +10,5 @@ backward.py          `backward()`, `.grad`; reached.py: what it goes through; ch
                      own_backwards.py, tensor_hooks.py: such a backward, and hooks, where autograd
                      takes the gradients; later_reads.py: what these may read
 meta.py fake_impl.py functional.py   operators without a row
-modules.py torch_polyfills.py scans.py snapshots.py
+modules.py torch_polyfills.py scans.py snapshots.py copies.py
 """

@@ -60,13 +60,51 @@ def known_by_two_names(net: nn.Module, x: Tensor) -> Any:
     return z.grad is y.grad, before.requires_grad, z in held, y.grad + 0  # type: ignore[operator]
 
 
-ONE_GRAPH = [gradient, perturbed, set_as_an_attribute, added_up, two]
+def born_a_leaf(net: nn.Module, x: Tensor) -> Any:
+    w = torch.zeros(x.shape[1], requires_grad=True)
+    b = torch.full((1,), 0.5, dtype=x.dtype, requires_grad=True)
+    (net(x * (w + 1)) * b).sum().backward()
+    return w.grad + 0, b.grad + 0, w.is_leaf, w.requires_grad  # type: ignore[operator]
+
+
+def born_a_random_leaf(net: nn.Module, x: Tensor) -> Any:
+    w = torch.randn(x.shape, requires_grad=True)
+    again = torch.ones_like(x, requires_grad=True)
+    net(x * w).sum().backward()
+    (again * w).sum().backward()
+    return w.grad + 0, again.grad + 0, torch.rand(2)  # type: ignore[operator]
+
+
+ONE_GRAPH = [
+    gradient,
+    perturbed,
+    set_as_an_attribute,
+    added_up,
+    two,
+    born_a_leaf,
+    born_a_random_leaf,
+]
 
 
 def handed_out(net: nn.Module, x: Tensor) -> Any:
     y = x.detach().clone().requires_grad_()
     net(y).sum().backward()
     return y, y.grad
+
+
+def born_and_handed_out(net: nn.Module, x: Tensor) -> Any:
+    w = torch.ones(x.shape[1], requires_grad=True)
+    loss = net(x * w).sum()
+    loss.backward()
+    return w, w.grad
+
+
+def born_of_what_is_there(net: nn.Module, x: Tensor) -> Any:
+    y = x * 2
+    z = torch.asarray(y, requires_grad=True)
+    w = torch.tensor([1.0, 2.0], requires_grad=True)
+    (net(z).sum() * w).sum().backward()
+    return z.grad, w.grad, y.requires_grad, z is y
 
 
 def handed_out_unspent(net: nn.Module, x: Tensor) -> Any:
@@ -96,6 +134,11 @@ def cleared(net: nn.Module, x: Tensor) -> Any:
     return y.grad
 
 
+def seeded(program: Callable[[Tensor], Any], x: Tensor) -> Any:
+    torch.manual_seed(1)
+    return program(x)
+
+
 def assert_eager_s(program: Program, **options: Any) -> Any:
     torch.manual_seed(0)
     net = nn.Linear(4, 3)
@@ -103,7 +146,8 @@ def assert_eager_s(program: Program, **options: Any) -> Any:
     fast = anyshape.compile(lambda x: program(ours, x), **options)
     for count in (3, 1, 5, 3):
         x = torch.randn(count, 4)
-        assert_same(fast(x), program(theirs, x))
+        found, expected = seeded(fast, x), seeded(lambda x: program(theirs, x), x)
+        assert_same(found, expected)
         assert_same_parameters(ours, theirs)
     return fast
 
@@ -116,7 +160,16 @@ def test_gradients_of_a_leaf_that_is_made_are_part_of_the_graph(program: Program
 
 @pytest.mark.parametrize(
     "program",
-    [known_by_two_names, handed_out, handed_out_unspent, viewed_before, broken, cleared],
+    [
+        known_by_two_names,
+        handed_out,
+        handed_out_unspent,
+        viewed_before,
+        broken,
+        cleared,
+        born_and_handed_out,
+        born_of_what_is_there,
+    ],
     ids=lambda p: p.__name__,
 )
 def test_a_leaf_that_others_see_is_eager_s(program: Program) -> None:

@@ -55,6 +55,7 @@ from anyshape.capture.tensors.tensor_ops import (
     getitem,
     is_a_view,
     leaf_made,
+    may_make_leaves,
     setitem,
     shape_of,
 )
@@ -83,7 +84,7 @@ def call_torch(
         args = tuple([_dtype_of_class(arg) for arg in args])
         kwargs = {key: _dtype_of_class(value) for key, value in kwargs.items()}
     if handler is not requires_grad_method and kwargs.get("requires_grad"):
-        return eager_call(domain, fn, args, kwargs)
+        return _made_as_leaf(domain, fn, args, kwargs)
     if handler is not None:
         made = handler(domain, args, kwargs)
         if made is not NotImplemented:
@@ -107,6 +108,29 @@ def call_torch(
         raise
     except TypeError as error:
         raise broken("operator-raises", what=name, why=str(error)) from error
+
+
+def _made_as_leaf(
+    domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """`torch.zeros(..., requires_grad=True)`: a tensor, made a leaf at once."""
+    if kwargs["requires_grad"] is not True or not may_make_leaves(domain):
+        return eager_call(domain, fn, args, kwargs)
+    plain = {key: value for key, value in kwargs.items() if key != "requires_grad"}
+    start = len(domain.recorder.builder.nodes)
+    made = call_torch(domain, fn, args, plain)
+    new = type(made) is TensorValue and _is_new(domain, made, start)
+    if not new or not leaf_made(domain, made):
+        domain.functions.left = "beside a leaf of another kind"
+        raise broken("python-effect", "requires_grad=True")
+    return made
+
+
+def _is_new(domain: RecordingDomain, x: TensorValue, start: int) -> bool:
+    """Whether one of the newest nodes has made it, in memory of its own."""
+    builder = domain.recorder.builder
+    maker = builder.makers.get(x.value)
+    return maker in builder.nodes[start:] and OPS[maker.op].alias == "none"
 
 
 CLASS_DTYPES = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}

@@ -366,17 +366,21 @@ def _row_attribute(name: str) -> Callable[[Any, TensorValue], Any]:
     return lambda domain, x: call_row(domain, name, x)
 
 
+def may_make_leaves(domain: RecordingDomain) -> bool:
+    recorder = domain.recorder
+    within = recorder.depth or recorder.modes.checkpoint or domain.functions.inside
+    return not (within or recorder.modes.inference or domain.functions.refused)
+
+
 def leaf_made(domain: RecordingDomain, x: TensorValue) -> bool:
     """`x.requires_grad_()` of a tensor that was made here and that nothing views: whoever knows it
     knows a leaf from now on. False where it is none such."""
     recorder, value = domain.recorder, x.value
     own = recorder.source_of(value) is None and x.python is None
-    if not own or recorder.depth or recorder.modes.checkpoint or not value.dtype.is_floating:
+    if not own or not may_make_leaves(domain) or not value.dtype.is_floating:
         return False
-    if domain.functions.refused:
-        return False
-    if domain.functions.inside or value.tensor.requires_grad:
-        return value.tensor.requires_grad and not domain.functions.inside
+    if value.tensor.requires_grad:
+        return True
     for node in recorder.builder.nodes:
         row = OPS.get(node.op)
         if value in node.read and (row is None or row.mutates or row.alias != "none"):

@@ -75,7 +75,37 @@ def born_a_random_leaf(net: nn.Module, x: Tensor) -> Any:
     return w.grad + 0, again.grad + 0, torch.rand(2)  # type: ignore[operator]
 
 
+def detached_in_place(net: nn.Module, x: Tensor) -> Any:
+    h = net(x).tanh()
+    known, before = [h], h * 2
+    before.sum().backward()
+    h.detach_()
+    ((known[0] * net.weight.sum()).sum()).backward()
+    return h, h.requires_grad, h.is_leaf, h is known[0], before.detach()
+
+
+def truncated(net: nn.Module, x: Tensor) -> Any:
+    h, total = x[:, :3] * 0.1, torch.zeros(())
+    for _ in range(3):
+        h = (net(x) * h).tanh()
+        h.pow(2).sum().backward()
+        total = total + h.detach().sum()
+        h.detach_()
+    return h, total
+
+
+def detached_and_written(net: nn.Module, x: Tensor) -> Any:
+    h = net(x).tanh()
+    made = (h * 2).sum()
+    h.detach_()
+    h.mul_(0.5)
+    h.requires_grad_()
+    return made + (h * 3).sum(), h.detach()
+
+
 ONE_GRAPH = [
+    detached_in_place,
+    truncated,
     gradient,
     perturbed,
     set_as_an_attribute,
@@ -105,6 +135,45 @@ def born_of_what_is_there(net: nn.Module, x: Tensor) -> Any:
     w = torch.tensor([1.0, 2.0], requires_grad=True)
     (net(z).sum() * w).sum().backward()
     return z.grad, w.grad, y.requires_grad, z is y
+
+
+def detached_behind_a_view(net: nn.Module, x: Tensor) -> Any:
+    h = net(x).tanh()
+    view = h[0]
+    h.detach_()
+    return view.requires_grad, h.requires_grad, (view * 2).sum(), h
+
+
+def detached_as_a_view(net: nn.Module, x: Tensor) -> Any:
+    h = net(x).tanh()
+    try:
+        h[0].detach_()
+    except RuntimeError as error:
+        return h * 2, str(error)
+    return h
+
+
+def detached_and_handed_out(net: nn.Module, x: Tensor) -> Any:
+    h = net(x).tanh()
+    made = h.exp() * h
+    h.detach_()
+    return made, h, (h * net.weight.sum()).sum()
+
+
+def detached_after_it_was_saved(net: nn.Module, x: Tensor) -> Any:
+    h = net(x).tanh()
+    made = (h * h).sum()
+    h.detach_()
+    try:
+        made.backward()
+    except RuntimeError:
+        return "refused"
+    return made
+
+
+def detached_of_others(net: nn.Module, x: Tensor) -> Any:
+    x.detach_()
+    return net(x), x.requires_grad
 
 
 def handed_out_unspent(net: nn.Module, x: Tensor) -> Any:
@@ -169,6 +238,12 @@ def test_gradients_of_a_leaf_that_is_made_are_part_of_the_graph(program: Program
         cleared,
         born_and_handed_out,
         born_of_what_is_there,
+        detached_and_written,
+        detached_behind_a_view,
+        detached_as_a_view,
+        detached_and_handed_out,
+        detached_after_it_was_saved,
+        detached_of_others,
     ],
     ids=lambda p: p.__name__,
 )

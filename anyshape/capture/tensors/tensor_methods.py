@@ -52,6 +52,7 @@ from anyshape.capture.tensors.outs import all_or_nothing, into
 from anyshape.capture.tensors.tensor_ops import (
     SizeTuple,
     call_row,
+    detached_in_place,
     getitem,
     is_a_view,
     leaf_made,
@@ -359,6 +360,16 @@ def requires_grad_method(
     return x
 
 
+def detach_in_place(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`x.detach_()`."""
+    x = args[0]
+    if not detached_in_place(domain, x):  # autograd is to know who has saved the tensor itself
+        made_here = domain.recorder.source_of(x.value) is None
+        domain.functions.watched |= made_here and x.value.tensor.requires_grad
+        raise broken("python-effect", "detach_()")
+    return x
+
+
 def is_a_tensor(value: Any) -> bool:
     unread = type(value) is OpaqueValue and issubclass(value.kind, torch.Tensor)
     return unread or isinstance(value, (TensorValue, torch.Tensor))
@@ -462,6 +473,8 @@ HANDLERS: dict[Any, Handler] = {
     T.tolist: tolist,
     T.numpy: numpy,
     T.requires_grad_: requires_grad_method,
+    T.detach_: detach_in_place,
+    torch.detach_: detach_in_place,
     T.retain_grad: tensor_hooks.retain_grad,
     T.get_device: of_type(
         lambda t: int(t.device.partition(":")[2] or -1) if t.device != "cpu" else -1

@@ -4,7 +4,8 @@ values.py            what may lie on a virtual stack besides plain objects: NULL
                      (SizeValue, ScalarValue, TensorValue); Call, Break, ProxyLeak, InterpreterBug
 breaks.py            the catalogue of graph breaks
 shadow_heap.py       created objects, mirrors of outside ones (mirrors.py), the log of effects, the
-                     undo journal (undo.py), writes to what nobody has read (unread_writes.py)
+                     undo journal (undo.py), writes to what nobody has read (unread_writes.py),
+                     who is told of each read (watched_reads.py)
 sources.py           where a value came from
 native_calls.py      what C code reads and writes of outside objects; purity.py: its tables
 iterators.py         forking native iterators; allocation_age.py: what came to be in this capture

@@ -65,6 +65,7 @@ class Heap:
         "sorting",
         "answers",
         "unread",
+        "watcher",
     )
 
     def __init__(self, domain: Observer) -> None:
@@ -83,6 +84,7 @@ class Heap:
         self.old_writes = 0  # to what had been made before the newest open checkpoint
         self.iterators: dict[int, Any] = {}
         self.sorting = SortedLists()
+        self.watcher: Callable[[Any, Any, Any], None] | None = None  # see `watched_reads.py`
 
     # ---- which objects ---------------------------------------------------------------------------
     def create(self, value: Any) -> Any:

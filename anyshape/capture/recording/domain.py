@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import types
 from abc import abstractmethod
 from typing import Any
 
@@ -31,6 +32,7 @@ class RecordingDomain(Domain):
     forms_texts: bool
     has_formed: bool
     functions: Functions
+    interpreted: set[types.CodeType]  # of the functions that the segment has entered
     enters_contexts: bool
     took_id: bool = False  # the program knows the id of an object that it has made
     made_stream: bool = False  # others may have been told of it, and write to it

@@ -33,7 +33,8 @@ class Section:
     """A call whose `backward` is being interpreted. ``places`` are the results that have gradients,
     by their position in what was ``made``, and ``stand_ins`` what stands for these; ``borrowed``
     lie in memory that was there before. The numbers say how much there was of each when it began,
-    ``taken`` and ``layouts_read`` what the recorder has of these names."""
+    ``taken`` and ``layouts_read`` what the recorder has of these names. ``outer``: the section that
+    it is in."""
 
     args: tuple[Any, ...]
     made: tuple[Any, ...]
@@ -50,13 +51,16 @@ class Section:
     taken: set[Value] = field(default_factory=set)
     layouts_read: bool = False
     ctx: Any = None
+    births: int = 0
+    outer: Section | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Alone:
     """A call in the graph with its own backward. ``results`` are pairs of what `forward` made and
-    what `apply` gave for it; ``kept`` is what is read later, and ``end`` the number of nodes behind
-    the call."""
+    what `apply` gave for it; ``kept`` is what is read later, ``unsaved`` that part of it of which
+    eager autograd does not ask whether it was written, and ``end`` the number of nodes behind the
+    call."""
 
     results: tuple[tuple[Value, Value], ...]
     kept: tuple[Value, ...]
@@ -64,6 +68,7 @@ class Alone:
     end: int
     ctx: Any = None
     kept_by_ctx: dict[str, Any] = field(default_factory=dict)
+    unsaved: tuple[Value, ...] = ()
 
     @property
     def is_ctx_written(self) -> bool:
@@ -79,7 +84,7 @@ class Functions:
     stands for `apply`, where that is not the default; ``hooked``: what was handed in and is given
     hooks. ``watched``: the segment ends where autograd is told to watch the gradient of what it has
     made: what is made of it goes through that very tensor. ``leaves``: what the program has made
-    leaves."""
+    leaves. ``section``: whose backward is being interpreted."""
 
     refused: str = ""
     left: str = ""
@@ -90,3 +95,4 @@ class Functions:
     watched: bool = False
     leaves: dict[Value, TensorValue] = field(default_factory=dict)
     apply: Callable[..., Any] | None = None
+    section: Section | None = None

@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 
-from anyshape.capture.guards.tensor_specs import contiguous_strides
 from anyshape.capture.heap import purity, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.numpy_scalars import is_function_of_numbers
@@ -490,18 +489,6 @@ def _instance_check(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict
     return isinstance(instance, cls)
 
 
-def _deepcopy(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`copy.deepcopy` of a contiguous tensor that needs no gradient: what a clone is too."""
-    x = args[0]
-    if type(x) is not TensorValue or x.attributes or x.python not in (None, torch.Tensor):
-        return NotImplemented
-    kind = x.value.tensor
-    dense = kind.strides == contiguous_strides(kind.shape)
-    if kind.requires_grad or not dense:
-        return NotImplemented
-    return tensor_ops.call_row(domain, "clone", x)
-
-
 # What the program is answer_of of its compilation, in capture and between segments alike.
 ANSWERS: dict[Any, bool] = {
     torch.compiler.is_compiling: True,
@@ -574,7 +561,6 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     torch._ops.OpOverload.__call__: _packet,
     type(torch.nn.Parameter).__instancecheck__: _instance_check,
     type(torch.nn.Buffer).__instancecheck__: _instance_check,
-    torch.Tensor.__deepcopy__: _deepcopy,
     **stand_ins.FUNCTIONS,
     scans.is_linear: lambda domain, args, kwargs: scans.linear(domain, *args),
     linear_recurrence: lambda domain, args, kwargs: tensor_ops.call_row(

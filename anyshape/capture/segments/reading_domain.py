@@ -36,7 +36,7 @@ from anyshape.capture.segments.outside_reads import (
     read_by_code,
 )
 from anyshape.capture.segments.suspended_generators import see_generator
-from anyshape.capture.tensors import tensor_ops
+from anyshape.capture.tensors import later_reads, tensor_ops
 
 
 def is_global(function: types.FunctionType) -> bool:
@@ -161,6 +161,8 @@ class ReadingDomain(RecordingDomain):
         """What the program sees of a value found at `source`; relies on what it sees."""
         recorder = self.recorder
         kind = type(value)
+        if self.functions.section is not None:
+            later_reads.refuse_source(self, source, value)
         if kind in (tuple, torch.Size) and source.text in self.widen and is_simple(value):
             return self._see_items(source, value)
         if kind in CONSTANTS:

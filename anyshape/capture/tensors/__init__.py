@@ -6,7 +6,9 @@ indexing.py          `x[...]` taken apart; aliases.py: copy or view
 refused_by_eager.py  what eager refuses
 outs.py legacy.py    `out=`; constructors that take a size or data
 backward.py          `backward()`, `.grad`; reached.py: what it goes through; checkpoints.py;
-                     autograd_functions.py: functions with a backward of their own
+                     autograd_functions.py: functions with a backward of their own;
+                     own_backwards.py, tensor_hooks.py: such a backward, and hooks, where autograd
+                     takes the gradients; later_reads.py: what these may read
 meta.py fake_impl.py functional.py   operators without a row
-modules.py torch_polyfills.py scans.py snapshots.py
+modules.py torch_polyfills.py scans.py snapshots.py copies.py
 """

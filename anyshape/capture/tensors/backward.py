@@ -38,6 +38,8 @@ from anyshape.symbolic import all_of, eq
 def grad(domain: RecordingDomain, x: TensorValue, name: str = "grad") -> TensorValue | None:
     """`x.grad`, as it is now."""
     heap, recorder = domain.machine.heap, domain.recorder
+    if domain.functions.section is not None:
+        raise autograd_functions.left_native(domain, "whose backward reads a .grad")
     if x.value in domain.functions.leaves:
         return (x.attributes or {}).get("grad")
     known = heap.slots.get((id(x.value), "grad"))

@@ -6,7 +6,7 @@ interpreted at once, with a tensor that stands for each gradient that will come.
 
 What `backward` does besides computing gradients belongs to another time, and how a gradient lies is
 not known yet; where a `backward` does such a thing, or asks that, the function is left to autograd
-(``FunctionsAreSeen``). What it reads of the program is relied on as it is at the call.
+(``FunctionsAreSeen``). So it is where it reads what may have changed by then (``later_reads.py``).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from anyshape.capture.tensors.autograd_functions import (
     require_fresh,
     saved_tensors,
 )
+from anyshape.capture.tensors.later_reads import leave_section, watch_section
 from anyshape.capture.tensors.tensor_ops import call_row
 from anyshape.ir.graph import (
     Arg,
@@ -141,6 +142,7 @@ def open_section(domain: RecordingDomain, section: Section) -> Section:
     section.mark = heap.checkpoint()
     section.taken, section.layouts_read = recorder.taken, recorder.layouts_read
     recorder.taken, recorder.layouts_read = set(section.stand_ins.values()), False
+    watch_section(domain, section)
     return section
 
 
@@ -178,9 +180,11 @@ def _closed(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, An
     node = _applied(domain, section, nodes, made)
     results = tuple(section.places.values())
     raw = tuple(zip(results, node.outputs, strict=True))
-    kept = (*section.saved, *values_in(node.args[2]), *node.outputs)
+    read = tuple(values_in(node.args[2]))
+    kept = (*section.saved, *read, *node.outputs)
+    unsaved = tuple(value for value in read if value not in section.saved)
     end, ctx = len(domain.recorder.builder.nodes), section.ctx
-    call = Alone(raw, kept, section.borrowed, end, ctx, dict(ctx.__dict__))
+    call = Alone(raw, kept, section.borrowed, end, ctx, dict(ctx.__dict__), unsaved)
     domain.functions.alone.append(call)
     domain.functions.inside -= 1
     outputs = list(section.made)
@@ -193,6 +197,7 @@ def _closed(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, An
 def section_nodes(domain: RecordingDomain, section: Section) -> list[Node]:
     """The nodes of what was interpreted since the section was opened, taken out of the graph."""
     recorder, heap = domain.recorder, domain.machine.heap
+    leave_section(domain, section)
     heap.release(section.mark)
     if (len(heap.effects), heap.old_writes) != (section.effects, section.writes):
         raise left_native(domain, "whose backward does more than to compute gradients")
@@ -310,6 +315,8 @@ def refuse_seen_memory(domain: RecordingDomain, outputs: Sequence[Arg]) -> None:
         kept = {memory.of(value) for value in call.kept}
         lent = {memory.of(raw) for raw, _ in call.results if raw in call.borrowed}
         given = {memory.of(result) for raw, result in call.results if raw in call.borrowed}
+        if not (outside | handed_out).isdisjoint(map(memory.of, call.unsaved)):
+            raise FunctionsAreSeen("whose backward reads what others may write by then")
         if call.is_ctx_written:
             raise FunctionsAreSeen("whose context is written afterwards")
         if _writes(domain, memory, call.end, kept | lent):

@@ -8,6 +8,7 @@ from typing import Any
 from anyshape.capture.tensors import (
     backward,
     checkpoints,
+    copies,
     foreach,
     mode_contexts,
     own_backwards,
@@ -19,6 +20,7 @@ FUNCTIONS: Mapping[Any, Callable[..., Any]] = {
     **tensor_hooks.HANDLERS,
     **mode_contexts.FUNCTIONS,
     **checkpoints.HANDLERS,
+    **copies.FUNCTIONS,
     **backward.HANDLERS,
 }
 NATIVE: Mapping[Any, Callable[..., Any]] = {**mode_contexts.NATIVE, **foreach.HANDLERS}

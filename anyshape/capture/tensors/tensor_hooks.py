@@ -76,7 +76,9 @@ def _register_hook(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[
         raise _left(domain, HOOK.__qualname__, x)
     if recorder.source_of(x.value) is not None:
         return _at_the_end(domain, torch.Tensor.register_hook, *args)
-    if domain.functions.refused or domain.functions.inside or not _is_alone(domain, x.value):
+    if domain.functions.refused:
+        raise _left(domain, f"{HOOK.__qualname__} {domain.functions.refused}", x)
+    if domain.functions.inside or not _is_alone(domain, x.value):
         raise _left(domain, HOOK.__qualname__, x)
     domain.functions.inside += 1
     return Call(hooked, args)
@@ -188,7 +190,8 @@ def _insert(
         call.end += call.end > position
     for applied in functions.calls:
         applied.end += applied.end > position
-    functions.alone.append(Alone((), (known, *captured), frozenset(), position + 2))
+    kept = known, *captured
+    functions.alone.append(Alone((), kept, frozenset(), position + 2, unsaved=captured))
 
 
 HANDLERS: dict[Any, Callable[..., Any]] = {

@@ -54,9 +54,11 @@ from anyshape.capture.tensors.outs import all_or_nothing, into
 from anyshape.capture.tensors.tensor_ops import (
     SizeTuple,
     call_row,
+    detached_in_place,
     getitem,
     is_a_view,
     leaf_made,
+    may_make_leaves,
     setitem,
     shape_of,
 )
@@ -85,7 +87,7 @@ def call_torch(
         args = tuple([_dtype_of_class(arg) for arg in args])
         kwargs = {key: _dtype_of_class(value) for key, value in kwargs.items()}
     if handler is not requires_grad_method and kwargs.get("requires_grad"):
-        return eager_call(domain, fn, args, kwargs)
+        return _made_as_leaf(domain, fn, args, kwargs)
     if handler is not None:
         made = handler(domain, args, kwargs)
         if made is not NotImplemented:
@@ -109,6 +111,29 @@ def call_torch(
         raise
     except TypeError as error:
         raise broken("operator-raises", what=name, why=str(error)) from error
+
+
+def _made_as_leaf(
+    domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """`torch.zeros(..., requires_grad=True)`: a tensor, made a leaf at once."""
+    if kwargs["requires_grad"] is not True or not may_make_leaves(domain):
+        return eager_call(domain, fn, args, kwargs)
+    plain = {key: value for key, value in kwargs.items() if key != "requires_grad"}
+    start = len(domain.recorder.builder.nodes)
+    made = call_torch(domain, fn, args, plain)
+    new = type(made) is TensorValue and _is_new(domain, made, start)
+    if not new or not leaf_made(domain, made):
+        domain.functions.left = "beside a leaf of another kind"
+        raise broken("python-effect", "requires_grad=True")
+    return made
+
+
+def _is_new(domain: RecordingDomain, x: TensorValue, start: int) -> bool:
+    """Whether one of the newest nodes has made it, in memory of its own."""
+    builder = domain.recorder.builder
+    maker = builder.makers.get(x.value)
+    return maker in builder.nodes[start:] and OPS[maker.op].alias == "none"
 
 
 CLASS_DTYPES = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
@@ -337,6 +362,16 @@ def requires_grad_method(
     return x
 
 
+def detach_in_place(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`x.detach_()`."""
+    x = args[0]
+    if not detached_in_place(domain, x):  # autograd is to know who has saved the tensor itself
+        made_here = domain.recorder.source_of(x.value) is None
+        domain.functions.watched |= made_here and x.value.tensor.requires_grad
+        raise broken("python-effect", "detach_()")
+    return x
+
+
 def is_a_tensor(value: Any) -> bool:
     unread = type(value) is OpaqueValue and issubclass(value.kind, torch.Tensor)
     return unread or isinstance(value, (TensorValue, torch.Tensor))
@@ -465,6 +500,8 @@ HANDLERS: dict[Any, Handler] = {
     T.numpy: numpy,
     T.fill_diagonal_: fill_diagonal,
     T.requires_grad_: requires_grad_method,
+    T.detach_: detach_in_place,
+    torch.detach_: detach_in_place,
     T.retain_grad: tensor_hooks.retain_grad,
     T.get_device: of_type(
         lambda t: int(t.device.partition(":")[2] or -1) if t.device != "cpu" else -1

@@ -29,7 +29,7 @@ from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops import OPS
 from anyshape.ops.gradients.backward import AS_LEAF
 from anyshape.ops.layout import numel
-from anyshape.ops.shared_memory import base_of, is_view
+from anyshape.ops.shared_memory import DETACHED, base_of, is_view
 
 Handler = Callable[["RecordingDomain", tuple[Any, ...], dict[str, Any]], Any]
 
@@ -366,26 +366,69 @@ def _row_attribute(name: str) -> Callable[[Any, TensorValue], Any]:
     return lambda domain, x: call_row(domain, name, x)
 
 
+def may_make_leaves(domain: RecordingDomain) -> bool:
+    recorder = domain.recorder
+    within = recorder.depth or recorder.modes.checkpoint or domain.functions.inside
+    return not (within or recorder.modes.inference or domain.functions.refused)
+
+
 def leaf_made(domain: RecordingDomain, x: TensorValue) -> bool:
     """`x.requires_grad_()` of a tensor that was made here and that nothing views: whoever knows it
     knows a leaf from now on. False where it is none such."""
     recorder, value = domain.recorder, x.value
     own = recorder.source_of(value) is None and x.python is None
-    if not own or recorder.depth or recorder.modes.checkpoint or not value.dtype.is_floating:
+    if not own or not may_make_leaves(domain) or not value.dtype.is_floating:
         return False
-    if domain.functions.refused:
+    if value.tensor.requires_grad:
+        return True
+    if _is_viewed_or_written(domain, value):
         return False
-    if domain.functions.inside or value.tensor.requires_grad:
-        return value.tensor.requires_grad and not domain.functions.inside
-    for node in recorder.builder.nodes:
-        row = OPS.get(node.op)
-        if value in node.read and (row is None or row.mutates or row.alias != "none"):
-            return False
     made = recorder.call(AS_LEAF, value)
     gradients.require(made)
     x.value = made
     domain.functions.leaves[made] = x
     return True
+
+
+def detached_in_place(domain: RecordingDomain, x: TensorValue) -> bool:
+    """`x.detach_()` of a tensor that was made here, is no view and has none: whoever knows it knows
+    one without a gradient from now on. False where it is none such."""
+    recorder, value = domain.recorder, x.value
+    maker, functions = recorder.builder.makers.get(value), domain.functions
+    if maker is None or OPS[maker.op].alias != "none" or OPS[maker.op].mutates:
+        return False
+    if x.python is not None or x.attributes or not may_make_leaves(domain):
+        return False
+    if functions.calls or functions.alone or value in functions.leaves:
+        return False
+    if _is_viewed_or_written(domain, value, DETACHED) or _may_be_saved(domain, value):
+        return False
+    if value.tensor.requires_grad:
+        x.value = recorder.call("detach", value)
+    return True
+
+
+def _may_be_saved(domain: RecordingDomain, value: Value) -> bool:
+    """Whether gradients are to come of what was computed of it: eager torch refuses these where it
+    has saved the tensor itself."""
+    if not value.tensor.requires_grad or value in domain.recorder.spent:
+        return False
+    return any(
+        value in node.read and node.op not in DETACHED for node in domain.recorder.builder.nodes
+    )
+
+
+def _is_viewed_or_written(
+    domain: RecordingDomain, value: Value, views: frozenset[str] = frozenset()
+) -> bool:
+    """Whether a node does so, but for such ``views``."""
+    for node in domain.recorder.builder.nodes:
+        if node.op in views:
+            continue
+        row = OPS.get(node.op)
+        if value in node.read and (row is None or row.mutates or row.alias != "none"):
+            return True
+    return False
 
 
 def _is_leaf(domain: RecordingDomain, x: TensorValue) -> Any:
@@ -450,6 +493,9 @@ _MISSING = object()
 def attribute(domain: RecordingDomain, x: TensorValue, name: str) -> Any:
     """`x.name`."""
     if x.attributes is not None and name in x.attributes:
+        if domain.functions.section is not None:  # see `later_reads.py`
+            domain.functions.left = f"whose backward reads what may have changed by then ({name})"
+            raise broken("tensor-attribute", name)
         return x.attributes[name]
     read = ATTRIBUTES.get(name)
     if read is not None:

@@ -198,14 +198,11 @@ class Recorder:
         self.guards[key] = Guard(source, kind, expected, self.location())
 
     def is_the_same(self, obj: Any) -> bool:
-        """Whether an object is the very one in each call: one that no source has is, and one that
-        was taken as it is."""
+        """Whether an object is the very one in each call: one that has no source, or is one, is."""
         source = self.sources.of(obj)
-        return (
-            source is None
-            or source.kind == "const"
-            or any((id(source), kind, id(obj)) in self.guards for kind in ("is", "refers"))
-        )
+        if source is None or source.kind == "const":
+            return True
+        return any((id(source), kind, id(obj)) in self.guards for kind in ("is", "refers"))
 
     def guard_identities(self) -> None:
         """Relies on different objects being different ones, where that matters."""

@@ -13,6 +13,8 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch
+
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.values import IMMUTABLE, PROXIES
 from anyshape.capture.interpreter.attributes import instance_dict
@@ -47,6 +49,16 @@ class MadeClasses:
         self.belonging.update(
             (key, value) for key, value in reachable.items() if _is_made_here(heap, value)
         )
+
+
+def belongs_to_this_run(heap: Heap, value: Any) -> bool:
+    """Whether the trace has made it, and another run would make another one. A tuple is what lies
+    in it: C makes one of the arguments in any case."""
+    kind = type(value)
+    if kind is frozenset:
+        return any(belongs_to_this_run(heap, item) for item in value)
+    alike = kind in IMMUTABLE or kind in (tuple, torch.Size) or issubclass(kind, type)
+    return not alike and heap.is_created(value)
 
 
 def _held(heap: Heap, made: Any) -> Iterator[tuple[int, Any]]:

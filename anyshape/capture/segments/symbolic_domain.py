@@ -23,7 +23,6 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import class_name, name_of
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.values import (
-    IMMUTABLE,
     NULL,
     PROXIES,
     SYMBOLIC_NUMBERS,
@@ -43,6 +42,7 @@ from anyshape.capture.recording.functions import Functions
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.segments import c_calls, callables, data_branches
 from anyshape.capture.segments.cleared_gradients import clears_gradient
+from anyshape.capture.segments.made_classes import belongs_to_this_run
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
 from anyshape.capture.segments.outside_reads import look_inside, read_at_number
 from anyshape.capture.segments.reading_domain import ReadingDomain
@@ -283,26 +283,13 @@ class SymbolicDomain(ReadingDomain):
         self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
     ) -> Any:
         self.relied.remembered(fn, () if kwargs else args, result)
-        self._kept_by_cache((*args, *kwargs.values()))
+        given = (*args, *kwargs.values())
+        # Only now: a call that was refused has left nothing, and its arguments hold proxies.
+        if any(belongs_to_this_run(self.machine.heap, part) for part in c_calls.parts((given,))):
+            self.kept_in_c.append(given)
         if self.kept_in_c:  # it may hold what was handed in, and is given back the next time
             self.kept_in_c.append(result)
         return self.lift(result) if issubclass(type(result), torch.Tensor) else result
-
-    def _kept_by_cache(self, values: tuple[Any, ...]) -> None:
-        """Notes objects made inside that a cache of C holds now. Only once the call has ended: a
-        call that was refused has left nothing in the cache, and its arguments still hold proxies.
-        """
-        if any(self._is_one_of_this_run(part) for part in c_calls.parts((values,))):
-            self.kept_in_c.append(values)
-
-    def _is_one_of_this_run(self, value: Any) -> bool:
-        """Whether the trace has made it, and another run would make another one. A tuple is what
-        lies in it: C makes one of the arguments in any case."""
-        kind = type(value)
-        alike = kind in IMMUTABLE or kind in (tuple, torch.Size) or issubclass(kind, type)
-        if kind is frozenset:
-            return any(self._is_one_of_this_run(item) for item in value)
-        return not alike and self.machine.heap.is_created(value)
 
     def is_opaque(self, fn: Any) -> bool:
         return fn not in self._plain and callables.is_opaque(fn)

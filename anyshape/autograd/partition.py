@@ -29,7 +29,7 @@ from anyshape.autograd.differentiate import Joint
 from anyshape.autograd.memory import roots
 from anyshape.autograd.minimum_cut import UNBOUNDED, NoCut, minimum_cut
 from anyshape.autograd.outline import NotDifferentiable
-from anyshape.autograd.sizes import cost_of_keeping, of_libraries, size_bytes
+from anyshape.autograd.sizes import cost_of_keeping, size_bytes, stored_anyway
 from anyshape.autograd.structure import Structure
 from anyshape.ir.established import midrun_numbers, shown
 from anyshape.ir.graph import (
@@ -228,7 +228,7 @@ class _Partition:
     def _light(self, costs: _Costs) -> set[Value]:
         """What lies there and is better saved, if it may be, than written once more."""
         read = read_by_light_products(self.late_nodes, self.graph, self.ops)
-        return {v for v in read & costs.libraries if costs.of(v) < UNBOUNDED}
+        return {v for v in read & costs.stored.keys() if costs.of(v) < UNBOUNDED}
 
     def _needed(self) -> list[Value]:
         read = (value for node in self.late_nodes for value in node.inputs())
@@ -345,7 +345,7 @@ class _Costs:
             owners = {self.owner.get(v, v) for v in values_in(out)}
             (kept if i in joint.saved_outputs else seen).update(owners)
         self.written = _written(graph)
-        self.libraries = of_libraries(partition.early_nodes, partition.ops)
+        self.stored = stored_anyway(partition.early_nodes, partition.ops)
         self.again = partition.checkpoints.again
         read = {self.owner.get(v, v) for v in partition.checkpoints.read}
         kept |= (read & seen) - self.written
@@ -361,7 +361,7 @@ class _Costs:
             return 0
         if value in self.again:
             return UNBOUNDED
-        return cost_of_keeping(value, self.graph, value in self.libraries)
+        return cost_of_keeping(value, self.graph, self.stored)
 
 
 def _written(graph: Graph) -> set[Value]:

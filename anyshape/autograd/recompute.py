@@ -27,7 +27,7 @@ from anyshape.autograd.checkpoints import Copier, runs_once
 from anyshape.autograd.decisions import in_front_of_decisions
 from anyshape.autograd.memory import roots
 from anyshape.autograd.minimum_cut import minimum_cut
-from anyshape.autograd.sizes import cost_of_keeping, of_libraries, size_bytes
+from anyshape.autograd.sizes import cost_of_keeping, size_bytes, stored_anyway
 from anyshape.ir.graph import Graph, Node, TensorType, Value, values_in
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
@@ -79,8 +79,8 @@ def _again(
     owner = roots(graph, ops)
     alive = {owner.get(v, v) for v in values_in(graph.outputs)}
     alive.update(entry.value for entry in graph.inputs)
-    libraries = of_libraries(forward, ops)
-    light = set() if allowed else read_by_light_products(backward, graph, ops) & libraries
+    stored = stored_anyway(forward, ops)
+    light = set() if allowed else read_by_light_products(backward, graph, ops) & stored.keys()
     compared = {v for node in in_front_of_decisions(backward) for v in node.inputs()}
     capacities: dict[Value, int] = {}
     edges: list[tuple[Value, Value]] = []
@@ -91,8 +91,7 @@ def _again(
         if value in capacities:
             continue
         free = owner.get(value, value) in alive
-        lies_there = value in libraries
-        capacities[value] = 0 if free else cost_of_keeping(value, graph, lies_there)
+        capacities[value] = 0 if free else cost_of_keeping(value, graph, stored)
         maker = makers.get(value)
         stays = value in compared or value in light
         if maker is None or stays or not (maker in allowed or _is_cheap(maker, ops)):

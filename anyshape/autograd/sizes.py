@@ -30,15 +30,29 @@ def _hint(dim: Dim, graph: Graph) -> int:
         return GUESS  # guesses that no call has together: 7 and 64, broadcast
 
 
-def cost_of_keeping(value: Value, graph: Graph, lies_there: bool) -> int:
-    """What a cut pays for the value: what it holds and, unless it ``lies_there`` whoever keeps it,
-    that a kernel must store it. So of two that are as large the one is kept that a library has
-    made or reads: a normalisation's input rather than what was made of it."""
+def cost_of_keeping(value: Value, graph: Graph, stored: Mapping[Value, int]) -> int:
+    """What a cut pays for the value: what it holds and, unless it is ``stored`` whoever keeps it,
+    that a kernel must store it. So of two that are as large the one is kept that lies in memory
+    anyway: a normalisation's input rather than what was made of it."""
     size = size_bytes(value.tensor, graph)
-    return 1 + size * (WRITE if lies_there else WRITE + 1)
+    return size * (WRITE + 1) + 1 if value not in stored else size * WRITE + stored[value]
 
 
-def of_libraries(nodes: Iterable[Node], ops: Mapping[str, OpDef]) -> set[Value]:
-    """What lies in memory for a library: what it gives and what it is handed."""
-    theirs = [n for n in nodes if n.op not in ops or is_done_by_library(ops[n.op])]
-    return {value for node in theirs for value in (*node.inputs(), *node.outputs)}
+def stored_anyway(nodes: Iterable[Node], ops: Mapping[str, OpDef]) -> dict[Value, int]:
+    """What the forward part stores whatever is kept: what a library gives and is handed, and what
+    is read both before and behind some library's work, over which no kernel reaches: a sum that
+    goes on to the next layer. This last counts 0 and not 1: to compute the sum again from
+    what a library gave, all sums before it would be computed again."""
+    stored: dict[Value, int] = {}
+    behind: dict[Value, int] = {}  # so many libraries, one after the other
+    read_behind: dict[Value, int] = {}
+    between: set[Value] = set()
+    for node in nodes:
+        inputs = tuple(node.inputs())
+        library = node.op not in ops or is_done_by_library(ops[node.op])
+        count = max((behind.get(value, 0) for value in inputs), default=0)
+        behind.update(dict.fromkeys(node.outputs, count + library))
+        if library:
+            stored.update(dict.fromkeys((*inputs, *node.outputs), 1))
+        between.update(v for v in inputs if read_behind.setdefault(v, count) != count)
+    return stored | dict.fromkeys(between, 0)

@@ -39,7 +39,7 @@ def test_the_fastest_is_taken_and_found_on_disk_with_the_others_times(tmp_path, 
         assert each.best(("a kind",), CHOICES, lambda choice: print) is CHOICES[1] and not took
     told = ["add_1f: tiles of 512, 4 warps: 2.0 us, measured beside"]
     told += ["    2.5 us: tiles of 256, 4 warps", "    3.0 us: tiles of 1024, 4 warps"]
-    assert [*first.told()] == [*second.told()] == told
+    assert [*first.lines()] == [*second.lines()] == told
     took += [1.0, 1.0, 1.0]
     assert first.best(("another",), CHOICES, lambda choice: print) is CHOICES[0] and not took
 

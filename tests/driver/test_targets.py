@@ -88,28 +88,43 @@ def with_a_number(dtype: dtypes.DType) -> Kernel:
     return Kernel(params, kernel.axes, (), kernel.elements, kernel.stores)
 
 
+class LaunchConfig(ctypes.Structure):
+    """What `cuLaunchKernelEx` is handed, as CUDA lays it out."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("count", ctypes.c_uint),
+    )
+
+
 @pytest.mark.parametrize("number", [3, 2.5])
 def test_the_driver_is_handed_each_argument_where_it_lies(number: float) -> None:
     real = isinstance(number, float)
     kernel = with_a_number(dtypes.float64 if real else dtypes.int64)
     kind = ctypes.c_double if real else ctypes.c_int64
     seen: list[tuple[float, ...]] = []
-    integers = (ctypes.c_uint,) * 7
     pointers = (ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p)
 
-    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *integers, *pointers)
-    def entry(function, x, y, z, threads, _y, _z, shared, stream, values, extra):
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(LaunchConfig), *pointers)
+    def entry(config, function, values, extra):
         kinds = (ctypes.c_int64,) * 3 + (kind,) + (ctypes.c_int64,) * 2
         given = [ctypes.cast(values[n], ctypes.POINTER(k))[0] for n, k in enumerate(kinds)]
-        seen.append((function, x, y, z, threads, shared, stream, *given))
+        made = config.contents
+        launched = (*made.grid, made.block[0], made.shared, made.stream, made.count)
+        seen.append((function, *launched, *given))
         return 5
 
     name, text = direct_launch(kernel)
     builder = Builder.create(Options(), "")
     launch = builder.functions({name: text})[name]
     address = ctypes.cast(entry, ctypes.c_void_p).value
-    assert launch(address, 11, 12, 7, 4, 128, 64, 1 << 40, 2, 3, number) == 5
-    assert seen == [(11, 7, 4, 1, 128, 64, 12, 1 << 40, 2, 3, number, 0, 0)]
+    for early in (0, 1):
+        assert launch(address, 11, 12, 7, 4, 128, 64, early, 1 << 40, 2, 3, number) == 5
+        assert seen.pop() == (11, 7, 4, 1, 128, 64, 12, early, 1 << 40, 2, 3, number, 0, 0)
 
 
 @pytest.mark.parametrize("size", [2**30, 2**31 - 1, 2**31])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from anyshape.dispatch.specializations import (
     without_autocast,
 )
 from anyshape.errors import stage_of
+from anyshape.ir.graph import Node
 from anyshape.ops.gradients.backward import APPLIED
 from anyshape.options import Options
 from anyshape.symbolic.work import Stage, Work, summed
@@ -60,14 +61,24 @@ class Specializer:
         with collection_paused():
             try:
                 specialization = self._made(point, entry)
-                if _runs_checkpoints_eagerly(specialization):
-                    specialization = self._made(point, entry, checkpoints=False)
-                if _runs_functions_eagerly(specialization):
-                    specialization = self._made(point, entry, checkpoints=False, functions=False)
+                if nodes := _run_by_eager(specialization):
+                    specialization = self._fit_for_eager(point, entry, specialization, nodes)
                 return released_with_modules(specialization)
             finally:
                 self.compile_seconds += time.perf_counter() - started
                 self._tell(self.capturer.works[first:])
+
+    def _fit_for_eager(
+        self, point: Point, entry: Entry, made: Specialization, nodes: Sequence[Node]
+    ) -> Specialization:
+        """Eager torch runs these nodes: it would keep all that checkpoints compute in the graph,
+        and autograd may call functions of the program's own itself."""
+        if any(node.modes is not None and node.modes.checkpoint for node in nodes):
+            made = self._made(point, entry, checkpoints=False)
+            nodes = _run_by_eager(made)
+        if any(node.op == APPLIED for node in nodes):
+            made = self._made(point, entry, checkpoints=False, functions=False)
+        return made
 
     def _made(
         self, point: Point, entry: Entry, *, checkpoints: bool = True, functions: bool = True
@@ -122,18 +133,7 @@ class Specializer:
         return specialization
 
 
-def _runs_checkpoints_eagerly(specialization: Specialization) -> bool:
-    """Whether eager torch runs the graph, and would keep all that checkpoints compute in it."""
+def _run_by_eager(specialization: Specialization) -> Sequence[Node]:
+    """The nodes, where eager torch runs the graph."""
     compiled, graph = specialization.compiled, specialization.graph
-    if graph is None or not getattr(compiled, "why", ""):
-        return False
-    return any(node.modes is not None and node.modes.checkpoint for node in graph.nodes)
-
-
-def _runs_functions_eagerly(specialization: Specialization) -> bool:
-    """Whether eager torch runs the graph, with functions of the program's own in it: then autograd
-    may call these themselves."""
-    compiled, graph = specialization.compiled, specialization.graph
-    if graph is None or not getattr(compiled, "why", ""):
-        return False
-    return any(node.op == APPLIED for node in graph.nodes)
+    return () if graph is None or not getattr(compiled, "why", "") else graph.nodes

@@ -101,9 +101,9 @@ def outputs_as_views(
 def detached_bases(captured: Graph, ops: Mapping[str, OpDef]) -> tuple[int, ...]:
     """The positions of outputs that eager makes by ``detach``, and of which other outputs are
     views here: a write to one that has gradients would be one to the base of those."""
-    makers = {value: node for node in captured.nodes for value in node.outputs}
-    if DETACHED.isdisjoint(node.op for node in captured.nodes):
+    if not [node for node in captured.nodes if node.op in DETACHED]:
         return ()
+    makers = {value: node for node in captured.nodes for value in node.outputs}
     flat = [output for output in captured.outputs if isinstance(output, Value)]
     shared = Counter(base_of(output, makers, ops) for output in dict.fromkeys(flat))
     return tuple(

@@ -130,8 +130,10 @@ class _Printer:
                 self.read.update(step.reads())
         called: Call | None = None  # whose strides are asserted once the sizes it made have names
         gone: set[str] = set()  # what was freed since then
-        for at, step in enumerate(self.program.steps):
-            if isinstance(step, Allocate):
+        steps = self.program.steps
+        asking = [step for step in steps if type(step) is NativeRegion and step.apart]
+        for at, step in enumerate(steps):
+            if asking and isinstance(step, Allocate):
                 self._arena_first(at)
             if isinstance(step, Free):
                 gone |= {*step.buffers}
@@ -339,9 +341,10 @@ class _Printer:
         local = self.pointers.get(name)
         if local is None:
             local = self.pointers[name] = f"{_local(name)}_p"
-            if name in self.program.buffers and self._role(name) == "constant":
+            role = self._role(name) if name in self.program.buffers else ""
+            if role == "constant":
                 self.names[local] = ("pointer", name)
-            elif name in self.program.buffers and self._role(name) == "flag":
+            elif role == "flag":
                 self.names[local] = flag_place(self.program.buffers[name])
             else:
                 self.lines.append(f"{local} = {_local(name)}.data_ptr()")

@@ -243,7 +243,8 @@ class Capturer:
                 aliases.refuse_seen_gradients(recorder, outputs)
                 refuse_open(recorder)
                 refuse_unspent(domain, outputs)
-                refuse_seen_memory(domain, outputs)
+                if domain.functions.leaves or domain.functions.alone:
+                    refuse_seen_memory(domain, outputs)
                 ask_eager(recorder, outputs)
         except Break as signal:
             self._break(signal, machine)

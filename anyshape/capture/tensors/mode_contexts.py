@@ -38,7 +38,8 @@ def under_inference(recorder: Recorder, outputs: Sequence[Arg]) -> bool:
     """Whether the graph is to run in inference mode: all that it makes anew and hands out was made
     in it. Raises ``NotWithin`` where that is so of some."""
     builder = recorder.builder
-    if recorder.entry_modes.inference or not any(map(_is_inside, builder.nodes)):
+    inside = [n for n in builder.nodes if n.modes is not None and n.modes.inference]
+    if recorder.entry_modes.inference or not inside:
         return False
     if any(_is_refused(recorder, node) for node in builder.nodes if not _is_inside(node)):
         raise NotWithin

@@ -18,9 +18,24 @@ from dataclasses import dataclass, replace
 from anyshape.ir.buffers import Buffer, BufferRef
 from anyshape.ir.dtypes import bool_
 from anyshape.ir.loops import Kernel, Load, Reduce, Store
-from anyshape.ir.program import Allocate, Assertion, Free, Launch, Program, Step, references
+from anyshape.ir.program import (
+    Allocate,
+    Assertion,
+    Branch,
+    Free,
+    Launch,
+    Loop,
+    NativeNested,
+    NativeRegion,
+    Program,
+    Step,
+    references,
+)
 from anyshape.ir.variants import Variants
 from anyshape.symbolic import Dim
+
+CHANGED = (Assertion, Loop, Branch, NativeRegion, NativeNested)
+"""Steps that are another one here, or hold some."""
 
 
 def with_flags(
@@ -28,6 +43,8 @@ def with_flags(
 ) -> Program:
     """See the module; of the programs inside it, too. ``seen``: does the host see what this device
     sets?"""
+    if not [step for step in program.steps if type(step) in CHANGED]:
+        return program  # most programs, and each is asked about
     inner = program.with_bodies(
         lambda body: replace(body, program=with_flags(body.program, variants, seen))
     )

@@ -93,7 +93,7 @@ def _needed(drafted: Drafted) -> list[int]:
     elements = drafted.draft.elements
     stack: list[tuple[int, bool]] = []
     for store in reversed(drafted.stores):
-        stack.extend((n, False) for n in reversed(_operands(drafted, store)))
+        stack.extend([(n, False) for n in reversed(_operands(drafted, store))])
     while stack:
         number, ready = stack.pop()
         if number in order:
@@ -102,7 +102,7 @@ def _needed(drafted: Drafted) -> list[int]:
             order[number] = None
             continue
         stack.append((number, True))
-        stack.extend((n, False) for n in reversed(_operands(drafted, elements[number])))
+        stack.extend([(n, False) for n in reversed(_operands(drafted, elements[number]))])
     return list(order)
 
 
@@ -126,7 +126,7 @@ def _recent(index: Expr, wanted: Iterable[Symbol]) -> set[Symbol]:
 
 
 def _has_scan(drafted: Drafted, needed: Sequence[int]) -> bool:
-    return any(isinstance(drafted.draft.elements[n], Scan) for n in needed)
+    return any([isinstance(drafted.draft.elements[n], Scan) for n in needed])
 
 
 def _indices(drafted: Drafted, needed: Sequence[int]) -> list[tuple[Dim, int]]:
@@ -258,12 +258,12 @@ class _Renaming:
         self.begins = _begins(self.drafted, self.needed)
 
     def run(self, order: list[Symbol], rows: list[Symbol]) -> Launch:
-        axes = tuple(self._axis(a, f"i{n}") for n, a in enumerate(order))
-        along = tuple(self._axis(a, f"r{n}") for n, a in enumerate(rows))
+        axes = tuple([self._axis(a, f"i{n}") for n, a in enumerate(order)])
+        along = tuple([self._axis(a, f"r{n}") for n, a in enumerate(rows)])
         if self.drafted.reduction_axes and not along:
             along = (Axis("r0", 1),)  # a reduction over one element
-        elements = tuple(self._element(n) for n in self.needed)
-        stores = tuple(self._store(store) for store in self.drafted.stores)
+        elements = tuple([self._element(n) for n in self.needed])
+        stores = tuple([self._store(store) for store in self.drafted.stores])
         kernel = Kernel(self._params(), axes, along, elements, stores, self.drafted.ordered)
         buffers: list[BufferRef | Operand] = [BufferRef(name) for name in self.pointers]
         args = (*buffers, *self.size_args, *(s for _, s in self.scalars.values()))
@@ -355,7 +355,7 @@ class _Renaming:
     def _bound(self, symbols: frozenset[Symbol]) -> bool:
         """Do these include loop variables or loaded integers?"""
         moving = (self.extents, self.drafted.draft.integers)
-        return any(symbol in symbols for group in moving for symbol in group)
+        return any([symbol in symbols for group in moving for symbol in group])
 
     def _rank(self, inner: Monomial) -> tuple[int, ...]:
         """Known atoms in order of their new names, so that sizes are named alike in like
@@ -398,7 +398,7 @@ class _Renaming:
             case Position(index=index, dtype=dtype):
                 return Position(self._position(index), dtype)
             case Op(op=op, args=args, dtype=dtype):
-                return Op(op, tuple(numbers[a] for a in args), dtype)
+                return Op(op, tuple([numbers[a] for a in args]), dtype)
             case Reduce(combine=combine, arg=arg, dtype=dtype):
                 return Reduce(combine, numbers[arg], dtype)
             case Scan(combine=combine, arg=arg, dtype=dtype):

@@ -252,8 +252,7 @@ class Recorder:
 
     def example(self, expr: Expr) -> int:
         """The value at the example sizes; 1 where data decides it."""
-        known = all(symbol in self.hints for symbol in expr.symbols)
-        return int(evaluate(expr, self.hints)) if known else 1
+        return int(evaluate(expr, self.hints)) if self.hints.keys() >= expr.symbols else 1
 
     def spelled(self, what: Dim | Condition | Scalar) -> str:
         """Python text in which sizes are read off the arguments."""
@@ -268,7 +267,8 @@ class Recorder:
         if value is None or self.is_dropped or not self.values:
             raise self._needed(value, why, self.condition_text(eq(expr, self.example(expr))))
         relied_on = len(self.sizes)
-        self.decide(eq(expr, value))
+        if not self.decide(eq(expr, value)):  # what is checked of data: the example goes no further
+            raise self._needed(None, why)
         self.tells_value(relied_on)
         return value
 

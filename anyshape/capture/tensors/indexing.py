@@ -222,8 +222,9 @@ def _from_zero(recorder: Recorder, index: Value, size: Dim) -> Any:
     before, again = recorder.call("lt", index, 0), recorder.call("add", index, size)
     found = recorder.call("item", recorder.call("where", before, again, index)).type.expr
     text = f"index is out of bounds for dimension with size {size}"
-    recorder.decide_or_check(ge(found, 0), text)
-    recorder.decide_or_check(lt(found, size), text)
+    for inside in (ge(found, 0), lt(found, size)):
+        if not recorder.decide_or_check(inside, text):
+            raise broken("operator-raises", what="indexing", why=text)
     return found
 
 

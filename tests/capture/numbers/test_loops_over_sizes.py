@@ -85,3 +85,21 @@ def test_an_endless_loop_says_what_it_is_and_where() -> None:
     assert raised.value.code == "E220"
     assert "while True" in str(raised.value)
     assert "unroll_budget" in str(raised.value)
+
+
+def test_the_example_contradicts_what_is_checked_of_data() -> None:
+    """The first call has no elements, and goes on only with two of them: how often the loop turns
+    is not what it is in that call."""
+
+    def program(x: Tensor) -> Tensor:
+        found = torch.argwhere(x)
+        copied = found.contiguous() is found
+        total = x + copied
+        for number in x.flatten()[:3].tolist():
+            total = total + number
+        return total
+
+    fast = anyshape.compile(program)
+    for rows in (0, 1, 2, 0, 1):
+        x = torch.arange(4.0 * rows).reshape(rows, 4) + 1
+        assert torch.equal(fast(x), program(x))

@@ -58,6 +58,12 @@ class Recorded(torch_polyfills.Context):
 
 def apply_recorded(start: Any, cls: Any, *args: Any) -> Any:
     """Interpreted like a program's own code. ``start``: how many nodes there are."""
+    ctx, made, left_alone, saved, materializes = run_forward(cls, args)
+    return applied(cls, ctx, args, made, left_alone, saved, materializes, start)
+
+
+def run_forward(cls: Any, args: Any) -> Any:
+    """What `forward` gives, and what it has said to its ctx. Interpreted, too."""
     ctx = Recorded(needed(args))
     with torch.no_grad():
         if cls.setup_context is torch.autograd.Function.setup_context:
@@ -71,8 +77,7 @@ def apply_recorded(start: Any, cls: Any, *args: Any) -> Any:
     if hasattr(ctx, "saved_for_forward"):
         refuse("with save_for_forward")
     saved = getattr(ctx, "to_save", ())
-    materializes = getattr(ctx, "materialize_grads", True)
-    return applied(cls, ctx, args, made, left_alone, saved, materializes, start)
+    return ctx, made, left_alone, saved, getattr(ctx, "materialize_grads", True)
 
 
 def needed(args: Any) -> Any:

@@ -25,13 +25,12 @@ from anyshape.capture.tensors import autograd_functions
 from anyshape.capture.tensors.aliases import Classes, memory_classes
 from anyshape.capture.tensors.autograd_functions import (
     FunctionsAreSeen,
-    Recorded,
     fitted,
     left_native,
     may_require,
-    needed,
     refuse,
     require_fresh,
+    run_forward,
     saved_tensors,
 )
 from anyshape.capture.tensors.later_reads import leave_section, watch_section
@@ -54,20 +53,7 @@ from anyshape.ops.table import OPS
 # ---- the call ------------------------------------------------------------------------------------
 def apply_with_backward(start: Any, cls: Any, *args: Any) -> Any:
     """Interpreted like a program's own code. ``start``: how many nodes there are."""
-    ctx = Recorded(needed(args))
-    with torch.no_grad():
-        if cls.setup_context is torch.autograd.Function.setup_context:
-            made = cls.forward(ctx, *args)
-        else:
-            made = cls.forward(*args)
-            cls.setup_context(ctx, args, made)
-    left_alone = getattr(ctx, "non_differentiable", ())
-    if getattr(ctx, "dirty_tensors", ()):
-        refuse("that writes an argument (mark_dirty)")
-    if hasattr(ctx, "saved_for_forward"):
-        refuse("with save_for_forward")
-    saved = getattr(ctx, "to_save", ())
-    materializes = getattr(ctx, "materialize_grads", True)
+    ctx, made, left_alone, saved, materializes = run_forward(cls, args)
     section, cotangents = opened(ctx, args, made, left_alone, saved, materializes, start)
     try:
         with torch.no_grad():

@@ -132,12 +132,13 @@ class GeometricTransformer(Geometric):
         super().__init__("TransformerConv", 8, 4, heads=2)
 
 
-@program("libraries", words, WORDS)
-class XTransformersDecoder(nn.Module):
-    def __init__(self):
+class XTransformers(nn.Module):
+    """A small language model of x-transformers, whose decoder has these options."""
+
+    def __init__(self, **options):
         super().__init__()
         x = import_module("x_transformers")
-        layers = x.Decoder(dim=32, depth=2, heads=4, rotary_pos_emb=True, ff_glu=True)
+        layers = x.Decoder(dim=32, depth=2, heads=4, **options)
         self.net = x.TransformerWrapper(num_tokens=50, max_seq_len=64, attn_layers=layers)
 
     def forward(self, x):
@@ -145,17 +146,17 @@ class XTransformersDecoder(nn.Module):
 
 
 @program("libraries", words, WORDS)
-class XTransformersAlibi(nn.Module):
+class XTransformersDecoder(XTransformers):
+    def __init__(self):
+        super().__init__(rotary_pos_emb=True, ff_glu=True)
+
+
+@program("libraries", words, WORDS)
+class XTransformersAlibi(XTransformers):
     """Its biases are made by einx, whose cache is looked up by objects with sizes."""
 
     def __init__(self):
-        super().__init__()
-        x = import_module("x_transformers")
-        layers = x.Decoder(dim=32, depth=2, heads=4, alibi_pos_bias=True, attn_qk_norm=True)
-        self.net = x.TransformerWrapper(num_tokens=50, max_seq_len=64, attn_layers=layers)
-
-    def forward(self, x):
-        return self.net(x)
+        super().__init__(alibi_pos_bias=True, attn_qk_norm=True)
 
 
 @program("libraries", lambda b, n, g: {"q": normal(b, 2, n, 8, g=g)}, WORDS)

@@ -51,7 +51,7 @@ def argument_strides(recorder: Recorder, tensor: torch.Tensor, source: Source) -
         recorder.symbol_names[symbol.symbol] = f"{source.text}.stride({dim})"
         recorder.hints[symbol.symbol] = stride
         if stride in (0, 1):
-            recorder.decide(eq(symbol, stride))
+            recorder.rely(eq(symbol, stride))
             strides.append(stride)
         else:
             strides.append(symbol)
@@ -87,7 +87,7 @@ class _Dimension:
             symbol = self._mark(symbol, mark)
         if unbacked or recorder.dynamic and (mark is None or mark.kind != "static"):
             return symbol
-        recorder.decide(eq(symbol, self.size))
+        recorder.rely(eq(symbol, self.size))
         return self.size
 
     def _bind(self, symbol: Expr) -> Expr:

@@ -1,5 +1,4 @@
-"""What one capture has recorded so far: graph, facts, guards, inputs, modes; all of it can go back
-to a mark.
+"""What one capture has recorded: graph, facts, guards, inputs, modes; it can go back to a mark.
 
 In: reads, tensors, operators as the interpreter meets them. Out: wrapped `Value`s, and in the end
 what `segments.py` needs. Arguments have a symbol for each size, tensors of pinned sources none.
@@ -222,24 +221,27 @@ class Recorder:
         try:
             return self.cx.decide(condition)
         except Undecided as undecided:
-            raise broken(
-                "undecided-size", condition=self.condition_text(undecided.condition)
-            ) from None
+            raise self._not_decided(undecided.condition) from None
+
+    def rely(self, condition: Condition | bool) -> None:
+        """Relies on what holds in the example; breaks where what is checked of data denies it."""
+        if not self.decide(condition):
+            raise self._not_decided(condition)
 
     def decide_or_check(self, condition: Condition | bool, message: str) -> bool:
         """As `decide` for what should be true: where data decides, it is checked while running."""
         if isinstance(condition, bool) or self.cx.hint(condition) is not None:
             return self.decide(condition)
-        known = self.cx.known(condition)
-        if known is not None:
+        if (known := self.cx.known(condition)) is not None:
             return known
         try:
             self.cx.require(condition, message)
         except Undecided as undecided:
-            raise broken(
-                "undecided-size", condition=self.condition_text(undecided.condition)
-            ) from None
+            raise self._not_decided(undecided.condition) from None
         return True
+
+    def _not_decided(self, condition: Condition | bool) -> Break:
+        return broken("undecided-size", condition=self.condition_text(condition))
 
     def condition_text(self, condition: Condition | bool) -> str:
         """An undecided condition as the user would write it: the side that the example is on."""
@@ -267,8 +269,7 @@ class Recorder:
         if value is None or self.is_dropped or not self.values:
             raise self._needed(value, why, self.condition_text(eq(expr, self.example(expr))))
         relied_on = len(self.sizes)
-        if not self.decide(eq(expr, value)):  # what is checked of data: the example goes no further
-            raise self._needed(None, why)
+        self.rely(eq(expr, value))
         self.tells_value(relied_on)
         return value
 
@@ -319,8 +320,8 @@ class Recorder:
         return value
 
     def _needed(self, value: Any, what: str, condition: str = "") -> Break:
-        kind = "size-needed" if value is None or self.is_dropped else "size-changes"
-        return broken(kind, what=what, condition=condition)
+        lost = value is None or self.is_dropped
+        return broken("size-needed" if lost else "size-changes", what=what, condition=condition)
 
     def is_symbolic(self, value: Any) -> bool:
         """Whether a value of the virtual stack is a number that is another one in other calls."""
@@ -495,8 +496,7 @@ class Recorder:
     ) -> TensorValue:
         """The proxy of a real tensor found at `source`; one tensor has one proxy. `shape`, where
         something else says what it is."""
-        known = self._tensors.get(id(tensor))
-        if known is not None:
+        if (known := self._tensors.get(id(tensor))) is not None:
             if known[2] is not source and not source.is_pinned:
                 self.guard(source, "same", known[2])
             elif known[2] is not source and not known[2].is_pinned:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -103,3 +105,24 @@ def test_the_example_contradicts_what_is_checked_of_data() -> None:
     for rows in (0, 1, 2, 0, 1):
         x = torch.arange(4.0 * rows).reshape(rows, 4) + 1
         assert torch.equal(fast(x), program(x))
+
+
+ANSWERS = frozenset({"decide", "decide_or_check"})
+DROPPED = {
+    "ops/nn.py": "it is asked again whether the condition holds, and relied on only then",
+}
+"""Files that ask for a truth and do not look at it, and why they may."""
+
+
+def test_no_answer_about_sizes_is_dropped() -> None:
+    """`decide` follows what is known, which may deny what holds in the example: what relies on the
+    example says `rely`, which breaks there."""
+    package = Path(anyshape.__file__).parent
+    found = set()
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            call = node.value if isinstance(node, ast.Expr) else None
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+                if call.func.attr in ANSWERS:
+                    found.add(str(path.relative_to(package)))
+    assert found == {*DROPPED}

@@ -272,13 +272,14 @@ def test_a_namespace_is_handed_on() -> None:
         gc.collect()
         return y * 2, first, second
 
-    fast = anyshape.compile(program)
+    fast = Compiled(program, Options(), ByReference)
     for rows in (3, 4):
         doubled, first, second = fast(torch.ones(rows))
         assert (first.size, second.size) == (rows, rows)
         assert first.itself is first and second.of is first and second.value is first.parts[0]
         assert type(second) is Slotted and list(vars(first)) == ["size", "parts", "itself"]
         assert torch.equal(doubled, first.parts[0] * 2)
+    assert all("would leave" not in found.reason for found in fast.capturer.breaks)
 
 
 class Settings:

@@ -6,10 +6,10 @@ them on this one, and prints them beside these."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from anyshape.nouns import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CostModel:
     """Times in microseconds; the decisions that follow from them are methods."""
 

@@ -6,13 +6,14 @@ Nodes name them by ``anyshape.custom_operators.functional.namespace.name.overloa
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from anyshape.nouns import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Functional:
     """A custom operator that writes arguments, as one that gives their new values after its other
     results: `functional.namespace.name.overload(*args)`."""

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from anyshape.errors import AnyshapeError
 from anyshape.known_builtins import generated
+from anyshape.nouns import frozen
 from anyshape.options import near
 from anyshape.symbolic import (
     Condition,
@@ -42,7 +43,7 @@ Step = str | int
 
 
 # ---- what is declared ----------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@frozen
 class Path:
     """Where in the arguments or in the result: a root name and what is read from it."""
 
@@ -63,7 +64,7 @@ def _is_item(value: Any, step: Step) -> bool:
     return isinstance(step, int) or isinstance(value, Mapping)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pattern:
     """The declared sizes of one tensor: `(dimension, size)`, dimensions from the end where any
     number may lead. `rule` is what the user wrote."""
@@ -75,7 +76,7 @@ class Pattern:
     sizes: tuple[tuple[int, Dim], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Assumption:
     """A condition on declared sizes, as the user wrote it and as a condition."""
 
@@ -251,7 +252,7 @@ def _from_dim(path: str, dim: int, size: Any) -> tuple[str, list[str]]:
 
 
 # ---- how sizes are worked out --------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@frozen
 class Solve:
     """`size = slope*symbol + rest`, in which only the symbol is still unknown."""
 
@@ -262,7 +263,7 @@ class Solve:
     rest: Dim
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compare:
     """`size` must be this expression over what is known."""
 
@@ -313,7 +314,7 @@ def _is_plain(size: Dim, known: set[Symbol]) -> bool:
 
 
 # ---- one way of calling --------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parameters:
     """The names that a signature gives its arguments."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -34,6 +34,7 @@ from anyshape.ir.program import (
 from anyshape.ir.scalars import evaluate_scalar
 from anyshape.ir.step_labels import kernel_uses, segment_label, step_labels
 from anyshape.kept_translations import KeptTranslations
+from anyshape.nouns import frozen, mutable
 from anyshape.ops import OPS
 from anyshape.ops.write_back import WrittenThrough
 from anyshape.options import Options
@@ -75,7 +76,7 @@ from anyshape.wrapped import moving_versions, without_gradients, writing_last
 PLACEHOLDER = "ANYSHAPE_FUNCTION"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class CompiledGraph:
     """A segment's graph, compiled, with every intermediate.
 
@@ -159,7 +160,7 @@ def _reads_what_requires_grad(node: Node) -> bool:
     return any(isinstance(v.type, TensorType) and v.type.requires_grad for v in node.inputs())
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Driver:
     """Compiles graphs for one function; each text is built once in a process."""
 

@@ -10,11 +10,13 @@ gradients need of the forward; where it is products that are taken it is 0 and m
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
+
+from anyshape.nouns import frozen
 
 Tensor = torch.Tensor
 Gradients: TypeAlias = "tuple[Tensor, Tensor, Tensor]"
@@ -22,7 +24,7 @@ aten = torch.ops.aten
 _choose = torch._fused_sdp_choice  # noqa: SLF001
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Given:
     """What attention is handed."""
 
@@ -51,7 +53,7 @@ class Given:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kernel:
     """``forward(given)`` gives the result and the logsumexp, ``backward(given, gradient, result,
     logsumexp)`` the gradients."""

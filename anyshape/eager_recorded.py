@@ -10,19 +10,20 @@ copied.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge, saved_tensors_hooks
 
 from anyshape.eager import CheckFailed
+from anyshape.nouns import frozen, mutable
 from anyshape.torch_names import MEMORY_FORMATS, resolve
 
 Tensor = torch.Tensor
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recorded:
     """What autograd goes from (None of a result without gradients), and to."""
 
@@ -30,7 +31,7 @@ class Recorded:
     leaves: tuple[Tensor, ...]
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Kept:
     """A tensor that autograd saves."""
 
@@ -48,7 +49,7 @@ MODIFIED = (
 )
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Recorder:
     """One call. ``wanted`` and ``callers`` count the tensors among the arguments, in order: those
     that gradients are wanted of, and those in the caller's memory. ``isolated``: the function may

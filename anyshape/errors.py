@@ -16,12 +16,12 @@ import platform
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import Protocol
 
 from anyshape.interrupts import is_interrupt
+from anyshape.nouns import frozen, mutable
 
 
 class SourceLocation(Protocol):
@@ -41,7 +41,7 @@ class SourceLocation(Protocol):
     def end_column(self) -> int | None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Template:
     """What an error of one code says; {names} are filled from the values given with it."""
 
@@ -321,7 +321,7 @@ PASSING = frozenset({"E602"})
 """Those of them that may be over by the next call, such as a compiler killed for memory."""
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class stage_of:
     """A failure inside is a mistake of ours: E901, with the name of the stage and the location."""
 

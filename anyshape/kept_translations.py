@@ -14,7 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from anyshape.costs import COSTS
 from anyshape.ir.code import Code, HostCode, NativeFunction, Reference
 from anyshape.ir.dtypes import DTYPES, DType
 from anyshape.ir.graph import Graph
+from anyshape.nouns import mutable
 from anyshape.options import Options
 from anyshape.runtime.cache import DiskCache, digest
 from anyshape.translation import Summary
@@ -43,7 +44,7 @@ NESTED = 8
 of is written wherever it stands."""
 
 
-@dataclass(slots=True)
+@mutable
 class KeptTranslations:
     """Those of one directory under one set of options."""
 

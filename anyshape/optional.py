@@ -9,13 +9,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType, ModuleType
 
 from anyshape.errors import AnyshapeError
+from anyshape.nouns import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Extra:
     """An optional package: the extra that installs it, and what needs it."""
 

@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
+
+from anyshape.nouns import frozen
 
 Term = TypeVar("Term")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Literal:
     """An integer written in a rule."""
 
     value: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Variable:
     """A name in a rule; a constant one matches constants only."""
 
@@ -34,7 +35,7 @@ class Variable:
         return self.name == "c" or (self.name[0] == "c" and self.name[1:].isdigit())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Apply:
     """An operation in a rule, such as `//` or `min`."""
 
@@ -62,7 +63,7 @@ SPELLINGS: Mapping[type[ast.AST], str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """One line: what is matched, what it becomes, and when."""
 

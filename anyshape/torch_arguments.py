@@ -10,11 +10,11 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from anyshape.errors import AnyshapeError
+from anyshape.nouns import frozen
 from anyshape.options import list_options, near
 
 NAME = "anyshape"
@@ -31,7 +31,7 @@ OF_TORCH_COMPILE = frozenset({"guard_filter_fn", "use_aoti"})
 """Options that `torch.compile` takes for itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Translated:
     """Options of ours, declared sizes, and what was said of the rest."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -36,6 +36,7 @@ from anyshape.autograd.shared_heads import without_repeated_heads
 from anyshape.autograd.written_since import written_since
 from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.graph import Graph, Node, TensorType, Value
+from anyshape.nouns import frozen, mutable
 from anyshape.ops import OPS
 from anyshape.ops.gradients.backward import GRADIENTS
 from anyshape.ops.write_back import WrittenThrough
@@ -51,7 +52,7 @@ CompileHalf = Callable[[Graph, Mapping[str, torch.Tensor]], Callable[[], Any]]
 ``NotDifferentiable`` where eager torch has to run all of it."""
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class CompiledTraining:
     """Both halves, with every intermediate; a backward half is made when it is first needed.
     ``stages`` are (name, graph after it)."""
@@ -170,7 +171,7 @@ def saved_in_words(halves: Halves) -> str:
     return "\n".join([head, *lines, f"computed again: {counted or 'nothing'}"])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Step:
     """A program that calls ``backward()`` itself, as one graph that records nothing. ``spent``:
     the outputs that required gradients, of which there are none to be had any more."""

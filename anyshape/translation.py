@@ -28,6 +28,7 @@ from anyshape.ir.program import (
     Step,
 )
 from anyshape.ir.text import print_graph
+from anyshape.nouns import frozen, mutable
 from anyshape.ops.gradients.recorded import RECORDING
 from anyshape.passes.outputs import lent_outputs
 from anyshape.runtime.cache import digest
@@ -50,7 +51,7 @@ KINDS: Mapping[type[Step], tuple[str, ...]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Intermediates:
     """``stages`` are (pass name, graph after it); ``flat`` is the program before native regions
     were formed; ``names`` are the function that each kernel is."""
@@ -61,7 +62,7 @@ class Intermediates:
     names: Mapping[Kernel, str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Summary:
     """All that the runtime and ``stats()`` need to know of a program besides its code.
 
@@ -135,7 +136,7 @@ class Translation:
         return self.intermediates.stages
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Structure:
     """That of a graph, once it is asked for."""
 

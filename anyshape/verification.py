@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -23,6 +22,7 @@ from anyshape.ir.loops import Kernel
 from anyshape.ir.program import Program
 from anyshape.ir.verify import Malformed, verify_graph, verify_kernel
 from anyshape.ir.verify_program import verify_program
+from anyshape.nouns import frozen
 from anyshape.symbolic import Facts
 
 ROUNDED = {
@@ -85,7 +85,7 @@ def verified(
     return checked
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Outcome:
     """What a graph was given, as it was left, and what it returned."""
 

@@ -13,15 +13,16 @@ nodes read copies of the nodes (`computed_again`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from anyshape.autograd.decisions import in_front_of_decisions
 from anyshape.ir.graph import Arg, Modes, Node, ScalarType, TensorType, Value, map_values, values_in
+from anyshape.nouns import frozen
 from anyshape.ops.gradients.decisions import decides
 from anyshape.ops.table import OpDef
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Checkpoints:
     """``again``: what may not be saved. ``given``: what is read behind the checkpoint that made it,
     and may not be computed again. ``read``: what checkpoints read that others made."""

@@ -12,7 +12,7 @@ dtype here, and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 from anyshape.autograd.memory import roots, views
@@ -34,6 +34,7 @@ from anyshape.ir.graph import (
     row_major,
     values_in,
 )
+from anyshape.nouns import frozen, mutable
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext, Undecided
 from anyshape.ops.gradients.recorded import RECORDED
@@ -42,7 +43,7 @@ from anyshape.ops.write_back import WrittenThrough
 from anyshape.symbolic import eq
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Joint:
     """``graph.inputs`` are those of the program, then a cotangent for each of ``differentiable``
     (positions of the outputs that get one); ``graph.outputs`` are those of the program, then a
@@ -198,7 +199,7 @@ Gradients: TypeAlias = Iterator[tuple[Value, Value]]
 """Of what a node reads, in the types of that."""
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Backward:
     """The gradients so far: of a value, the sum of what its readers gave."""
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
+
+from anyshape.nouns import mutable
 
 UNBOUNDED = 1 << 62
 N = TypeVar("N", bound=Hashable)
@@ -52,7 +54,7 @@ def minimum_cut(
     return {n for n, i in number.items() if near[2 * i] >= 0 and near[2 * i + 1] < 0}
 
 
-@dataclass(slots=True)
+@mutable
 class _Network:
     """Edges by where they start; an edge and its reverse are ``e`` and ``e ^ 1``."""
 

@@ -8,10 +8,11 @@ or ``NotDifferentiable`` with the reason, and then eager torch runs the graph.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from anyshape.autograd.memory import roots
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values, values_in
+from anyshape.nouns import frozen
 from anyshape.ops.table import OpDef
 
 
@@ -24,7 +25,7 @@ class NotDifferentiable(Exception):
         self.node = node
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Outline:
     """``graph`` makes nothing that requires gradients, by its types; ``marked`` is the graph whose
     types say so. ``wanted`` are positions of inputs, and ``differentiable`` of outputs, that
@@ -131,7 +132,7 @@ def owns(target: Arg, makers: Mapping[Value, Node], ops: Mapping[str, OpDef]) ->
     return False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Group:
     """Positions of ``outputs``, and of the inputs ``wanted`` that autograd goes from them to."""
 

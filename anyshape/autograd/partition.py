@@ -15,7 +15,7 @@ Of what a checkpoint computes only what it draws is saved (``autograd/checkpoint
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from anyshape.autograd.budget import (
     Allowed,
@@ -43,6 +43,7 @@ from anyshape.ir.graph import (
     values_in,
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput, names_of
+from anyshape.nouns import frozen
 from anyshape.ops.gradients.decisions import decides
 from anyshape.ops.table import OpDef, is_done_by_library
 from anyshape.symbolic import AllOf, AnyOf, Expr, Facts, Relation, Symbol
@@ -50,7 +51,7 @@ from anyshape.symbolic import AllOf, AnyOf, Expr, Facts, Relation, Symbol
 ASSIGNMENTS = ("assign", "assign_data")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Residual:
     """A tensor that is saved: an input or an output of the program, or another output of the
     forward half, by its position among those. ``checked``: a write to it since is refused."""
@@ -60,7 +61,7 @@ class Residual:
     checked: bool = True
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Halves:
     """``forward`` returns the program's outputs, then ``extra`` tensors, then the numbers.
     ``backward`` takes the residuals, the numbers and the cotangents, and returns the gradients that

@@ -7,13 +7,14 @@ that draw, or read the host, are the same where each is the n-th of its kind.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from anyshape.ir.graph import Arg, Node, ScalarType, Value
+from anyshape.nouns import mutable
 from anyshape.ops.table import OpDef
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Structure:
     """Numbers computations; shared by the graphs that are compared."""
 

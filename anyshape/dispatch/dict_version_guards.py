@@ -15,13 +15,13 @@ import ctypes
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from anyshape.capture.guards.guard_code import Guard, compile_test, dict_read, namespace_of
 from anyshape.capture.guards.guard_failures import holds
 from anyshape.dispatch.native_guards import compared
 from anyshape.errors import MISTAKES, AnyshapeError
+from anyshape.nouns import mutable
 from anyshape.options import Options
 
 MANY = 64  # fewer guards are tested one by one, in less time
@@ -95,7 +95,7 @@ def word_addresses(guard: Guard) -> tuple[int, ...]:
     return tuple(address + offset for offset in offsets or ())
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class DictVersionGuards:
     """Guards by the dictionary that decides them; ``numbers`` are from when they last held. And
     those that words decide."""

@@ -10,7 +10,7 @@ natively if there is little in it; what follows it is a segment again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import CodeType, FunctionType
 from typing import Any, TypeAlias
 
@@ -23,6 +23,7 @@ from anyshape.capture.segments.native_steps import Native, Returned, run_through
 from anyshape.capture.segments.program_points import ProgramPoint
 from anyshape.costs import COSTS
 from anyshape.dispatch.profitability import CallRecord, largest
+from anyshape.nouns import mutable
 
 Position: TypeAlias = tuple[tuple[Code, int], ...]
 """Code and instruction of a frame, or of a frame and its callers: a wrapper that many functions
@@ -33,7 +34,7 @@ Outcome: TypeAlias = tuple[bool, Any]
 """Whether the program has returned, and what."""
 
 
-@dataclass(slots=True)
+@mutable
 class InterpretedRegion:
     """What began at one position so far: the most operators, and where the segments ended."""
 
@@ -45,7 +46,7 @@ class InterpretedRegion:
         return self.ends.get(frame.code, NOWHERE)
 
 
-@dataclass(slots=True)
+@mutable
 class InterpretedRegions:
     """The interpreted regions of one compiled function. `captured` are the functions that lie in
     segments, `cut` those with a point between segments, `slow` the interpreted regions that took

@@ -11,13 +11,13 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
 from anyshape.capture.guards.execution_modes import NOTHING, Read, reads_of
 from anyshape.dispatch.native_guards import are_built, compared
 from anyshape.errors import AnyshapeError
+from anyshape.nouns import mutable
 from anyshape.options import Options
 from anyshape.runtime.launch import Address
 
@@ -25,7 +25,7 @@ ASKED_BY_PYTHON = 8
 """So often first, and between two looks at whether the C function has been built."""
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class ModeTest:
     """The test of one specialization's modes; `entry` is the function whose global `modes_hold`
     and `mode_reads` are: it asks C from some call on."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,6 +23,7 @@ from anyshape.dispatch.dict_version_guards import DictVersionGuards
 from anyshape.dispatch.mode_guards import ModeTest
 from anyshape.dispatch.native_guards import compared
 from anyshape.errors import MISTAKES, AnyshapeError
+from anyshape.nouns import frozen, mutable
 from anyshape.options import Options
 
 IMPL_BYTES = (
@@ -34,7 +34,7 @@ META_WORDS = 64  # of an AutogradMeta: whether gradients are required lies withi
 FEW = 8  # so few tensors are asked one by one
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layout:
     """Where a TensorImpl has its storage and its AutogradMeta, a StorageImpl its data pointer, and
     an AutogradMeta whether gradients are required, in bytes."""
@@ -127,7 +127,7 @@ def entry_of(
     return entry, fresh
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Asked:
     """The slow way: Python asks each tensor."""
 

@@ -8,12 +8,12 @@ called from now on, with tensors no larger than those; once in a while the decis
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from anyshape.costs import COSTS
+from anyshape.nouns import mutable
 
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 """Types whose methods are torch's own; a subclass may run the program's code in any of them."""
@@ -24,7 +24,7 @@ def largest(values: Iterable[Any]) -> int:
     return max((value.numel() for value in values if type(value) in PLAIN), default=0)
 
 
-@dataclass(slots=True)
+@mutable
 class CallRecord:
     """One call: its segments and what was interpreted between them."""
 
@@ -45,7 +45,7 @@ class CallRecord:
         return COSTS.is_loss(self.segments, self.nodes, self.instructions, self.elements)
 
 
-@dataclass(slots=True)
+@mutable
 class Profitability:
     """The calls that began with one segment."""
 

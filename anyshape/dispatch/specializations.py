@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -23,11 +23,12 @@ from anyshape.eager import CheckFailed, DeviceError
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import CHECK, Graph, Location
 from anyshape.ir.nesting import nodes_in
+from anyshape.nouns import frozen, mutable
 from anyshape.ops import OPS
 from anyshape.ops.gradients.backward import GRADIENTS
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Specialization:
     """One specialization of a segment.
 
@@ -76,7 +77,7 @@ class Specialization:
         return None if self.graph is None else self.graph.first_line()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Point:
     """A program point and its specializations, the newest first. `widen` names the slots whose
     numbers are symbolic, and whose texts are not looked into."""
@@ -119,7 +120,7 @@ class Point:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Released:
     """What is still reported of a graph that ran with a module that is gone."""
 

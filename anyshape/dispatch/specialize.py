@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from anyshape.capture.guards import execution_modes
@@ -31,6 +30,7 @@ from anyshape.dispatch.specializations import (
 )
 from anyshape.errors import stage_of
 from anyshape.ir.graph import Node
+from anyshape.nouns import mutable
 from anyshape.ops.gradients.backward import APPLIED
 from anyshape.options import Options
 from anyshape.symbolic.work import Stage, Work, summed
@@ -40,7 +40,7 @@ CompileGraph = Callable[..., Any]
 WATCHED = "the gradient of a tensor in it is watched"
 
 
-@dataclass(slots=True)
+@mutable
 class Specializer:
     """Makes the specializations of one function; see `Compiled` for `compile_graph`."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 
 from anyshape.capture.heap.breaks import GraphBreak
 from anyshape.errors import AnyshapeError
+from anyshape.nouns import frozen
 from anyshape.symbolic.work import Stage
 
 
@@ -17,7 +18,7 @@ def _seconds(meaning: str) -> float:
     return field(default=0.0, metadata={"meaning": meaning})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stats:
     """Counts of one compiled function so far; `print(stats)` is a table with a verdict on top."""
 
@@ -89,7 +90,7 @@ def _shown(value: float | tuple[object, ...]) -> str:
     return str(value) if isinstance(value, int) else f"{value:.3f}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Explanation:
     """What `explain` found: the breaks, the counts, and what is relied on of sizes and all else."""
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal, TypeAlias
 
-from anyshape.frozen import frozen
 from anyshape.ir.dtypes import DType
 from anyshape.ir.scalars import Operand
+from anyshape.nouns import frozen
 from anyshape.symbolic import Dim
 
 Role: TypeAlias = Literal["input", "constant", "output", "temp", "result", "flag"]
 
 
-@frozen()
+@frozen
 class Buffer:
     """Memory with a type. ``strides`` are the layout in memory, in elements.
 
@@ -46,14 +46,14 @@ class Buffer:
 Buffers: TypeAlias = Mapping[str, Buffer]
 
 
-@frozen()
+@frozen
 class BufferRef:
     """A buffer as an argument of a step."""
 
     name: str
 
 
-@frozen()
+@frozen
 class SizeInMemory:
     """A size that a kernel reads: the one int64 of a buffer, which is ``size``."""
 
@@ -61,7 +61,7 @@ class SizeInMemory:
     size: Dim
 
 
-@frozen()
+@frozen
 class Placement:
     """Where a size is that data decides: in the one int64 of ``memory``, else, for ``reason``, on
     the host."""
@@ -76,7 +76,7 @@ StepArg: TypeAlias = (
 )
 
 
-@frozen()
+@frozen
 class TensorArg:
     """A buffer's memory as a tensor of this shape, from its first element on."""
 

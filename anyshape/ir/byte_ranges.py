@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from anyshape.ir.buffers import Buffer
+from anyshape.nouns import frozen, mutable
 from anyshape.symbolic import Dim, Expr, Facts, FloorDiv, le
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ByteRange:
     """Bytes of a storage, from ``start`` on."""
 
@@ -23,7 +24,7 @@ class ByteRange:
     size_bytes: Dim
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Sizes:
     """What is known about sizes in bytes; each question is asked once of the facts that hold."""
 

@@ -8,11 +8,11 @@ runs it all.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from anyshape.ir.buffers import Buffer
 from anyshape.ir.loops import Kernel
+from anyshape.nouns import frozen
 
 ArgType = Literal["pointer", "int64", "double"]
 Reference = tuple[str, object]
@@ -29,7 +29,7 @@ def flag_place(flag: Buffer) -> Reference:
     return "flag address", (flag.device, flag.site)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NativeFunction:
     """A function that the host calls by address. ``returns_status``: it returns 0, or why it
     failed. ``caller``: Python calls it through a function that is made by ``argtypes``, or through
@@ -41,7 +41,7 @@ class NativeFunction:
     caller: Literal["made", "own", "none"] = "made"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeviceFunction:
     """A kernel that is built when it is launched, on the device of this number; ``text`` is how it
     reads under a schedule that is right for every size."""
@@ -55,7 +55,7 @@ class DeviceFunction:
 Function: TypeAlias = NativeFunction | DeviceFunction
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PrintedRegion:
     """A native region: the function that the host calls, the functions of its steps, the entries of
     the table that it is handed, and its plan and those of its bodies, which are data, with sizes of
@@ -69,7 +69,7 @@ class PrintedRegion:
     kept: tuple[tuple[int, ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostCode:
     """``text`` defines ``run``; ``parameters`` are its inputs, ``names`` its free names."""
 
@@ -78,7 +78,7 @@ class HostCode:
     names: Mapping[str, Reference]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Code:
     """A program as text. ``tables`` are what native regions are handed: equal ones share a
     function, not their constants."""

@@ -9,15 +9,16 @@ type wins.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
+
+from anyshape.nouns import frozen
 
 Category = Literal["bool", "int", "float", "complex"]
 
 CATEGORIES: tuple[Category, ...] = ("bool", "int", "float", "complex")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class DType:
     """One element type; this module's constants are its only instances, compared by identity."""
 

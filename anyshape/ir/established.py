@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from anyshape.ir.graph import CHECK, Arg, Graph, Node, TensorType, Value, checked
 from anyshape.ir.program import CheckStep, Program
 from anyshape.ir.scalars import Scalar, ScalarInput
+from anyshape.nouns import frozen, mutable
 from anyshape.symbolic import (
     AllOf,
     AnyOf,
@@ -27,7 +28,7 @@ from anyshape.symbolic import (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Established:
     """``facts[0]`` hold from the beginning, ``facts[n]`` behind the position ``ends[n - 1]``."""
 
@@ -123,7 +124,7 @@ def binders_of(graph: Graph, around: Set[Symbol]) -> dict[Symbol | ScalarInput, 
     return found
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Last:
     """Which of the sizes and numbers in an argument is the last to have a value: its position, -1
     where all have theirs from the beginning. Of partial sums only what was added is looked at."""

@@ -9,19 +9,19 @@ but symbolic expressions inside types and arguments. Nouns only: the typed way t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal, TypeAlias
 
-from anyshape.frozen import frozen
 from anyshape.ir.dtypes import DType, float32
 from anyshape.ir.scalars import Kind, Operand, Scalar, ScalarInput
+from anyshape.nouns import frozen
 from anyshape.symbolic import Condition, Dim, Expr, Facts, Space, Symbol
 
 HOST: Final = "cpu"
 """The device whose memory the host itself reads."""
 
 
-@frozen()
+@frozen
 class Location:
     """A location in the user's source; columns are 0-based, ``line`` is 1-based."""
 
@@ -35,7 +35,7 @@ class Location:
         return f"{self.file}:{self.line}" + (f", in {self.function}" if self.function else "")
 
 
-@frozen()
+@frozen
 class Modes:
     """The modes a node runs under. Autocast is already resolved into casts when a node is made.
 
@@ -57,7 +57,7 @@ class Modes:
     counted: bool = True
 
 
-@frozen()
+@frozen
 class TensorType:
     """What is known of a tensor before it exists. ``strides`` are logical: eager's, in elements.
 
@@ -87,7 +87,7 @@ def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
     return tuple(reversed(strides))
 
 
-@frozen()
+@frozen
 class ScalarType:
     """A host number that a node reads from data: an ``int`` is the symbol in ``expr``."""
 
@@ -175,7 +175,7 @@ CHECK = "check"
 has not happened. What the condition says is a fact behind the check."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Graph:
     """Nodes in program order. ``outputs`` may nest tuples and hold sizes, scalars and constants.
 

@@ -17,15 +17,15 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from anyshape.frozen import frozen
 from anyshape.ir.dtypes import DType
+from anyshape.nouns import frozen
 from anyshape.symbolic import Dim, Expr, Symbol
 
 Access = Literal["read", "write", "update"]
 Result = Literal["same", "bool", "given"]
 
 
-@frozen()
+@frozen
 class ScalarOp:
     """One scalar operator: how many operands, whether its result is of their dtype, and what it
     costs beside an addition."""
@@ -77,7 +77,7 @@ COMBINES = ("sum", "prod", "max", "min", "any", "all")
 """How a reduction or a scan combines two of its elements; max and min propagate NaN."""
 
 
-@frozen()
+@frozen
 class PointerParam:
     """The first element of a buffer; ``update`` is both read and written."""
 
@@ -86,7 +86,7 @@ class PointerParam:
     access: Access
 
 
-@frozen()
+@frozen
 class SizeParam:
     """An int64 made of sizes, an extent, a stride or an offset: the host computes it, or the kernel
     is handed where it is ``in_memory``. One that is not ``signed`` is at least 0, and one that is
@@ -98,7 +98,7 @@ class SizeParam:
     at_least: str = ""
 
 
-@frozen()
+@frozen
 class ScalarParam:
     """A host number: ``dtype`` is float64, int64 or bool."""
 
@@ -109,7 +109,7 @@ class ScalarParam:
 Param: TypeAlias = PointerParam | SizeParam | ScalarParam
 
 
-@frozen()
+@frozen
 class Axis:
     """A loop variable, ``0 <= name < extent``."""
 
@@ -134,7 +134,7 @@ class Const:
         return repr(self.value), self.dtype
 
 
-@frozen()
+@frozen
 class Read:
     """A scalar parameter, as ``dtype``."""
 
@@ -142,7 +142,7 @@ class Read:
     dtype: DType
 
 
-@frozen()
+@frozen
 class Position:
     """The value of an index expression, as int64."""
 
@@ -150,7 +150,7 @@ class Position:
     dtype: DType
 
 
-@frozen()
+@frozen
 class Load:
     """One element of a buffer. Where ``mask`` (an element) is false nothing is read; the value is
     0.
@@ -162,7 +162,7 @@ class Load:
     mask: int | None = None
 
 
-@frozen()
+@frozen
 class Op:
     """A scalar operator on earlier elements."""
 
@@ -171,7 +171,7 @@ class Op:
     dtype: DType
 
 
-@frozen()
+@frozen
 class Reduce:
     """The combination of ``arg`` over all rows: one value for each index of the parallel axes."""
 
@@ -180,7 +180,7 @@ class Reduce:
     dtype: DType
 
 
-@frozen()
+@frozen
 class Scan:
     """The inclusive running combination of ``arg`` along the last row axis."""
 
@@ -192,7 +192,7 @@ class Scan:
 Element: TypeAlias = Const | Read | Position | Load | Op | Reduce | Scan
 
 
-@frozen()
+@frozen
 class Store:
     """Writes ``value`` once for each ``cell``, or once for each ``row`` (position of the parallel
     axes).

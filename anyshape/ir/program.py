@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import ClassVar, Literal, Self, TypeAlias
 
-from anyshape.frozen import frozen
 from anyshape.ir.buffers import (
     BufferRef,
     Buffers,
@@ -26,10 +25,11 @@ from anyshape.ir.graph import Location
 from anyshape.ir.loops import Kernel, PointerParam
 from anyshape.ir.scalars import Operand, ScalarInput
 from anyshape.ir.variants import Variants
+from anyshape.nouns import frozen
 from anyshape.symbolic import Atom, Condition, Dim, Facts, Symbol
 
 
-@frozen()
+@frozen
 class Allocate(Effects):
     """Uninitialised memory for a buffer of role temp or output: new memory, or all of that of
     ``over``, a buffer laid out alike, which nothing reads after the buffer is first written."""
@@ -44,14 +44,14 @@ class Allocate(Effects):
         yield from buffers[self.buffer].layout()
 
 
-@frozen()
+@frozen
 class Free(Effects):
     """The buffers are dead from here on."""
 
     buffers: tuple[str, ...]
 
 
-@frozen()
+@frozen
 class Launch(Effects):
     """Runs a generated kernel. ``args`` go with ``kernel.params`` one by one: ``BufferRef`` for a
     pointer, a ``Dim`` for a size, an ``Operand`` for a scalar.
@@ -97,7 +97,7 @@ class Launch(Effects):
                     yield arg.name
 
 
-@frozen()
+@frozen
 class LaunchList(Effects):
     """Launches of one kernel at once: none touches what another writes. ``divided``: the last two
     sizes of each say which cell is its first, and how many, so that a part of it is a launch."""
@@ -118,7 +118,7 @@ class LaunchList(Effects):
         return self.launches
 
 
-@frozen()
+@frozen
 class Call(Effects):
     """Calls a dotted Python function (``torch.mm``) on tensors and numbers; see its two kinds.
 
@@ -161,7 +161,7 @@ class Call(Effects):
             yield from buffer.shape if self.guessed else ()
 
 
-@frozen()
+@frozen
 class ExternCall(Call):
     """A library does the operator, on purpose. ``new_memory``: nothing else refers to the memory of
     its result, so that the program may write there once the result is dead."""
@@ -169,7 +169,7 @@ class ExternCall(Call):
     new_memory: bool = False
 
 
-@frozen()
+@frozen
 class CountedCall(Call):
     """The host does not know how much it makes: ``outputs`` are a buffer with room for all that
     there may be, and one int64 that says how much there is."""
@@ -179,12 +179,12 @@ class CountedCall(Call):
         return False
 
 
-@frozen()
+@frozen
 class EagerCall(Call):
     """An operator that has no lowering: eager torch does it."""
 
 
-@frozen()
+@frozen
 class View(Effects):
     """The memory of ``base`` from element ``offset`` on, laid out as the buffer ``output``."""
 
@@ -206,7 +206,7 @@ class View(Effects):
         yield self.offset
 
 
-@frozen()
+@frozen
 class ViewCall(Effects):
     """A view that a function of torch's makes, of the first of its arguments: what no element
     depends on, as the stride of a dimension of one element, is eager's then too."""
@@ -234,7 +234,7 @@ class ViewCall(Effects):
         yield from self.kwargs.values()
 
 
-@frozen()
+@frozen
 class Assign(Effects):
     """``function(target, *args)`` copies into an argument of the program; ``counted``: autograd is
     notified."""
@@ -254,7 +254,7 @@ class Assign(Effects):
         return iter(self.args)
 
 
-@frozen()
+@frozen
 class Assertion(Effects):
     """Fails where the one-element buffer is true. On the host the segment has not happened;
     ``deferred``: a device notes it, and the error comes at a later call."""
@@ -268,7 +268,7 @@ class Assertion(Effects):
         yield self.buffer
 
 
-@frozen()
+@frozen
 class LibraryCall(Effects):
     """``call`` as native code makes it, inside a native region.
 
@@ -300,7 +300,7 @@ class LibraryCall(Effects):
                 yield value
 
 
-@frozen()
+@frozen
 class _SizeStep(Effects):
     symbol: Symbol
     buffer: str
@@ -312,19 +312,19 @@ class _SizeStep(Effects):
         yield self.symbol
 
 
-@frozen()
+@frozen
 class KeepSize(_SizeStep):
     """From here on the symbol is the one int64 of the buffer, which the host does not read."""
 
 
-@frozen()
+@frozen
 class BindSize(_SizeStep):
     """From here on the symbol is the size of dimension ``dim`` of a buffer that a call returned."""
 
     dim: int
 
 
-@frozen()
+@frozen
 class BindItem(Effects):
     """Reads a one-element buffer to the host (a sync where it lies on another device)."""
 
@@ -339,7 +339,7 @@ class BindItem(Effects):
             yield self.target
 
 
-@frozen()
+@frozen
 class BindNumber(Effects):
     """Computes a number on the host by a function that Python may raise in: then the segment has
     not happened."""
@@ -357,7 +357,7 @@ class BindNumber(Effects):
         return iter(self.operands)
 
 
-@frozen()
+@frozen
 class CheckStep(Effects):
     """The condition must hold, or the segment has not happened (DESIGN.md, idea 3)."""
 
@@ -370,7 +370,7 @@ class CheckStep(Effects):
         yield self.condition
 
 
-@frozen()
+@frozen
 class BumpVersion(Effects):
     """A kernel wrote into this input in place; ``counted``: autograd is notified."""
 
@@ -432,7 +432,7 @@ Step: TypeAlias = (
 )
 
 
-@frozen()
+@frozen
 class Nested(Effects):
     """Runs bodies on what it is ``given``; what they return is ``outputs``, and may be what they
     were given, and ``numbers`` behind them. See its two kinds."""
@@ -467,20 +467,20 @@ class Nested(Effects):
         return replace(self, bodies=tuple(map(change, self.bodies)))
 
 
-@frozen()
+@frozen
 class Loop(Nested):
     """``given`` trips, what is carried and what is captured. The body runs so often, on the number
     of the turn, what is carried and what is captured; what it returns is carried on. Where the
     trips are a vector, its elements are the numbers of the turns."""
 
 
-@frozen()
+@frozen
 class Branch(Nested):
     """``given`` a predicate and what is captured. The first of two bodies runs where the predicate
     is true, else the second, on what is captured."""
 
 
-@frozen()
+@frozen
 class NativeNested(Effects):
     """A loop or branch inside a native region; each body is its outputs and one native region.
 
@@ -510,7 +510,7 @@ class NativeNested(Effects):
         return self.step.arguments(buffers)
 
 
-@frozen()
+@frozen
 class Program:
     """Steps in order. ``inputs`` name the graph's inputs in order: input and constant buffers, and
     numbers, which are none. ``outputs`` go with the graph's outputs; ``symbols`` are those that

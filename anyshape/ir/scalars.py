@@ -11,16 +11,16 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from anyshape.nouns import frozen
 from anyshape.symbolic import Condition, Expr, Symbol, evaluate, to_python
 
 Kind = Literal["float", "bool", "int"]
 Number: TypeAlias = "int | float | bool"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class ScalarInput:
     """A number that becomes known mid-run; compared by identity."""
 
@@ -28,7 +28,7 @@ class ScalarInput:
     kind: Kind
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Scalar:
     """``op``, a row of ``SCALAR_FUNCTIONS`` (``value`` for a leaf), applied to ``args``. Equal to
     what has equal parts, of which 0.0 and -0.0 are two."""

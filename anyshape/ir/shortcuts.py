@@ -11,14 +11,15 @@ declared here and not written into the pass, so that tests can do both and compa
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar
+
+from anyshape.nouns import frozen
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shortcut(Generic[P, R]):
     """``long_way`` where it ``concerns`` what is given, else ``nothing``, which gives the same."""
 

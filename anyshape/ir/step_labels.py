@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from anyshape.ir.buffers import Buffer
@@ -18,6 +17,7 @@ from anyshape.ir.graph import HOST, Graph, Location, Node
 from anyshape.ir.loops import Kernel
 from anyshape.ir.nesting import nodes_in
 from anyshape.ir.program import Call, Launch, Program
+from anyshape.nouns import frozen
 from anyshape.symbolic import Dim
 
 SHOWN = 8
@@ -40,7 +40,7 @@ def step_labels(
     return labels
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KernelUse:
     """A kernel of a program: how often it is launched, the operators and lines that it computes (of
     all launches), and the bytes of the tensors that its first launch reads and writes, on a

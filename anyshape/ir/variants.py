@@ -7,17 +7,17 @@ never a specialization, and no result depends on it but by the order of addition
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from anyshape.ir.loops import Kernel
+from anyshape.nouns import frozen
 from anyshape.symbolic import Condition
 
 Schedule = TypeVar("Schedule", covariant=True)
 """How a target walks a kernel: a noun of the target's own."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Variant(Generic[Schedule]):
     """``predicate`` is a condition on the kernel's size parameters; True of the last variant."""
 

@@ -12,7 +12,7 @@ read at the end. So nothing is asked about lifetimes, which is what the planner 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import combinations
 from typing import Literal
 
@@ -47,6 +47,7 @@ from anyshape.ir.program import (
 )
 from anyshape.ir.verify import Malformed
 from anyshape.ir.verify_bounds import verify_bounds
+from anyshape.nouns import frozen, mutable
 from anyshape.symbolic import Dim, Facts
 
 Owner = Literal["argument", "program", "torch"]
@@ -65,7 +66,7 @@ def verify_program(program: Program, facts: Facts) -> None:
         verify_program(body.program, body.facts)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _At:
     """A step, and where it is."""
 
@@ -76,7 +77,7 @@ class _At:
         return f"step {self.number} ({_said(self.step)})"
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Live:
     """A buffer that has its name now.
 
@@ -93,14 +94,14 @@ class _Live:
     assigned: _At | None = None
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Storage:
     owner: Owner
     tenants: dict[ByteRange, set[str]] = field(default_factory=dict)  # those that are not spoiled
     read: _At | None = None  # the first step that read the contents
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Access:
     """Which parameters of a kernel are read and written; ``parts``: which are written in part."""
 
@@ -109,7 +110,7 @@ class _Access:
     parts: frozenset[str]
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Run:
     program: Program
     tested: Established

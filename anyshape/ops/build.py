@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from anyshape.ir.graph import (
@@ -27,6 +27,7 @@ from anyshape.ir.graph import (
     Value,
     values_in,
 )
+from anyshape.nouns import frozen, mutable
 from anyshape.ops.context import NoRow, TypeContext
 from anyshape.ops.rules import require_one_device
 from anyshape.ops.table import OPS, OpDef, Pointwise, Scatter, Structural
@@ -49,7 +50,7 @@ def refuse_complex(row: OpDef, args: tuple[Arg, ...]) -> None:
             raise NoRow(f"{row.name} of complex numbers has no row")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BuilderMark:
     """How far a builder had come; see ``Builder.rollback``."""
 
@@ -64,7 +65,7 @@ class BuilderMark:
         return replace(self, inputs=now.inputs, counters={**self.counters, **named})
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Builder:
     """Builds one graph. ``b.add(x, y)`` is ``b.call("add", x, y)``."""
 

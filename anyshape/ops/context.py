@@ -9,11 +9,12 @@ unbacked ones; a pass may neither guard nor check.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from anyshape.ir.dtypes import DType, float32
 from anyshape.ir.graph import HOST, Location
+from anyshape.nouns import mutable
 from anyshape.symbolic import (
     Condition,
     Dim,
@@ -48,7 +49,7 @@ class Undecided(Exception):
         self.condition = condition
 
 
-@dataclass(slots=True)
+@mutable
 class TypeContext:
     """Facts and policy for type rules.
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from anyshape.ir.dtypes import DType, bfloat16, bool_, float16, float32, int64
 from anyshape.ir.graph import Arg
+from anyshape.nouns import frozen
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.rules import is_tensor, number_category, promoted, tensors_of
 from anyshape.ops.table import OPS
@@ -157,7 +157,7 @@ FACTORS = frozenset({"add", "sub", "rsub", "addr"})
 """Rows whose factors have to be of the result's category, or a lower one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Converted:
     """A number and the dtype that it must fit; ``floating``: it is a float by then."""
 

@@ -7,10 +7,11 @@ results is asked for, and gives that result's part.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from anyshape.ir.graph import Node
+from anyshape.nouns import frozen
 from anyshape.ops.rules import dim_of
 from anyshape.symbolic import Dim
 
@@ -18,7 +19,7 @@ Span = tuple[Dim, Dim, Dim]
 """Where a part begins, its step and its length."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """The elements of a view: a span of each dimension of what it views, and which of those its
     own dimensions are; ``then`` are views that are not described as spans."""

@@ -7,7 +7,7 @@ a function of ``(cx, *args, **kwargs)``; the makers here return such functions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from anyshape.ir.dtypes import (
@@ -20,6 +20,7 @@ from anyshape.ir.dtypes import (
 )
 from anyshape.ir.graph import HOST, Arg, ScalarType, TensorType, Value, values_in
 from anyshape.ir.scalars import SCALAR_FUNCTIONS, Scalar, ScalarInput
+from anyshape.nouns import frozen
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import (
     Shape,
@@ -153,7 +154,7 @@ def _as_iterated(cx: TypeContext, t: TensorType, common: DType) -> TensorType:
 _MISMATCH = "The sizes of the tensors must match (or be 1) to broadcast"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PointwiseRule:
     """The rule of an elementwise row whose first ``operands`` arguments (all, if None) take
     part."""

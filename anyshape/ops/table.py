@@ -11,12 +11,13 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 from anyshape.ir.graph import Arg, Node, TensorType, Value
+from anyshape.nouns import frozen
 from anyshape.symbolic import Condition, Dim, Facts
 
 TypeRule: TypeAlias = Callable[..., "TensorType | tuple[TensorType, ...]"]
@@ -33,7 +34,7 @@ class Required(Enum):
 REQUIRED: Final = Required.REQUIRED
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parameter:
     """One parameter of a row. ``default`` is ``REQUIRED`` where there is none."""
 
@@ -42,7 +43,7 @@ class Parameter:
     keyword_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Signature:
     """The parameters of a row, in order; it binds calls as Python does."""
 
@@ -113,7 +114,7 @@ class Signature:
 # How the scheduler sees a core row. A row with none of these and no expansion is an extern.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pointwise:
     """``body(b, *args, **kwargs)`` computes one element from the elements at the same (broadcast)
     position.
@@ -132,14 +133,14 @@ class Pointwise:
     own: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class View:
     """``index(cx, out_index, x_type, *args)``: where the element at ``out_index`` lies."""
 
     index: Callable[..., tuple[Any, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reduce:
     """An associative combine over ``dims``, ``keepdim``: row parameters ``(x, dims, keepdim)``."""
 
@@ -158,14 +159,14 @@ class Form(Enum):
     INDEX = "index"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Structural:
     """A core row whose elements are others' or numbers, chosen by position."""
 
     form: Form
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scan:
     """The running combination along ``dim``: row parameters ``(x, dim, *, dtype)``."""
 
@@ -175,7 +176,7 @@ class Scan:
 WriteMode = Literal["set", "sum", "prod", "max", "min"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scatter:
     """A copy of the first operand, then writes in order at positions that data decides; later ones
     win, as in a loop.
@@ -190,7 +191,7 @@ class Scatter:
     mode: Callable[[Node], WriteMode | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Extern:
     """Done by a library; ``function`` is the dotted function.
 
@@ -202,19 +203,19 @@ class Extern:
     memory: Literal["new", "whole"] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Assigns:
     """Copies into its first argument, an input of the graph, by a dotted function of torch's."""
 
     function: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checks:
     """A condition on sizes, tested on the host: where it is false, the segment has not happened."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asserts:
     """Fails where its one argument is true: on the host, or, ``deferred``, on the device, which
     tells at a later call."""
@@ -222,7 +223,7 @@ class Asserts:
     deferred: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nested:
     """What the node's regions say."""
 
@@ -238,7 +239,7 @@ ContentRule: TypeAlias = Callable[[Facts | None, Operands, Keywords], Content | 
 RangeRule: TypeAlias = Callable[[RangeOf, Node, int], "Range | None"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DataIndex:
     """``value`` must lie in ``0 <= i < size``, or from ``-size`` where negative ones count back."""
 
@@ -261,7 +262,7 @@ Lowering: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CausalMask:
     """The positions of attention's mask, and of the flag that means the mask of which key ``j`` is
     seen by query ``i`` where ``j <= i``."""
@@ -270,7 +271,7 @@ class CausalMask:
     flag: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OneByOne:
     """From which position on torch takes the items of one parameter one by one, as in
     ``zeros(2, 3)``: every callable of the row, its method alone, or only where there are several.
@@ -288,7 +289,7 @@ class OneByOne:
         return args
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpDef:
     """A row of the table. See ``op`` for the fields."""
 

@@ -11,7 +11,7 @@ values whose strides are certain.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from anyshape.ir.graph import (
     Graph,
@@ -21,6 +21,7 @@ from anyshape.ir.graph import (
     Value,
 )
 from anyshape.ir.shortcuts import only_where
+from anyshape.nouns import frozen
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext, Undecided
 from anyshape.ops.row_major_results import is_of_rows, is_row_major, makes_rows
@@ -32,7 +33,7 @@ DECIDED_BY_ONES = frozenset({"einsum"})
 """Operators that do other work where a size is 1, whose results lie otherwise then."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class AmbiguousLayouts:
     """``graph`` has the inputs of the program, then values that it makes, and some of its outputs.
     ``outputs`` are their positions."""

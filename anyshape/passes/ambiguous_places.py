@@ -10,9 +10,10 @@ views of values that have a storage of their own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from anyshape.ir.graph import Graph, Input, Node, Value, map_values, values_in
+from anyshape.nouns import frozen
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.ops.offsets import begins_at
@@ -22,7 +23,7 @@ from anyshape.passes.sure_copies import leading_to_outputs
 from anyshape.symbolic import Dim
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class AmbiguousPlaces:
     """``graph`` has the inputs of the program, then values that it makes, and some of its outputs.
     ``outputs`` are their positions; ``moved`` those that begin elsewhere at some sizes, ``lent``
@@ -36,7 +37,7 @@ class AmbiguousPlaces:
     where_empty: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Place:
     """Where a value begins in the storage of what it views at last, the ``root``, if every copy is
     a view; None where nobody says. ``unsure``: there are such copies; ``full``: some of which may

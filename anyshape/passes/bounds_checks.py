@@ -13,11 +13,12 @@ raises where one is 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import HOST, Arg, Graph, Node, TensorType, Value, map_values
 from anyshape.ir.shortcuts import only_where
+from anyshape.nouns import mutable
 from anyshape.ops.build import Builder
 from anyshape.ops.table import DataIndex, OpDef, Range, View
 from anyshape.passes.decompose import check_false
@@ -39,7 +40,7 @@ def check_bounds(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     return rebuild(graph, _Checker(builder, ops).visit, reader=reader)
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Checker:
     builder: Builder
     ops: Mapping[str, OpDef]

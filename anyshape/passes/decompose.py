@@ -10,9 +10,10 @@ are eager's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from anyshape.ir.graph import HOST, Arg, Graph, Modes, Node, TensorType, Value
+from anyshape.nouns import frozen
 from anyshape.ops.build import Builder
 from anyshape.ops.context import Undecided
 from anyshape.ops.table import OpDef
@@ -38,7 +39,7 @@ def expand_for_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     return decompose(graph, ops, whole=lambda row: row.vjp != "expansion", lowered=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Decomposer:
     builder: Builder
     ops: Mapping[str, OpDef]

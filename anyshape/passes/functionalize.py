@@ -14,10 +14,11 @@ input itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Type, Value, map_values
 from anyshape.ir.shortcuts import only_where
+from anyshape.nouns import mutable
 from anyshape.ops.build import Builder
 from anyshape.ops.context import NoRow, OpError, Undecided
 from anyshape.ops.shared_memory import lies_in_argument
@@ -44,7 +45,7 @@ def _writes(node: Node, ops: Mapping[str, OpDef]) -> bool:
     return (node.op in ops and bool(ops[node.op].mutates)) or assigns_inside(node)
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _View:
     """How a value is seen: ``node`` applied to ``parent`` (itself seen somehow)."""
 
@@ -52,7 +53,7 @@ class _View:
     node: Node
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Functionalizer:
     graph: Graph
     ops: Mapping[str, OpDef]

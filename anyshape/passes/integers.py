@@ -11,12 +11,13 @@ machine integers would wrap. Most need no test: sizes are counts of what lies in
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 from math import prod
 
 from anyshape.ir.established import established
 from anyshape.ir.graph import CHECK, Arg, Graph, Node
+from anyshape.nouns import frozen
 from anyshape.ops.table import OpDef
 from anyshape.symbolic import (
     AllOf,
@@ -83,7 +84,7 @@ def _forms(arg: Arg, seen: set[Expr]) -> Iterator[Expr]:
             waiting += reversed(part.parts)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Magnitudes:
     """How large numbers may be; of partial sums only what was added is looked at."""
 

@@ -15,11 +15,12 @@ call, since nothing tells when a parameter's data is written.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from anyshape.ir.dtypes import DType, bfloat16, float16, float32
 from anyshape.ir.graph import HOST, Arg, Graph, Node, TensorType, Value, map_values, values_in
 from anyshape.ir.shortcuts import only_where
+from anyshape.nouns import mutable
 from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import channels_last_strides, contiguous_strides
 from anyshape.ops.table import OpDef, Pointwise, Reduce
@@ -51,7 +52,7 @@ def keep_channels_innermost(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     return rebuild(graph, layouts.visit, layouts.finish)
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Images:
     """Which nodes hand images on, and which convolutions see another's result."""
 
@@ -120,7 +121,7 @@ class _Images:
         return row is not None and (isinstance(row.lower, Pointwise | Reduce) or node.op in JOINS)
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Layouts:
     """Writes the nodes anew. ``last`` are the values whose strides were changed; ``copies`` are
     those made of a value in the other layout."""

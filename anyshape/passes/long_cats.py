@@ -9,11 +9,12 @@ the next level another. The fuser does not join them (``schedule/fuse.py``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from anyshape.costs import COSTS
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value
 from anyshape.ir.shortcuts import only_where
+from anyshape.nouns import mutable
 from anyshape.ops.build import Builder
 from anyshape.ops.layout import contiguous_strides
 from anyshape.ops.table import OpDef
@@ -54,7 +55,7 @@ def _parts(node: Node) -> tuple[Value, ...]:
     return tuple(p for p in parts if isinstance(p, Value) and len(p.shape) == rank)
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Tree:
     node: Node
     builder: Builder

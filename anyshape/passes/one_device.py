@@ -15,10 +15,11 @@ Everything else of another device it refuses, as the rows' types do.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from anyshape.ir.graph import HOST, Arg, Graph, Node, TensorType, Value, map_values
 from anyshape.ir.shortcuts import only_where
+from anyshape.nouns import mutable
 from anyshape.ops.build import Builder
 from anyshape.ops.rules import POSITIONS_ANYWHERE
 from anyshape.ops.table import OpDef, Pointwise, Scatter, Structural
@@ -49,7 +50,7 @@ def read_one_device(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     return rebuild(graph, _Mover(builder, ops).visit, reader=reader)
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Mover:
     """``moved``: what stands for a value on a device, made where it is first needed."""
 

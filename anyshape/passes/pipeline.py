@@ -7,13 +7,13 @@ every graph on the way.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias
 
 from anyshape.errors import stage_of
 from anyshape.ir.graph import Graph
 from anyshape.ir.nesting import is_flat, map_regions
+from anyshape.nouns import frozen
 from anyshape.ops.table import OpDef
 from anyshape.passes.bounds_checks import check_bounds
 from anyshape.passes.convolution_gradients import join_convolution_gradients
@@ -46,7 +46,7 @@ Run: TypeAlias = Callable[[Graph, Mapping[str, OpDef], Graph], Graph]
 """(graph, rows, the graph of capture) -> graph."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pass:
     """A named step. It ``needs`` properties of its graph, ``gives`` some and ``ends`` others; it
     must not come where one of ``before`` holds.
@@ -68,7 +68,7 @@ class PipelineError(ValueError):
     """The passes of a pipeline are in an order in which one of them would be wrong."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pipeline:
     """Passes in order. Raises ``PipelineError`` unless each finds what it needs where the first
     graph has what ``begins`` says, and the last graph has all of ``goal``.

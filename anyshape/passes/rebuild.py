@@ -7,15 +7,16 @@ arguments already rewritten and that returns the values standing for the node's 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from anyshape.ir.established import Established, established
 from anyshape.ir.graph import Arg, Graph, Node, Value, map_values
+from anyshape.nouns import mutable
 from anyshape.ops.context import TypeContext
 from anyshape.symbolic import Facts
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Rebuilding:
     """The graph being written: ``emit`` appends, ``substitutes`` maps old values to new."""
 
@@ -39,7 +40,7 @@ class Rebuilding:
         return replace(node, args=args, kwargs=kwargs)
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Reader:
     """Reads a graph node by node: ``cx`` knows of sizes what has been tested where it stands."""
 

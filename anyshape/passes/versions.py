@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from anyshape.ir.graph import Arg, Graph, Value
 from anyshape.ir.shortcuts import only_where
+from anyshape.nouns import frozen, mutable
 from anyshape.ops.shared_memory import lies_in_argument
 from anyshape.ops.table import OpDef
 from anyshape.passes.rebuild import Reader
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Moves:
     """By how much the counters of inputs move besides the one write that is done, and where those
     of written results, which are made anew, end; by position. ``apart`` are the results that
@@ -60,7 +61,7 @@ def moves(graph: Graph, ops: Mapping[str, OpDef]) -> Moves:
     return Moves(inputs, outputs, found.apart(graph.outputs, given))
 
 
-@dataclass(slots=True)
+@mutable
 class _Counters:
     """Whose counter each value has, and in whose memory it lies, where not its own; how often each
     counter was moved, and which memory was written."""

@@ -16,9 +16,11 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import torch
+
+from anyshape.nouns import mutable
 
 SMALL_ARENA = 1 << 24
 """Bytes of an arena that are one allocation at any rate."""
@@ -53,7 +55,7 @@ def rounded_up(size: int) -> int:
     return -(-size // step) * step
 
 
-@dataclass(slots=True)
+@mutable
 class Mark:
     """The most bytes that one region has asked for on a stream, how often one has asked, and what
     torch had of the driver's memory when that was looked at last."""
@@ -63,7 +65,7 @@ class Mark:
     reserved: int = 0
 
 
-@dataclass(slots=True)
+@mutable
 class HighWater:
     """The marks, by device and stream."""
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import torch
 
 from anyshape.errors import AnyshapeError
 from anyshape.ir.graph import Arg, Graph, Value, values_in
+from anyshape.nouns import frozen, mutable
 from anyshape.ops import OPS
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, deciding, described, form_of, laid_out
@@ -29,7 +30,7 @@ Run = Callable[..., tuple[Any, ...]]
 _C = torch._C
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SavedValue:
     """A residual: among the graph's inputs, or among what the forward half returns. ``checked``: a
     write to it since is refused."""
@@ -43,7 +44,7 @@ class SavedValue:
         return found if self.checked else found.data
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """Outputs, and the inputs that autograd goes from them to: one node of its graph."""
 
@@ -51,7 +52,7 @@ class Part:
     wanted: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layout:
     """Positions: ``wanted`` among the inputs, ``differentiable`` among the ``outputs`` that the
     program has. ``residuals`` are read by the backward half, ``watched`` are saved for their
@@ -67,7 +68,7 @@ class Layout:
     parts: tuple[Part, ...]
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Boundary:
     """``run`` takes the graph's argument inputs in order and returns its outputs, flat.
 
@@ -266,7 +267,7 @@ MODIFIED = (
 )
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Call:
     """One call: what it was given, and what its backward may need again."""
 

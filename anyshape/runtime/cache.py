@@ -18,8 +18,9 @@ import shutil
 import stat
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from anyshape.nouns import frozen
 
 FORMAT = 1
 META = "meta.json"
@@ -40,7 +41,7 @@ def digest(*parts: bytes | str) -> str:
     return state.hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiskCache:
     """A directory that only this user can write; ``problem`` says why it is not used."""
 

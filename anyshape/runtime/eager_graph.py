@@ -7,7 +7,7 @@ Where a check fails or an operator raises, what was written is put back.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -17,12 +17,13 @@ from anyshape.eager import CheckFailed
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import Graph, Location, Node, ScalarType, TensorType
 from anyshape.ir.step_labels import call_label
+from anyshape.nouns import mutable
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.profile import recorded
 from anyshape.runtime.rollback import Kept, Writes, version_of, written_inputs
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class EagerGraph:
     """``run`` takes the graph's argument inputs in order and returns its outputs, flat. ``why`` no
     kernels do."""

@@ -9,20 +9,20 @@ the leaf.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import torch
 
 from anyshape.ir.graph import Graph, ScalarType, Value
 from anyshape.ir.known_sizes import symbol_given_by
+from anyshape.nouns import frozen
 from anyshape.symbolic import Dim, Relation, eq
 
 Tensor = torch.Tensor
 Form: TypeAlias = "tuple[Any, ...]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Own:
     """Memory of its own: dimensions, innermost first, and those along which one element repeats."""
 
@@ -50,7 +50,7 @@ class Own:
         return made
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Same:
     """The very tensor that a cotangent, or a gradient before it, is."""
 

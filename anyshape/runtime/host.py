@@ -11,7 +11,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -48,6 +48,7 @@ from anyshape.ir.program import (
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput, render_scalar
 from anyshape.ir.step_labels import bytes_moved
+from anyshape.nouns import mutable
 from anyshape.runtime.profile import Launched
 from anyshape.symbolic import (
     AllOf,
@@ -86,7 +87,7 @@ def emit_host(
     ).emit()
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Printer:
     program: Program
     kernel_names: Mapping[Kernel, str]

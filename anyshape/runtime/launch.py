@@ -14,7 +14,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self
 
@@ -26,6 +26,7 @@ from anyshape.interrupts import is_interrupt
 from anyshape.ir.code import Code, Function
 from anyshape.ir.scalars import applied
 from anyshape.known_builtins import generated
+from anyshape.nouns import frozen, mutable
 from anyshape.runtime.arenas import slots
 from anyshape.torch_names import resolve
 
@@ -44,7 +45,7 @@ DEVICE_TYPES = {"cpu": 0, "cuda": 1}
 """As torch's C functions are told them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loaded:
     """A function of this process: as Python calls it, and where it is, if C may call it too."""
 
@@ -60,7 +61,7 @@ class WriteFailed(Exception):
     """An argument could not be written; others may have been."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Linked:
     """A program that runs: ``run`` takes the tensors and numbers that ``parameters`` name."""
 
@@ -101,7 +102,7 @@ class Address(int):
         return made
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resolver:
     code: Code
     constants: Mapping[str, torch.Tensor]
@@ -291,7 +292,7 @@ def trap_if(condition: torch.Tensor, site: str) -> None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Flag:
     """A truth that a device sets and the host reads without waiting: one byte of pinned memory,
     and ``seen``, the same byte as a tensor of the device, where torch makes one of it."""
@@ -339,7 +340,7 @@ class _SharedByte:
         }
 
 
-@dataclass(slots=True)
+@mutable
 class Traps:
     """Flags of this process's devices, one a site; a flag stays set until it is raised."""
 

@@ -14,7 +14,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from torch.profiler import ProfilerActivity, record_function
 
 from anyshape.ir.step_labels import KernelUse
 from anyshape.ir.variants import Variants
+from anyshape.nouns import mutable
 from anyshape.symbolic import Condition, evaluate
 
 CALLS = 5
@@ -44,7 +45,7 @@ def recorded(
     return recording
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Launched:
     """What a program's last run under a profiler launched, by the kernel's name: the bytes that
     each launch reads and writes; of the last one its sizes, and its schedule where the host's code

@@ -10,7 +10,7 @@ then.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import torch
@@ -18,6 +18,7 @@ import torch
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import HOST, Graph, ScalarType, TensorType, Value, row_major, values_in
 from anyshape.ir.known_sizes import symbol_given_by, symbol_value
+from anyshape.nouns import mutable
 from anyshape.ops import OPS
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, Own, form_of, order_of, storage_of
@@ -181,7 +182,7 @@ def _any_is_odd(in_rows: Sequence[bool | None], arguments: Sequence[Any]) -> boo
     return False
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class EagerLayouts:
     """How the results at ``positions`` lie, which ``graph`` makes. What was ``learned`` for a
     pattern of sizes is None where data decides, and empty where it is no order of dimensions, or
@@ -290,7 +291,7 @@ class EagerLayouts:
         return made
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class EagerPlaces:
     """Where the results at ``positions`` begin in their storage, which ``graph`` makes by views,
     and whether they are views; found by torch without memory, for each combination of sizes.

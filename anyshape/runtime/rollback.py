@@ -8,18 +8,18 @@ when all has been checked. Eager torch writes in the program's order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import compress
 
 import torch
 
 from anyshape.ir.graph import Graph, Node, TensorType
 from anyshape.ir.nesting import with_nested
+from anyshape.nouns import frozen
 from anyshape.ops.shared_memory import written_in
 from anyshape.ops.table import OPS, Pointwise, View
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Writes:
     """Which inputs the graph writes, by way of a view or not: ``before`` the last node where it
     may fail, and only ``behind`` it."""
@@ -57,7 +57,7 @@ def _written(graph: Graph, nodes: Sequence[Node]) -> tuple[int, ...]:
     return tuple(i for i, entry in enumerate(graph.inputs) if entry.value in written)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kept:
     """Tensors as they were, with their version counters; inference tensors have none."""
 

@@ -8,7 +8,7 @@ form. Views are looked through: the readers of a value are the nodes that comput
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
@@ -16,6 +16,7 @@ from anyshape.ir.dtypes import float64
 from anyshape.ir.established import Established, Last, binders_of, established, shown
 from anyshape.ir.graph import CHECK, Graph, Node, TensorType, Value, values_in
 from anyshape.ir.scalars import ScalarInput
+from anyshape.nouns import mutable
 from anyshape.ops.context import TypeContext
 from anyshape.ops.table import Asserts, OpDef, Pointwise, Reduce, View
 from anyshape.schedule.draft import Symbols
@@ -29,7 +30,7 @@ Order: TypeAlias = int | Fraction
 """Where in the program: a position of the graph, or between two of them."""
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Analysis:
     """What the fuser asks of a graph: kinds of nodes, who reads what, and their order."""
 

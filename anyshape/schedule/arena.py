@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 
 from anyshape.ir.buffers import Buffer
 from anyshape.ir.program import Step
+from anyshape.nouns import frozen, mutable
 from anyshape.schedule.arena_occupancy import Occupancy, numbers
 from anyshape.symbolic import Atom, Dim, Relation, age, evaluator, le, total, unknowns
 
@@ -26,7 +27,7 @@ UNRELATED = 3  # where the two sizes have no symbol in common
 LOOKED_AT = 8  # slots, and parts and sizes of one, that are tried one by one
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Life:
     """A buffer from the step that first touches it, its maker, to its last mention."""
 
@@ -36,7 +37,7 @@ class Life:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Arena:
     """``inner`` says in which slot each buffer lies and how many bytes from its beginning,
     ``rooms`` how large each slot is: as the largest of these sizes in bytes; ``lent``, which
@@ -53,7 +54,7 @@ Known = Callable[[Relation], bool]
 """Does the relation hold, as far as is known where the memory is used?"""
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Shelf:
     """Memory that one buffer has at a time."""
 
@@ -71,7 +72,7 @@ class _Shelf:
         self.tenants.insert(bisect(self.tenants, life.start, key=lambda t: t.start), life)
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Slot:
     """Memory for one large buffer or, at other times, for small ones side by side."""
 

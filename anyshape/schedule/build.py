@@ -7,12 +7,13 @@ symbols, and the loop variables with their extents. ``tile.py`` makes the canoni
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TypeVar
 
 from anyshape.ir.graph import Node, Value
 from anyshape.ir.loops import Store
+from anyshape.nouns import frozen, mutable
 from anyshape.ops.table import Reduce, Scan
 from anyshape.schedule.analysis import Analysis
 from anyshape.schedule.draft import Cell, Draft
@@ -23,7 +24,7 @@ from anyshape.schedule.scatter import copied, write_of
 from anyshape.symbolic import Dim, Expr, Symbol
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Drafted:
     """Elements and stores of a kernel; pointers are named in order of first use, and ``buffers``
     says which value each is."""
@@ -57,7 +58,7 @@ class _TooDeep(Exception):
         self.value, self.index, self.mask = value, index, mask
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Build:
     found: Analysis
     inlined: frozenset[Value]

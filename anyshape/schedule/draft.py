@@ -11,10 +11,9 @@ import ctypes
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
-from anyshape.frozen import frozen
 from anyshape.ir.dtypes import DType, bool_, float32, float64, int64, promote_two
 from anyshape.ir.loops import (
     SCALAR_OPS,
@@ -29,12 +28,13 @@ from anyshape.ir.loops import (
 )
 from anyshape.ir.scalars import Operand as HostNumber
 from anyshape.ir.scalars import Scalar, ScalarInput
+from anyshape.nouns import frozen, mutable
 from anyshape.symbolic import Dim, Expr, Space, Symbol
 
 Number: TypeAlias = "int | float | bool"
 
 
-@frozen()
+@frozen
 class Cell:
     """One element of a draft, as a body sees it: it knows its dtype and may be used with
     operators.
@@ -92,7 +92,7 @@ def computed(dtype: DType) -> DType:
     return float32 if dtype.is_floating and dtype.size_bytes < 4 else dtype
 
 
-@dataclass(slots=True)
+@mutable
 class Symbols:
     """Axis and loaded-integer symbols of a graph's space, shared by all kernels of one schedule."""
 
@@ -113,7 +113,7 @@ class Symbols:
         return self.loaded[number]
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Draft:
     """The elements of one kernel. Methods named as scalar operators make elements
     (``draft.exp(x)``).

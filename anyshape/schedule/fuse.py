@@ -11,11 +11,12 @@ an element is, ``build.py`` makes the kernel.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 
 from anyshape.costs import COSTS
 from anyshape.ir.graph import Node, TensorType, Value, row_major
+from anyshape.nouns import mutable
 from anyshape.ops.layout import numel
 from anyshape.ops.table import Pointwise, Reduce, Scan
 from anyshape.schedule.analysis import Analysis, Order
@@ -97,7 +98,7 @@ def _nothing(value: Value, index: Index, *, whole: bool = False) -> Cell:
 PARTS = {"copy": copied, "update": updated}
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Attempt:
     """One try to grow a group over a given domain."""
 

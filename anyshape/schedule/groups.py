@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from anyshape.ir.graph import Value, row_major
+from anyshape.nouns import frozen
 from anyshape.schedule.analysis import Order
 from anyshape.schedule.draft import Symbols
 from anyshape.schedule.indices import Index, dot
@@ -15,7 +15,7 @@ from anyshape.symbolic import Dim, Expr, Symbol
 Part = Literal["whole", "copy", "update"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refusal:
     """Why a producer was not computed inside a kernel that reads it."""
 
@@ -27,7 +27,7 @@ class Refusal:
         return f"{self.value.name} is not fused with {self.reader.name}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shared:
     """What a group stores of a value that others read too, the readers that it computes itself for
     that, and between what in the program it has to do so."""
@@ -46,7 +46,7 @@ class ExtraRows(Exception):
         self.extents = extents
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Domain:
     """The loop variables of a kernel: for each dim of its shape, and for each further row dim, the
     extents that the dim is split into, outermost first."""
@@ -81,7 +81,7 @@ class Domain:
         return tuple(result)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stored:
     """A value that a kernel writes, and the index at which it computes it."""
 
@@ -90,7 +90,7 @@ class Stored:
     per: Literal["cell", "row"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Group:
     """The nodes of one kernel."""
 

@@ -8,10 +8,11 @@ position, so that loops stay affine; only what cannot be refined keeps ``//`` an
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from anyshape.ir.graph import row_major
+from anyshape.nouns import mutable
 from anyshape.ops.layout import numel
 from anyshape.symbolic import (
     Condition,
@@ -43,7 +44,7 @@ class Refine(Exception):
         self.extents = extents
 
 
-@dataclass(slots=True)
+@mutable
 class Sizes:
     """What the facts say of sizes, remembered."""
 

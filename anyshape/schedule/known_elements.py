@@ -7,12 +7,13 @@ the places that the element is asked at.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 from typing import TypeAlias
 
 from anyshape.ir.dtypes import bool_, int64
 from anyshape.ir.loops import Const, Element, Op, Position
+from anyshape.nouns import mutable
 from anyshape.schedule.draft import Draft
 from anyshape.symbolic import (
     Condition,
@@ -47,7 +48,7 @@ class DecidedByData(Exception):
     """The element is not known from sizes and places."""
 
 
-@dataclass(slots=True)
+@mutable
 class KnownElements:
     """Of one draft, under ``facts`` about sizes and places. Methods raise ``DecidedByData``."""
 

@@ -9,7 +9,6 @@ library or to eager torch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from anyshape.ir import loops
@@ -17,6 +16,7 @@ from anyshape.ir.dtypes import DType, bool_, int64, result_type
 from anyshape.ir.graph import Arg, Node, ScalarType, TensorType, Value, row_major
 from anyshape.ir.loops import Element, Op, index_names
 from anyshape.ir.scalars import Scalar, ScalarInput
+from anyshape.nouns import mutable
 from anyshape.ops.context import TypeContext
 from anyshape.ops.rules import dim_of, dims_of, number_category
 from anyshape.ops.table import REQUIRED, Form, OpDef, Pointwise, Reduce, Scan, Structural, View
@@ -40,7 +40,7 @@ class Read(Protocol):
     def __call__(self, value: Value, index: Index, *, whole: bool = False) -> Cell: ...
 
 
-@dataclass(slots=True)
+@mutable
 class Lowering:
     """Everything a rule may ask. ``rows`` are the loop variables of reductions, outermost first.
 

@@ -13,7 +13,7 @@ handed out is narrowed at the end, by one read of each size.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from anyshape.ir.buffers import Buffer, BufferRef, Placement, SizeInMemory, StepArg, references
 from anyshape.ir.dtypes import int64
@@ -34,12 +34,13 @@ from anyshape.ir.program import (
     View,
 )
 from anyshape.ir.variants import ChooseVariants, no_variants
+from anyshape.nouns import frozen, mutable
 from anyshape.schedule.size_kernels import size_kernel
 from anyshape.schedule.steps import insert_frees, numbers_in
 from anyshape.symbolic import Dim, Expr, Facts, Symbol, symbols_of_all
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SizesInMemory:
     """``counting``: functions that have another beside them, which takes memory for all that there
     may be and leaves in memory how much there is. ``rowwise``: those whose first operand may have
@@ -69,7 +70,7 @@ def assign_placements(
     return _InMemory(placed, libraries, variants, needs).rewritten() if needs.memory else placed
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Room:
     """What a buffer may hold, of sizes known at entry: ``shape``, where only its outermost extent
     needs a bound for that, and so many ``elements``."""
@@ -110,7 +111,7 @@ def _product(dims: Iterable[Dim]) -> Dim:
     return count
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Needs:
     """Which of the sizes that data decides are needed on the host, and why."""
 
@@ -224,7 +225,7 @@ class _Needs:
             self._host(_dims(self.program.buffers[name]), f"{what} takes {name}")
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _InMemory:
     """Writes the program anew."""
 

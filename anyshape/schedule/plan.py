@@ -7,7 +7,7 @@ In: a graph of core rows. Out: a ``Program``. Nodes are grouped from the last to
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import chain, islice
 
@@ -48,6 +48,7 @@ from anyshape.ir.program import (
 )
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ir.variants import ChooseVariants, no_variants
+from anyshape.nouns import frozen, mutable
 from anyshape.ops import OPS
 from anyshape.ops.layout import Shape, view_strides
 from anyshape.ops.table import (
@@ -93,7 +94,7 @@ def refusals(graph: Graph, ops: Mapping[str, OpDef] = OPS) -> tuple[Refusal, ...
     return tuple(refusal for _, group in plan.groups for refusal in group.refusals)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Strided:
     """A view as torch sees it: elements of the memory of ``base``."""
 
@@ -102,7 +103,7 @@ class _Strided:
     offset: Dim
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Plan:
     graph: Graph
     ops: Mapping[str, OpDef]

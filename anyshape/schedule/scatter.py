@@ -8,9 +8,9 @@ they do in a loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from anyshape.ir.graph import Arg, Node, Value
+from anyshape.nouns import frozen
 from anyshape.ops.rules import dim_of
 from anyshape.ops.table import OpDef, Scatter, WriteMode
 from anyshape.schedule.draft import Cell, computed
@@ -19,7 +19,7 @@ from anyshape.schedule.lower import Lowering, number, positions_of
 from anyshape.symbolic import Dim, broadcast
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Write:
     """One write: the element, where it goes, whether, and how."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 from operator import add
 
@@ -36,6 +36,7 @@ from anyshape.ir.loops import (
 )
 from anyshape.ir.program import Launch
 from anyshape.ir.scalars import Operand
+from anyshape.nouns import mutable
 from anyshape.schedule.build import Drafted
 from anyshape.schedule.draft import scalar_dtype
 from anyshape.schedule.indices import Sizes, terms_of
@@ -229,7 +230,7 @@ def _begins(drafted: Drafted, needed: Sequence[int]) -> dict[str, int]:
     return {name: first for name, first in least.items() if first > 0 and name not in written}
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Renaming:
     """Rewrites a draft into a space of its own, with names in order of first use."""
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from anyshape.ir.buffers import Buffer, BufferRef, StepArg, references
 from anyshape.ir.program import Allocate, Assign, BumpVersion, Launch, Step, View
 from anyshape.ir.verify_program import reads_where_it_writes
+from anyshape.nouns import frozen
 from anyshape.ops.layout import dense_order
 from anyshape.symbolic import Dim
 
@@ -88,7 +89,7 @@ def _layout(buffer: Buffer) -> tuple[object, ...]:
     return buffer.dtype, buffer.device, buffer.shape, buffer.strides
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Update:
     """``launch`` writes ``source``, all of which is assigned to ``target`` by ``assign``."""
 

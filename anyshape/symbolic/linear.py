@@ -10,9 +10,10 @@ counted in steps, a step for each term of a row that is looked at, and stops whe
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import gcd
 from typing import NamedTuple
+
+from anyshape.nouns import mutable
 
 
 class Row(NamedTuple):
@@ -32,7 +33,7 @@ class _Spent(Exception):
     """No steps are left."""
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Steps:
     """How much work may still be done for one question."""
 

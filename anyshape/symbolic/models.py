@@ -12,10 +12,10 @@ found is about what a proof could use, and does not grow with how far operations
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from math import prod
 
+from anyshape.nouns import mutable
 from anyshape.symbolic.atoms import Atom, age
 from anyshape.symbolic.conditions import AnyOf, Condition, Relation
 from anyshape.symbolic.expr import Expr
@@ -43,7 +43,7 @@ def _seen(env: Sizes) -> Seen:
     return {atom: size for atom, size in env.items() if atom.word}
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Claim:
     """lo <= form <= hi, with a residue and without some values."""
 
@@ -87,7 +87,7 @@ class _Claim:
             yield goal
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Either:
     """One of several cases, each of which is claims that hold together."""
 

@@ -12,11 +12,11 @@ bound. Neither search nor elimination is needed, whose steps grow with the degre
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import product
 from math import lcm, prod
 from typing import TypeAlias
 
+from anyshape.nouns import frozen
 from anyshape.symbolic.atoms import Atom
 from anyshape.symbolic.expr import Expr
 from anyshape.symbolic.knowledge import KnownFacts
@@ -35,7 +35,7 @@ is a kind (0 for what an atom is more than its least value, 1 for how often the 
 size, 2 for what a size leaves past the begin of a class) and an index."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Divided:
     """A size x and its quotients (x + shift) // divisor, with their common modulus."""
 

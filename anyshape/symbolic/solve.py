@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
 
+from anyshape.nouns import frozen
 from anyshape.symbolic.atoms import Atom, Symbol, age
 from anyshape.symbolic.conditions import (
     AllOf,
@@ -23,7 +23,7 @@ from anyshape.symbolic.expr import BUILDERS, Dim, symbols_of, total
 from anyshape.symbolic.facts import Facts
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mismatch:
     """Why sizes do not fit patterns: the position, the pattern there, the size, and a sentence."""
 

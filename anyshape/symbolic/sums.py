@@ -8,10 +8,11 @@ Nested operations share their operands, which are to be named before: as text th
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from typing import Generic, Protocol, TypeVar
 
+from anyshape.nouns import mutable
 from anyshape.symbolic.atoms import Atom, Operation, Symbol, age
 from anyshape.symbolic.conditions import AllOf, AnyOf, Condition, Relation
 from anyshape.symbolic.expr import Dim, Expr, total
@@ -26,7 +27,7 @@ MULTIPLES = (1, -1, 2)
 T = TypeVar("T")
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class NamedSums(Generic[T]):
     """The sums named so far and small multiples of them, by the digest of their terms."""
 
@@ -98,7 +99,7 @@ class Sized(Protocol):
         """Every symbol in it."""
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class SymbolsSeen:
     """Collects symbols from many numbers; what partial sums and nested operations share is looked
     at once."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from anyshape.nouns import frozen, mutable
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stage:
     """What one stage of a compile took: seconds, questions that were worked out, solver steps."""
 
@@ -25,7 +27,7 @@ class Stage:
         return f"{self.name:<24}{self.seconds:>8.3f} s {asked}"
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Work:
     """The counts of one space."""
 
@@ -38,7 +40,7 @@ class Work:
         return Counted(self, name)
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Counted:
     """See ``Work.stage``."""
 

@@ -8,7 +8,7 @@ its argument. Both targets print phases in order; nothing here is of one target.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from anyshape.ir.dtypes import bool_
 from anyshape.ir.loops import (
@@ -26,10 +26,11 @@ from anyshape.ir.loops import (
     index_names,
     operands,
 )
+from anyshape.nouns import frozen
 from anyshape.symbolic import Atom, Dim, Expr, Symbol
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Phases:
     """``axes_of[n]``: names of the axes that element ``n`` varies over; ``level[n]``: its phase.
 

@@ -9,13 +9,13 @@ rounded by ``cast``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from anyshape.ir.dtypes import DType
+from anyshape.nouns import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Text:
     """How one target spells an operator: ``{0}``, ``{1}`` are operands, ``{t}`` is the suffix of
     the dtype (``f32``, ``i64``), ``{f}`` is ``f`` for float32 and nothing for float64."""

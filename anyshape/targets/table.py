@@ -7,7 +7,7 @@ loads what was printed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +17,7 @@ from anyshape.ir.code import Function
 from anyshape.ir.loops import Kernel
 from anyshape.ir.program import Program
 from anyshape.ir.variants import Variants
+from anyshape.nouns import frozen
 from anyshape.options import Options
 from anyshape.runtime.launch import TRAPS, Loaded
 from anyshape.schedule.placement import SizesInMemory
@@ -29,7 +30,7 @@ HOST = CPU.kind
 """The device of Python and of this process's memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Targets:
     """The targets by torch's names of their devices."""
 

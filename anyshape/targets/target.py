@@ -7,7 +7,6 @@ The driver asks a table of targets (``table.py``) and knows no device itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -16,6 +15,7 @@ from anyshape.ir.code import Function, PrintedRegion
 from anyshape.ir.loops import Kernel
 from anyshape.ir.program import Launch, NativeRegion, Program
 from anyshape.ir.variants import Variant, Variants
+from anyshape.nouns import frozen
 from anyshape.options import Options
 from anyshape.runtime.launch import Loaded
 from anyshape.schedule.placement import SizesInMemory
@@ -93,7 +93,7 @@ def unknown(options: Options) -> None:
     """The target does not say what its code depends on."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """One kind of device; ``kind`` is torch's name of it.
 

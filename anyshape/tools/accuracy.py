@@ -10,17 +10,18 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
+from anyshape.nouns import frozen
 from anyshape.reference import strides_that_matter
 from anyshape.tools import models
 from anyshape.tools.models import Recipe
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """The worst output of one call: its error, what the bound allows, and what else is wrong with
     it.

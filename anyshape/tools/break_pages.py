@@ -8,13 +8,13 @@ the text of a function `f` of one tensor; tests run them all.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from anyshape.capture.heap.breaks import BREAKS
+from anyshape.nouns import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Example:
     """A program that breaks there, what it says about it, and one that computes the same whole."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, TextIO
 
 import torch
@@ -18,6 +18,7 @@ from torch import nn
 
 from anyshape import api
 from anyshape.dispatch.stats import counted
+from anyshape.nouns import frozen, mutable
 from anyshape.runtime.progress import doing
 from anyshape.tools import accuracy, models
 from anyshape.tools.colour import painted
@@ -27,7 +28,7 @@ from anyshape.tools.timing import interleaved
 PEER = "torch.compile"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """What the command line asks for."""
 
@@ -40,7 +41,7 @@ class Settings:
     device: torch.device = torch.device("cpu")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShapeResult:
     """One shape of one model: seconds of the first call and of a later one, and the error."""
 
@@ -59,7 +60,7 @@ class ShapeResult:
     speedup_over_peer: float | None = None
 
 
-@dataclass(slots=True)
+@mutable
 class ModelResult:
     """One model: what compiling it made, and each shape."""
 

@@ -10,7 +10,6 @@ import importlib.metadata
 import platform
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -18,6 +17,7 @@ import torch
 from anyshape.api import SUPPORTED, compile
 from anyshape.capture.interpreter import versions
 from anyshape.errors import AnyshapeError
+from anyshape.nouns import frozen
 from anyshape.options import Options, from_environment, set_variables
 from anyshape.runtime.cache import DiskCache
 from anyshape.runtime.launch import has_blas, has_library
@@ -28,7 +28,7 @@ State = Literal["ok", "note", "wrong"]
 LIBRARIES = ("triton", "transformers", "accelerate", "diffusers", "peft", "torchao", "rich")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """What was found of one thing; `advice` where something can be done."""
 

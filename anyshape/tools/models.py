@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Literal, TypeAlias
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from anyshape.errors import AnyshapeError
+from anyshape.nouns import frozen
 from anyshape.optional import require
 from anyshape.options import near
 
@@ -46,7 +47,7 @@ VOCABULARY = 1000
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recipe:
     """How to build a model."""
 
@@ -57,7 +58,10 @@ class Recipe:
     window: int | None = None  # sliding window of those that have one; None: above every length
 
 
-@dataclass(frozen=True, slots=True)
+USUAL = Recipe()
+
+
+@frozen
 class Model:
     """One model: how to build it, what it takes, and what about it varies."""
 
@@ -303,7 +307,7 @@ def present() -> tuple[str, ...]:
     return tuple(n for n, m in MODELS.items() if m.library != "examples" or EXAMPLES.is_dir())
 
 
-def build(name: str, recipe: Recipe = Recipe()) -> nn.Module:
+def build(name: str, recipe: Recipe = USUAL) -> nn.Module:
     """The module, in eval mode, the same weights each time."""
     return find(name).build(recipe)
 
@@ -313,7 +317,7 @@ def inputs(
     batch: int,
     length: int,
     mask: Mask = "none",
-    recipe: Recipe = Recipe(),
+    recipe: Recipe = USUAL,
 ) -> Inputs:
     """Keyword arguments of one call, the same each time. `length` is tokens, pixels a side or
     history, as the model has it.

@@ -7,7 +7,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from anyshape.nouns import frozen
 
 ROUNDS = 31
 SAMPLE_SECONDS = (
@@ -15,7 +16,7 @@ SAMPLE_SECONDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Timing:
     """Seconds a call of each candidate, one sample a round."""
 

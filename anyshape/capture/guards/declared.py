@@ -9,11 +9,12 @@ a fact here, never a guard.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from anyshape.capture.heap.sources import Source
 from anyshape.declare import Assumption, BoundDeclaration, Pattern
+from anyshape.nouns import frozen, mutable
 from anyshape.symbolic import (
     Condition,
     Dim,
@@ -33,7 +34,7 @@ Learn = Callable[[Condition | bool, object], None]
 Fresh = Callable[[str], Expr]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stated:
     """The reason of a fact that the user declared."""
 
@@ -43,7 +44,7 @@ class Stated:
         return self.rule
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class DeclaredSizes:
     """The names of one capture, as far as they are known."""
 

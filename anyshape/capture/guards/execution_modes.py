@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from torch.utils._device import DeviceContext
 
 from anyshape.capture.guards.tensor_specs import DTYPE_OF_TORCH, device_text
 from anyshape.ir.graph import Modes
+from anyshape.nouns import frozen
 
 _C = torch._C
 _saved_tensors_hooks = _C._autograd._top_saved_tensors_default_hooks
@@ -28,7 +29,7 @@ AutocastOff = _C._DisableAutocast  # a context in which no autocast casts
 AUTOCAST_DEVICES = ("cpu", "cuda")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TorchModes:
     """Torch's global modes at one moment. `fields` are in the order of `snapshot`."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -27,10 +27,10 @@ from anyshape.capture.heap.sources import (
 )
 from anyshape.capture.heap.times import state_of
 from anyshape.capture.heap.values import is_empty
-from anyshape.frozen import frozen
 from anyshape.ir.graph import Location
 from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar, names_of, render_scalar
 from anyshape.known_builtins import generated
+from anyshape.nouns import frozen
 from anyshape.symbolic import Condition, Symbol, to_python
 
 
@@ -64,7 +64,7 @@ class SizeGuard:
         return f"{self.condition}" + (f"  ({where})" if where else "")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class ScalarGuard:
     """A comparison of floats computed from sizes and numbers, and the side that the program
     relies on."""
@@ -99,7 +99,7 @@ MODE_FIELDS = (
 Namer = Callable[[Any, str], str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GuardKind:
     """How one kind of guard is tested fast, tested slowly, and reported."""
 
@@ -138,7 +138,7 @@ OPAQUE = frozenset({str, bytes, range})
 """What native code may make anew in each call, with another value: it is handed on unread then."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class FunctionState:
     """What decides what a Python function does."""
 
@@ -321,7 +321,7 @@ KINDS: Mapping[str, GuardKind] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DimsBinding:
     """The symbols that a tensor's shape or strides give, in order; None for what is constant."""
 
@@ -330,7 +330,7 @@ class DimsBinding:
     symbols: tuple[Symbol | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NumberBinding:
     """A number that is handed in."""
 
@@ -338,7 +338,7 @@ class NumberBinding:
     unknown: Symbol | ScalarInput
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ComputedBinding:
     """An int that is computed through floats."""
 
@@ -349,7 +349,7 @@ class ComputedBinding:
 Binding: TypeAlias = DimsBinding | NumberBinding | ComputedBinding
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class GuardSet:
     """All that one specialization relies on.
 

@@ -8,7 +8,6 @@ container as what differs from call to call.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from anyshape.capture.guards.guard_code import (
@@ -27,10 +26,11 @@ from anyshape.capture.heap import quiet_reads
 from anyshape.capture.heap.sources import Source, describe_step, read_path, read_source
 from anyshape.ir.graph import Location
 from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar
+from anyshape.nouns import frozen
 from anyshape.symbolic import Condition, Symbol, evaluate
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failure:
     """Which guard did not hold, with the value that was found instead."""
 

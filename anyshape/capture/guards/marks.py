@@ -7,15 +7,16 @@ its kin) are attributes of the tensor, so they are understood without importing 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from anyshape.nouns import frozen
 
 MarkKind = Literal["dynamic", "maybe_dynamic", "unbacked", "static"]
 ATTRIBUTE = "_anyshape_marks"
 UNBOUNDED = 2**62  # torch writes "no maximum" as a number near the largest int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mark:
     """``minimum`` and ``maximum`` bound the size, inclusively; equal sizes share ``name``."""
 

@@ -7,15 +7,15 @@ In: sources of arguments, tensors. Out: whether their storages are different one
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from anyshape.capture.heap.sources import Source, read_source
+from anyshape.nouns import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoAlias:
     """Arguments that are written share no memory with any other input, nor do their elements with
     one another: the graph relies on it.

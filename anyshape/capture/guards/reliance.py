@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from anyshape.capture.guards.constant_kinds import CONSTANTS, is_simple
 from anyshape.capture.guards.guard_code import FunctionState, Guard, own_names, same_constant
 from anyshape.capture.heap.purity import is_library
 from anyshape.capture.heap.sources import Sources
+from anyshape.nouns import mutable
 
 IMMUTABLE_TYPE, HEAP_TYPE = 1 << 8, 1 << 9  # flags of classes
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Reliance:
     """Grows during one capture."""
 

@@ -9,13 +9,13 @@ requires_grad, conj and neg bits. Sizes are not part of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.ir.dtypes import DTYPES, DType
+from anyshape.nouns import frozen
 from anyshape.symbolic import Dim
 
 TORCH_OF_DTYPE: dict[DType, torch.dtype] = {
@@ -111,7 +111,7 @@ def permuted_strides(shape: Sequence[Dim], order: Sequence[int]) -> tuple[Dim, .
     return tuple(strides)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TensorSpec:
     """What must be the same in every tensor that one specialization takes from one source."""
 

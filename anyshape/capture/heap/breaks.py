@@ -10,15 +10,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from anyshape.capture.heap.values import Break
 from anyshape.errors import GraphBreakError, render_location, underlined
 from anyshape.ir.graph import Location
+from anyshape.nouns import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BreakKind:
     """One row of the catalogue; texts may name `{what}`, `{why}`, `{condition}`."""
 
@@ -128,7 +128,7 @@ def _fill(template: str, values: Mapping[str, Any]) -> str:
         return template
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GraphBreak:
     """Where a segment ended."""
 

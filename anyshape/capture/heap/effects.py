@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from anyshape.nouns import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Effect:
     """A write to an outside object: `fn(target, *args, **kwargs)` does it. Arguments may be proxies
     or created objects.

@@ -8,7 +8,6 @@ other iterator is left shared (`can_fork` says which).
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import itertools
 import sys
@@ -17,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from anyshape.capture.heap.values import Break
+from anyshape.nouns import frozen
 
 _LEAVES: frozenset[type] = frozenset(
     {
@@ -151,7 +151,7 @@ def _same_state(a: Any, b: Any) -> bool:
     return a == b if type(a) in (int, str, bytes, range) else same_position(a, b)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@frozen
 class Position:
     """An iterator over a mapping or a set: what makes one of its kind, and how many items of the
     container it has given. `container` is None where it is exhausted."""

@@ -10,12 +10,12 @@ import gc
 import operator
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.quiet_reads import class_entry
+from anyshape.nouns import mutable
 
 Read = Callable[[Any, str, Any, Any], Any]
 Copier = Callable[[Read, Any], Any]
@@ -36,7 +36,7 @@ def maker_of(view: type) -> Any:
     return vars(base)[VIEWS[view]]
 
 
-@dataclass(slots=True)
+@mutable
 class Mirror:
     """The stand-in of an outside container; `written` once it no longer shows what is outside."""
 

@@ -4,15 +4,17 @@ even where the list is as it was in the end.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import CodeType
 from typing import Any, TypeAlias
+
+from anyshape.nouns import mutable
 
 Place: TypeAlias = tuple[CodeType, int]
 """An instruction of the program."""
 
 
-@dataclass(slots=True)
+@mutable
 class SortedLists:
     """By the id of the list as the program sees it; and where the program calls `list.sort`."""
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from anyshape.capture.heap.values import NULL, TensorValue
+from anyshape.nouns import mutable
 
 # The writers that look at nothing, and how many arguments they take.
 BLIND: Mapping[Any, int] = {
@@ -37,7 +38,7 @@ def is_key(value: Any) -> bool:
     return type(value) in PLAIN_KEYS or type(value) is TensorValue
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Unread:
     """An outside container and what was written to it, in order; `entries` are those of a dict."""
 

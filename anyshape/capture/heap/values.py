@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import BuiltinMethodType, CellType, MethodWrapperType
 from typing import Any, NoReturn
 
 from anyshape.ir.graph import Value
 from anyshape.ir.scalars import Operand
+from anyshape.nouns import frozen
 from anyshape.symbolic import Expr
 
 
@@ -197,7 +198,7 @@ class OpaqueValue(Proxy):
         self.description = description
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Formed:
     """A text that a function of C forms in each call, of arguments with sizes or texts in them."""
 

@@ -19,7 +19,6 @@ import re
 import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -38,6 +37,7 @@ from anyshape.capture.heap.mirrors import VIEWS, mapping_behind
 from anyshape.capture.heap.nested_containers import elements_of, values_of
 from anyshape.capture.heap.values import NULL, PROXIES, contents
 from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.nouns import frozen
 
 EQUALITY = ("__eq__", "__iter__")  # two deques are compared as they iterate
 ORDER = ("__lt__", "__gt__", "__le__", "__ge__", *EQUALITY)
@@ -350,7 +350,7 @@ def _is_held(machine: Interpreter, value: Any, name: str, depth: int, *, further
     return not hashes_outside(machine, held, depth - 1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Reads:
     """The globals that code reads, the attributes, and those of which attributes are read."""
 

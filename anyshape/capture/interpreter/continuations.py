@@ -9,18 +9,17 @@ None to let the exception go on through the caller. `yielded` is for frames of g
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from anyshape.capture.heap.values import NULL
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
-from anyshape.frozen import frozen
+from anyshape.nouns import frozen
 
 NO_EXCEPTION_MADE = "calling {} should have returned an instance of BaseException, not {}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ended:
     """The return value of a generator that native code resumed."""
 
@@ -75,7 +74,7 @@ class GeneratorRoot(Root):
         raise Finished(Ended(value))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Become(Continuation):
     """Push `value` whatever the frame returns: `__init__` (which must return None),
     `__setattr__`-like calls.
@@ -156,7 +155,7 @@ class Resume(Continuation):
         raise StopIteration(value) if value is not None else StopIteration
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResumeOr(Continuation):
     """`next(generator, default)`."""
 
@@ -167,7 +166,7 @@ class ResumeOr(Continuation):
         return frame
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Chain(Continuation):
     """First one continuation, then another with what the first pushed."""
 
@@ -189,7 +188,7 @@ class Chain(Continuation):
         return self.second.returned(machine, taken, taken.stack.pop())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForNext(Continuation):
     """FOR_ITER: a yielded value is pushed; the end of a generator, or StopIteration of a
     `__next__`, leaves the loop.
@@ -209,7 +208,7 @@ class ForNext(Continuation):
         return frame
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForCall(ForNext):
     """FOR_ITER over an object with an interpreted `__next__`."""
 
@@ -223,7 +222,7 @@ class ForCall(ForNext):
         return ForNext.returned(self, machine, frame, None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SendNext(Continuation):
     """SEND: a yielded value is pushed over the delegate; its return value jumps to the end of the
     `yield from`.
@@ -243,7 +242,7 @@ class SendNext(Continuation):
         return frame
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SendCall(SendNext):
     """SEND to an object with an interpreted `send` or `__next__`."""
 

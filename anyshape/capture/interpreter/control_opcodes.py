@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
@@ -39,6 +38,7 @@ from anyshape.capture.interpreter.opcode_results import (
 )
 from anyshape.capture.interpreter.value_opcodes import callee, shown_callable
 from anyshape.capture.interpreter.versions import VERSION
+from anyshape.nouns import frozen
 
 JumpIf = Callable[["Interpreter", Frame, int], Frame | None]
 
@@ -97,7 +97,7 @@ def pop_jump_if_not_none(machine: Interpreter, frame: Frame, arg: int) -> None:
         frame.index = arg
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JumpOrPop(Continuation):
     """The truth of the value under it decides: jump and keep it, or pop it."""
 
@@ -197,7 +197,7 @@ def yield_value(machine: Interpreter, frame: Frame, arg: Any) -> Frame:
     return continuation.yielded(machine, caller, value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delegation:
     """The argument of SEND: where the end of the delegate jumps to."""
 
@@ -317,7 +317,7 @@ def _keyword_mapping(fn: Any, kwargs: Any) -> dict[str, Any]:
     return dict(kwargs)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Replace(Continuation):
     """Put the result in the place of an operand and execute the instruction again."""
 

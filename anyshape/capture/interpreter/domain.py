@@ -11,7 +11,6 @@ proxies; `concrete.py` is its only torch-free heir.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, Protocol
 
@@ -19,9 +18,10 @@ from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.sorted_lists import Place
 from anyshape.capture.heap.values import Call, InterpreterBug
 from anyshape.capture.interpreter.frame import Code, Frame
+from anyshape.nouns import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mark:
     """A checkpoint of heap and frames; `Machine.rollback` goes back to it, as often as wanted."""
 

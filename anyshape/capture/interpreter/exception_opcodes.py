@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import Any, NoReturn
 
@@ -15,6 +14,7 @@ from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.opcode_results import also, enter, push, push_by
 from anyshape.capture.interpreter.unwinding import handled_exception, set_context
 from anyshape.capture.interpreter.versions import VERSION
+from anyshape.nouns import frozen
 
 
 # ---- exceptions ----------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def reraise(machine: Interpreter, frame: Frame, arg: int) -> None:
 
 
 # ---- with ----------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entered(Continuation):
     """`__enter__` returned: `__exit__`, bound, goes under its result."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType
@@ -20,6 +19,7 @@ from anyshape.capture.heap.iterators import copy_iterator
 from anyshape.capture.heap.purity import is_library
 from anyshape.capture.interpreter.instructions import JUMPS, Instruction, instructions_of
 from anyshape.ir.graph import Location
+from anyshape.nouns import frozen
 
 VIEWS_FILE = str(Path(__file__).with_name("frame_views.py"))
 """Its functions handle what stands for no value, as the interpreter's own do."""
@@ -29,7 +29,7 @@ VARKEYWORDS_FLAG = 0x08
 Handler = Callable[[Any, "Frame", Any], "Frame | None"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Protection:
     """One row of an exception table, in instruction indices: `start <= index < end` is handled at
     `target`.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from sys import getrefcount
 from types import GeneratorType
 from typing import Any
@@ -33,6 +32,7 @@ from anyshape.capture.interpreter.frame_views import FrameView
 from anyshape.capture.interpreter.generator_close import closes_quietly
 from anyshape.capture.interpreter.iterator_states import ENDED, NUMBERS, STATES
 from anyshape.capture.interpreter.versions import VERSION
+from anyshape.nouns import frozen
 
 
 class _Items:
@@ -410,7 +410,7 @@ class Generator:
         return f"<generator object {self.__qualname__} at {id(self):#x}>"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Closing(Continuation):
     """`generator.close()`: GeneratorExit or StopIteration is wanted; a yield is an error."""
 
@@ -433,7 +433,7 @@ class Closing(Continuation):
         return error.value if given else None  # type: ignore[attr-defined]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dropped(Closing):
     """As CPython's finalizer of a generator, which lets no exception out."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from inspect import CO_OPTIMIZED
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
@@ -31,6 +30,7 @@ from anyshape.capture.interpreter.domain import Domain, Mark
 from anyshape.capture.interpreter.frame import Code, Frame, decode
 from anyshape.capture.interpreter.opcodes import OPCODE_HANDLERS, PREPARE
 from anyshape.interrupts import is_interrupt
+from anyshape.nouns import frozen
 
 _METHOD_DESCRIPTOR = type(list.append)
 _WRAPPER_DESCRIPTOR = type(object.__init__)
@@ -41,7 +41,7 @@ KEYED = frozenset(
 NO_KWARGS: dict[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Language:
     """What the rooms above tell the interpreter: what calls of known callables mean. Each handler
     takes the machine, what is called if the table's key does not say it, and the arguments.

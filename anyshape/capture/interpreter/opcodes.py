@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import CodeType, MappingProxyType
 from typing import Any
 
@@ -24,6 +23,7 @@ from anyshape.capture.interpreter import (
 from anyshape.capture.interpreter.frame import Handler
 from anyshape.capture.interpreter.instructions import ELIDED
 from anyshape.capture.interpreter.versions import PYTHON
+from anyshape.nouns import frozen
 
 V311 = frozenset({(3, 11)})
 V312 = frozenset({(3, 12)})
@@ -33,7 +33,7 @@ UNTIL_312 = V311 | V312
 SINCE_312 = V312 | V313
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opcode:
     """A row; one without handler says `why_not`."""
 

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
+
+from anyshape.nouns import frozen
 
 PYTHON = sys.version_info[:2]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Version:
     """How one version of CPython runs a program."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from anyshape.frozen import frozen
 from anyshape.ir.graph import Location
+from anyshape.nouns import frozen
 
 
 @frozen(eq=False)

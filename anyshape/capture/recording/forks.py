@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from anyshape.capture.interpreter.frame import Code
 from anyshape.ir.graph import Location
+from anyshape.nouns import frozen, mutable
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refusal:
     """Why the two sides of a branch on sizes are not one."""
 
@@ -22,7 +23,7 @@ class Refusal:
         )
 
 
-@dataclass(slots=True)
+@mutable
 class Forks:
     """The counts and the budget of joins; `sizes/join.py` writes them."""
 

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from anyshape.capture.heap.values import TensorValue
 from anyshape.ir.graph import Value
+from anyshape.nouns import mutable
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Applied:
     """One call. ``results`` are those of ``made`` that require gradients, by their position;
     ``saved`` is what must not be written while gradients are to come; ``end`` is the number of
@@ -28,7 +29,7 @@ class Applied:
     is_spent: bool = False
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Section:
     """A call whose `backward` is being interpreted. ``places`` are the results that have gradients,
     by their position in what was ``made``, and ``stand_ins`` what stands for these; ``borrowed``
@@ -55,7 +56,7 @@ class Section:
     outer: Section | None = None
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Alone:
     """A call in the graph with its own backward. ``results`` are pairs of what `forward` made and
     what `apply` gave for it; ``kept`` is what is read later, ``unsaved`` that part of it of which
@@ -77,7 +78,7 @@ class Alone:
         return before.keys() != now.keys() or any(before[k] is not now[k] for k in before)
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Functions:
     """``refused``: why none is captured, "" where they are; ``left``: the same, found just now.
     ``inside``: of how many the ``forward`` is being interpreted, or has raised. ``apply``: what

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from anyshape.capture.guards import execution_modes
+from anyshape.nouns import frozen
 from anyshape.ops.build import BuilderMark
 from anyshape.symbolic import Facts
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecorderMark:
     """How far a recorder had come; see `Recorder.rollback`."""
 

@@ -7,7 +7,7 @@ what `segments.py` needs. Arguments have a symbol for each size, tensors of pinn
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from types import CodeType
 from typing import Any
@@ -74,6 +74,7 @@ from anyshape.ir.scalars import (
     render_scalar,
     scalar_inputs,
 )
+from anyshape.nouns import mutable
 from anyshape.ops.autocast import COMPOSED
 from anyshape.ops.build import Builder
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
@@ -93,7 +94,7 @@ from anyshape.symbolic import (
 )
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Recorder:
     """The growing record of one segment."""
 

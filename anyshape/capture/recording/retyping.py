@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from anyshape.ir.graph import Arg, Node, TensorType, Value
+from anyshape.nouns import mutable
 from anyshape.ops.context import TypeContext
 from anyshape.ops.table import OPS, OpDef
 from anyshape.symbolic import Dim, Expr
 
 
-@dataclass(slots=True)
+@mutable
 class Retyped(ABC):
     """``makers`` are the nodes that made the values; rules are asked under ``cx``."""
 

@@ -11,7 +11,7 @@ import dataclasses
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from types import CodeType
 from typing import Any, NoReturn
@@ -49,6 +49,7 @@ from anyshape.capture.tensors.own_backwards import apply_with_backward, refuse_s
 from anyshape.capture.tensors.refused_by_eager import RefusedByEager, ask_eager
 from anyshape.errors import AnyshapeError, mistake, said, stage_of
 from anyshape.ir.graph import Graph, Location
+from anyshape.nouns import frozen, mutable
 from anyshape.options import Options
 from anyshape.symbolic import Contradiction, Symbol
 from anyshape.symbolic.work import Work
@@ -61,7 +62,7 @@ def never_rebuilt(outs: Sequence[Any], slots: Sequence[Any]) -> NoReturn:
     raise AssertionError("a segment without a graph has nothing to rebuild")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LostRegion:
     """What was captured up to ``end``, where its frames, of these ``codes``, hold what cannot be
     rebuilt: ``operators`` of them."""
@@ -71,7 +72,7 @@ class LostRegion:
     operators: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Captured:
     """What one capture gives. ``graph`` None: under these guards the program runs natively, as it
     raises, or leaves behind what cannot be rebuilt.
@@ -104,7 +105,7 @@ class Captured:
     cleared: tuple[Cleared, ...] = ()  # gradients that are set to None before the graph runs
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Assumed:
     """What a capture takes for granted until the program shows otherwise: see ``texts.py``,
     ``aliases.py``, ``counters.py``, ``unread.py``, ``checkpoints.py``, ``autograd_functions.py``
@@ -122,7 +123,7 @@ class _Assumed:
     sorts_natively: frozenset[Place] = frozenset()
 
 
-@dataclass(slots=True)
+@mutable
 class Capturer:
     """Makes the captures of one function. `codes` are the functions decoded so far, `captured`
     those that lie in segments, `breaks` the graph breaks that were met, `works` what each took."""

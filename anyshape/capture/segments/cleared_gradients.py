@@ -14,7 +14,7 @@ None first, and the graph without inputs that it does not read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,13 +25,14 @@ from anyshape.capture.heap.values import TensorValue
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.ir.graph import Graph, TensorType, values_in
 from anyshape.ir.nesting import nodes_in
+from anyshape.nouns import frozen
 from anyshape.symbolic.polynomial import constant_of
 from anyshape.torch_names import torch_dtype
 
 _set_attribute = object.__setattr__
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cleared:
     """A tensor whose gradient is set to None first, and the type of that; None: it has none."""
 

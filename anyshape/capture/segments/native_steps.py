@@ -11,7 +11,6 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Set
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import torch
@@ -32,6 +31,7 @@ from anyshape.capture.segments.recursion_limit import RecursionLimit
 from anyshape.capture.tensors import modules
 from anyshape.capture.tensors.torch_polyfills import MEMBERS
 from anyshape.costs import COSTS
+from anyshape.nouns import frozen
 
 
 def _called(machine: Interpreter, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -189,7 +189,7 @@ def interrupted(machine: Machine, error: BaseException) -> Any:
     return resume(machine)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Returned:
     """The program has returned."""
 

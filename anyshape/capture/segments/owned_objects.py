@@ -13,18 +13,18 @@ import functools
 import io
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.nouns import frozen
 
 Args = tuple[Any, ...]
 Handler = Callable[[RecordingDomain, Args, dict[str, Any]], Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Owned:
     """A row. `made_by`: what is called for a new one. `state`: what makes the same one again, of
     values alone; None if nothing can. `again`: another one of that state."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from anyshape.capture.heap.values import BOUND_IN_C, LOST, NULL
@@ -19,13 +19,14 @@ from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.interpreter.liveness import is_finalized, is_live, live_at
 from anyshape.capture.segments.segment_end import descriptor_of
 from anyshape.declare import BoundDeclaration
+from anyshape.nouns import frozen, mutable
 
 _DEAD = -2
 """The slot of what is not read any more."""
 _PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
 
 
-@dataclass(slots=True)
+@mutable
 class _Flattener:
     """Numbers the values of frames; a mutable object met twice is one slot."""
 
@@ -149,7 +150,7 @@ def numbers_of(frame: Frame, is_symbolic: Callable[[Any], bool]) -> Numbers:
     return frozenset(found)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProgramPoint:
     """A program point with its values: `key` is hashable, `globals` are those of each frame."""
 
@@ -179,7 +180,7 @@ class ProgramPoint:
         return frozenset(found)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """Where a segment begins: at the call of the function (`point` None), or between two
     instructions."""
@@ -220,7 +221,7 @@ def flatten(frame: Frame) -> ProgramPoint:
     return ProgramPoint(tuple(parts), flattener.slots, scopes, frozenset(flattener.methods))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Values:
     """What lies in the slots of a program point. No closure: one that calls itself would be a
     cycle, and hold the values until they are collected."""

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import inspect
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.nouns import mutable
 
 OURS = str(Path(__file__).parents[2])
 ON_TOP = 20
 """For those of ours that are entered further in, between the program and what it calls."""
 
 
-@dataclass(slots=True)
+@mutable
 class RecursionLimit:
     """`asked` is what the program has set in this call, `given` what stands for it; 0: nothing."""
 

@@ -18,7 +18,7 @@ import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -40,6 +40,7 @@ from anyshape.capture.sizes.merging import Merger, NotJoined, NotMerged
 from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import Node, Value
 from anyshape.ir.scalars import Kind, Operand, Scalar
+from anyshape.nouns import frozen, mutable
 from anyshape.ops import OPS
 from anyshape.ops.context import Undecided
 from anyshape.ops.shared_memory import lies_in_argument
@@ -50,7 +51,7 @@ Place: TypeAlias = "tuple[int, str, Any]"
 ATTRIBUTE, ENTRY = object.__setattr__, dict.__setitem__
 
 
-@dataclass(slots=True)
+@mutable
 class Side:
     """How one side ended, and what it wrote: objects by place, and how often which tensors."""
 
@@ -112,7 +113,7 @@ def _fork(domain: RecordingDomain, condition: Operand, frame: Frame, name: str) 
     return sides.go_on(machine, frame, name, meeting, state)
 
 
-@dataclass(slots=True)
+@mutable
 class _Fork:
     """One branch while its sides run."""
 
@@ -327,7 +328,7 @@ def _refuse_nodes(recorder: Recorder, nodes: Sequence[Node]) -> None:
             raise NotJoined(f"{node.op} costs much, or may raise")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Write:
     """A node's position, the value whose memory it writes, and whether that one's version counter
     moves."""

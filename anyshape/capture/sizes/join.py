@@ -10,7 +10,6 @@ value that equals the other under that one's condition is the other.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 from anyshape.capture.guards.execution_modes import TorchModes
@@ -33,6 +32,7 @@ from anyshape.capture.sizes.merging import (
     hold_in_general,
 )
 from anyshape.ir.graph import Node
+from anyshape.nouns import mutable
 from anyshape.ops import OPS
 from anyshape.symbolic import (
     Condition,
@@ -41,7 +41,7 @@ from anyshape.symbolic import (
 )
 
 
-@dataclass(slots=True)
+@mutable
 class Side:
     """How one side ended: its locals and stack at the meeting point, or its return value, and
     the nodes it made."""

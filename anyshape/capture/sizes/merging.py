@@ -8,7 +8,7 @@ with the reason. Nodes of the kept side must be right without its condition.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from anyshape.capture.heap.iterators import same_position
@@ -17,6 +17,7 @@ from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.sizes import numbers
 from anyshape.ir.graph import Node, ScalarType, TensorType, Value
 from anyshape.ir.scalars import Scalar, scalar_inputs
+from anyshape.nouns import mutable
 from anyshape.ops import OPS
 from anyshape.ops.context import OpError, Undecided
 from anyshape.symbolic import (
@@ -44,7 +45,7 @@ class NotMerged(NotJoined):
     """The second side's state is not the general one; perhaps the first side's is."""
 
 
-@dataclass(slots=True)
+@mutable
 class Merger:
     """Merges the state under a condition (`yes`) with the one under its negation (`no`), which
     is kept."""

@@ -6,7 +6,6 @@ that it returned; `NotJoined` where a side ends otherwise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from anyshape.capture.heap.values import Break, InterpreterBug, ProxyLeak
@@ -19,6 +18,7 @@ from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.sizes.merging import NotJoined
 from anyshape.interrupts import is_interrupt
+from anyshape.nouns import mutable
 
 NO_JUMP = {"FALSE": True, "TRUE": False}
 DEEPEST = 48  # forks inside forks: a loop that data ends never comes to an end of its sides
@@ -119,7 +119,7 @@ def run_until(machine: Interpreter, stop: Frame, ends: frozenset[int]) -> tuple[
 
 
 # ---- going on ------------------------------------------------------------------------------------
-@dataclass(slots=True)
+@mutable
 class State:
     """What the frame goes on with."""
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
 
 from anyshape.capture.guards.no_alias import NoAlias, storage_of
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.tensors.indexing import is_number
 from anyshape.ir.graph import Arg, Node, TensorType, Value, values_in
+from anyshape.nouns import frozen
 from anyshape.ops import OPS
 from anyshape.ops.context import Undecided
 from anyshape.ops.layout import dense_order, is_contiguous, view_strides
@@ -142,7 +142,7 @@ def no_alias_of(recorder: Recorder) -> NoAlias | None:
     return None if alone else found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Maybe:
     """A node that copies or not, and the classes of what it reads and of what it gives."""
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -24,6 +23,7 @@ from anyshape.capture.heap.values import Break, Call, TensorValue
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.tensors.aliases import memory_classes
 from anyshape.ir.graph import Node, values_in
+from anyshape.nouns import frozen
 from anyshape.ops.table import OPS
 
 checkpoint = torch.utils.checkpoint.checkpoint
@@ -38,7 +38,7 @@ OPTIONS: Mapping[str, Any] = {
 """The parameters of `checkpoint` that are not the function's, with their defaults."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opened:
     """What there was when the function began. ``journal``: a mark of the heap's."""
 

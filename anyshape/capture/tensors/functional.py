@@ -9,7 +9,6 @@ The schemas say both.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +17,7 @@ from torch._ops import OpOverload
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.custom_operators import is_written, written_names
+from anyshape.nouns import frozen
 
 OWN = frozenset({"aten", "prims", "quantized", "mkldnn", "inductor"})
 UNSAID: Mapping[str, str] = MappingProxyType({"native_batch_norm": "_native_batch_norm_legit"})
@@ -30,7 +30,7 @@ ALPHA_DROPOUTS = frozenset({"alpha_dropout", "feature_alpha_dropout"})
 ATEN = "torch.ops.aten."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Writer:
     """A function that writes arguments: by `operator`'s schema, which is None where no schema says
     which."""
@@ -44,7 +44,7 @@ class Writer:
         return self.operator is not None and self.operator.namespace not in OWN
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Twin:
     """`operator(*arguments)` gives `results` results, then the new value of each argument that is
     at one of the places `written`. Where `returns_written`, the call gives back the first of them.

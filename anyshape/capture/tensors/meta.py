@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -45,6 +45,7 @@ from anyshape.custom_operators import Functional, is_written, written_names
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import TensorType, Value, values_in
+from anyshape.nouns import mutable
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, numel, strides_in_order
 from anyshape.ops.table import OPS, OpDef, Signature, add_row
@@ -278,7 +279,7 @@ def _publish(row: OpDef) -> None:
         pass
 
 
-@dataclass(slots=True)
+@mutable
 class _Observation:
     """What the meta kernel gave at one assignment of sizes."""
 

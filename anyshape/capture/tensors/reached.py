@@ -6,7 +6,6 @@ own (``autograd_functions.py``), behind which it goes on elsewhere.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from anyshape.capture.heap.values import TensorValue
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.tensors import aliases
 from anyshape.ir.graph import Node, TensorType, Value, values_in
+from anyshape.nouns import mutable
 from anyshape.ops.gradients.backward import (
     AS_LEAF,
     FUNCTION_RESULT,
@@ -85,7 +85,7 @@ def differentiated(
     return made
 
 
-@dataclasses.dataclass(slots=True)
+@mutable
 class Reached:
     """What autograd would walk through from some tensors on: values, leaves in the order of the
     graph's inputs, and results of functions, where it goes on from the function's arguments."""

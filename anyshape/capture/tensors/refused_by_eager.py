@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -26,6 +26,7 @@ from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.tensors.meta import number_at, value_at
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import HOST, Arg, Location, Node, TensorType, Value, values_in
+from anyshape.nouns import mutable
 from anyshape.ops import OPS
 from anyshape.ops.context import OpError, Undecided
 from anyshape.ops.gradients.backward import GRADIENTS
@@ -118,7 +119,7 @@ def _read(nodes: Sequence[Node], outputs: Sequence[Arg]) -> set[Value]:
     return read
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Asking:
     """The questions of one capture, under the modes that hold throughout. Calls of a model are
     alike: answers are remembered by the form of the arguments, and what sizes are."""

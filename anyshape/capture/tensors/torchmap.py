@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +17,7 @@ import torch
 
 from anyshape.capture.guards.tensor_specs import TORCH_OF_DTYPE
 from anyshape.ir.graph import TensorType
+from anyshape.nouns import frozen
 from anyshape.ops import OPS
 
 Args = tuple[Any, ...]
@@ -168,7 +168,7 @@ CASTS: Mapping[str, torch.dtype] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LegacyClass:
     """What a tensor of one of `torch.FloatTensor` and its relatives is."""
 

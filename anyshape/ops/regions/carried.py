@@ -11,10 +11,11 @@ result.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from anyshape.ir.graph import Arg, Graph, Input, ScalarType, TensorType, Type, Value, row_major
 from anyshape.ir.scalars import Kind, Scalar, ScalarInput
+from anyshape.nouns import frozen
 from anyshape.ops.build import Builder
 from anyshape.symbolic import Condition, Dim, Expr, Facts, eq, ge, le
 from anyshape.symbolic.atoms import Knowledge
@@ -30,7 +31,7 @@ class RegionRefused(Exception):
     cannot be carried."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Head:
     """The type of one carried value where a turn begins; of a number, what it begins with and what
     is tried of it."""
@@ -57,7 +58,7 @@ class Head:
         return tuple([bound(number, self.first) for bound in self.bounds])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Carried:
     """The heads of a loop, in order. ``differing``: sizes of tensors that differ by turn."""
 

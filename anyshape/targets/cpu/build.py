@@ -19,7 +19,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,6 +27,7 @@ import torch
 
 from anyshape.errors import AnyshapeError, said, stage_of, versions
 from anyshape.ir.code import NativeFunction
+from anyshape.nouns import frozen, mutable
 from anyshape.options import Options
 from anyshape.runtime.cache import DiskCache, digest, roomy
 from anyshape.runtime.launch import Loaded
@@ -63,7 +64,7 @@ SOURCE = "kernels.c"
 TEMPORARY_DIRECTORIES = ("/tmp", "/var/tmp", "/dev/shm", ".")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Toolchain:
     """A C compiler as the cache sees it; ``identity`` changes when the compiler does."""
 
@@ -100,7 +101,7 @@ def cpu_identity() -> str:
     return "\n".join(dict.fromkeys(line for line in lines if line.startswith(wanted)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Building:
     """Functions that become one object, which ``done`` has as soon as it is there."""
 
@@ -108,7 +109,7 @@ class Building:
     done: Future[bytes] = field(default_factory=Future)
 
 
-@dataclass(slots=True)
+@mutable
 class Builder:
     """Compiles and loads kernels for one process; each different text is compiled and loaded once.
 

@@ -11,7 +11,7 @@ goes sixteen at a time, the last under a mask. Read on: ``schedules.py``, ``redu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from anyshape.ir.code import ArgType
@@ -29,6 +29,7 @@ from anyshape.ir.loops import (
     operands,
 )
 from anyshape.ir.variants import Variant
+from anyshape.nouns import mutable
 from anyshape.symbolic import Dim
 from anyshape.targets.cpu.c_columns import ColumnPrinter
 from anyshape.targets.cpu.c_lanes import WIDE, Work
@@ -110,7 +111,7 @@ def _rounding_once(kernel: Kernel) -> Kernel:
     return kernel if rounded == kernel.stores else replace(kernel, stores=rounded)
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Emitter(ColumnPrinter):
     linkage: str = ""  # what the function's text begins with
     started: set[int] = field(default_factory=set)

@@ -7,7 +7,7 @@ Elements may be read from memory where an earlier loop has put them (``kept`` ro
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from anyshape.ir.dtypes import DType, bool_
 from anyshape.ir.loops import (
@@ -24,6 +24,7 @@ from anyshape.ir.loops import (
     SizeParam,
     Store,
 )
+from anyshape.nouns import mutable
 from anyshape.symbolic import Dim, Symbol
 from anyshape.targets.cpu.c_texts import (
     C_TYPES,
@@ -38,7 +39,7 @@ from anyshape.targets.reduction_phases import Phases
 from anyshape.targets.scalar import c_scalar
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class CellPrinter:
     """Prints elements and stores; a subclass prints the loops around them."""
 

@@ -9,9 +9,10 @@ there is one such block, ``walk_shared_columns`` shares the cells of its rows in
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from anyshape.ir.loops import SCALAR_OPS, Axis, Op, Reduce, Scan, operands
+from anyshape.nouns import mutable
 from anyshape.targets.cpu.c_lanes import CONVERTED_WIDE, Work
 from anyshape.targets.cpu.c_loops import LoopPrinter
 from anyshape.targets.cpu.c_texts import c_combine, c_identity, total_type
@@ -24,7 +25,7 @@ SLOW = 3
 its cells."""
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class ColumnPrinter(LoopPrinter):
     """Prints the schedules ``columns``, ``shared columns`` and ``folded columns``."""
 

@@ -7,7 +7,7 @@ vectors of partial results.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from anyshape.ir.loops import (
     SCALAR_OPS,
@@ -21,6 +21,7 @@ from anyshape.ir.loops import (
     Store,
     operands,
 )
+from anyshape.nouns import mutable
 from anyshape.symbolic import Dim
 from anyshape.targets.cpu.c_cells import CellPrinter
 from anyshape.targets.cpu.c_texts import C_TYPES, HALF, c_combine, c_identity, c_join
@@ -40,7 +41,7 @@ CONVERTED_WIDE = ("float16",)
 """The same where vectors are wider than NARROW."""
 
 
-@dataclass(slots=True)
+@mutable
 class Work:
     """What one loop does for each cell: ``known`` elements are variables already."""
 
@@ -53,7 +54,7 @@ class Work:
         return bool(self.stores or self.reduces or self.keep)
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class LanePrinter(CellPrinter):
     """Prints innermost loops. ``splits`` are the positions where conditions on the lane change."""
 

@@ -6,15 +6,14 @@ where there is enough work, and what a phase computes for each cell.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from anyshape.costs import COSTS
 from anyshape.ir.loops import SCALAR_OPS, Axis, Kernel, Load, Op, Reduce
+from anyshape.nouns import mutable
 from anyshape.symbolic import Dim
 from anyshape.targets.cpu.c_lanes import LanePrinter, Work
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class LoopPrinter(LanePrinter):
     """Prints the loops around the innermost one; a subclass knows which a kernel has."""
 

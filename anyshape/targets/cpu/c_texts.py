@@ -7,10 +7,10 @@ table of scalar operators is ``scalar.py``, the loops around all this are ``c.py
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from anyshape.ir.dtypes import DType, bool_
 from anyshape.ir.loops import Element, Reduce, Scan
+from anyshape.nouns import frozen
 from anyshape.targets.cpu.prelude import JOIN_LANES, JOINS
 from anyshape.targets.scalar import C_SUFFIXES, c_scalar
 
@@ -82,7 +82,7 @@ def c_combine(element: Element, total: str, value: str) -> str:
     return c_scalar(ops[element.combine], element.dtype, [value, total])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Join:
     """A helper of the prelude that combines ``lanes`` accumulators into one."""
 

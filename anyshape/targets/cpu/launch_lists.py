@@ -15,7 +15,7 @@ In: the steps of a program, before native regions are formed. Out: the same, few
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeAlias
 
 from anyshape.ir.buffers import Buffer, SizeInMemory, StepArg
@@ -32,6 +32,7 @@ from anyshape.ir.loops import (
 )
 from anyshape.ir.program import Allocate, Free, Launch, LaunchList, Program, Step, View
 from anyshape.ir.scalars import Scalar, ScalarInput
+from anyshape.nouns import mutable
 from anyshape.symbolic import Dim, Expr, substitute
 from anyshape.targets.cpu.schedules import variants
 
@@ -84,7 +85,7 @@ def _bases(steps: Iterable[Step]) -> Mapping[str, frozenset[str]]:
     return found
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Place:
     """A view, or launches of one form, and the memory that they touch."""
 
@@ -97,7 +98,7 @@ class _Place:
         return touched.isdisjoint(self.written) and written.isdisjoint(self.touched)
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Lists:
     """What a target makes lists of, and what a list is. ``bases``: in whose memory buffers lie."""
 
@@ -147,7 +148,7 @@ class Lists:
         return {*names}.union(*(self.bases.get(name, frozenset()) for name in names))
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class ThreadLists(Lists):
     """Lists that one team of threads does."""
 

@@ -12,7 +12,6 @@ between processes (addresses) is in a text, so that the disk cache serves it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from anyshape.ir.buffers import BufferRef, SizeInMemory, StepArg, references
 from anyshape.ir.code import NativeFunction, PrintedRegion, flag_place
@@ -32,6 +31,7 @@ from anyshape.ir.program import (
     Program,
     View,
 )
+from anyshape.nouns import mutable
 from anyshape.ops.layout import numel
 from anyshape.schedule.arena import size_bytes
 from anyshape.symbolic import Expr, Symbol
@@ -78,7 +78,7 @@ def emit_native_region(
     ).emit()
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class RegionPrinter(CallPrinter):
     def emit(self) -> PrintedRegion:
         self.print()

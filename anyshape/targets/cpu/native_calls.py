@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from anyshape.ir.buffers import Buffer, TensorArg
 from anyshape.ir.code import Reference
@@ -16,6 +16,7 @@ from anyshape.ir.dtypes import DType
 from anyshape.ir.loops import Kernel
 from anyshape.ir.program import Free, LibraryCall, NativeRegion
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput
+from anyshape.nouns import mutable
 from anyshape.runtime.launch import is_exported
 from anyshape.symbolic import AllOf, AnyOf, Dim, Expr, Relation
 from anyshape.targets.cpu.native_part import Base, Part, Slot
@@ -34,7 +35,7 @@ WORD = 8
 """Bytes of an element of what is kept."""
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class CallPrinter:
     """What is known of a native region while it is printed."""
 

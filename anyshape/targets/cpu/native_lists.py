@@ -10,10 +10,10 @@ else all do one after the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from anyshape.costs import COSTS
 from anyshape.ir.program import LaunchList
+from anyshape.nouns import frozen
 from anyshape.targets.cpu.c_loops import cell_cost
 
 UNIT = 64
@@ -24,7 +24,7 @@ ALONE = "#pragma omp parallel num_threads(1)"
 """A kernel shares its loops among the threads of the innermost team, which is to be this thread."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Table:
     """Where the rows are: ``function`` and ``count`` (how many rows) as text, the first row begins
     at ``a[rows]``, and each has so many elements."""

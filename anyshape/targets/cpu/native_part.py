@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from anyshape.nouns import mutable
 
 Slot = tuple[str, int]
 """("table" | "pointer" | "handle" | "blob", number): a slot of ``v``; ("number", index): one of
@@ -11,7 +13,7 @@ Base = int | Slot
 """Memory that addresses are near: the arena, an outer buffer, one of its own, or another slot."""
 
 
-@dataclass(slots=True)
+@mutable
 class Part:
     """One step as text over ``v[a[i]]`` and ``n[a[i]]``, and the slots that these are."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -41,6 +41,7 @@ from anyshape.ir.program import (
     View,
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput
+from anyshape.nouns import frozen, mutable
 from anyshape.schedule.arena import Arena, Known, Life, disjoint, plan_arena
 from anyshape.symbolic import (
     AllOf,
@@ -63,7 +64,7 @@ Overwriting: TypeAlias = tuple[str, str]
 """A buffer that a step reads, and one that it may write in the same memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Native:
     """What C does on a kind of device: ``step`` gives a step as C does it, None where it cannot;
     ``nested``: loops and branches, too. A native region has ``most_steps`` that compute, if there
@@ -184,7 +185,7 @@ def _newly_used(
     return sorted(used - set(program.symbols), key=lambda s: s.name)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Memory:
     """Of the whole program: what is made in memory of its own, what may lie in the memory of other
     buffers, and until which step a buffer's memory is needed: by the buffer itself or by anything
@@ -326,7 +327,7 @@ def _is_allocated_by_library(step: Step) -> bool:
     return isinstance(step, LibraryCall) and step.gives_memory
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Grouping:
     run: Run
     memory: _Memory

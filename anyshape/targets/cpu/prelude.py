@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from anyshape.nouns import frozen
 
 TYPES = """
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
@@ -382,7 +383,7 @@ UNSIGNED = {"u8": "u32", "i8": "u32", "i16": "u32", "i32": "u32", "i64": "u64"}
 """The type in which a product of each integer type wraps."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """A part, and the names that it gives to what stands behind it; without names it always
     stands there."""

@@ -11,10 +11,11 @@ seconds; the instructions take it none.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import TypeAlias
 
+from anyshape.nouns import mutable
 from anyshape.symbolic import (
     AllOf,
     AnyOf,
@@ -64,7 +65,7 @@ RELATIONS = {
 }
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class RegionNumbers:
     """The numbers of one native region: first those that it is handed, then what is computed."""
 

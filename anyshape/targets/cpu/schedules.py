@@ -6,11 +6,11 @@ of the indices says which axis a vector runs over; sizes choose where that is no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from anyshape.ir.loops import Kernel, Load, Position, Scan
 from anyshape.ir.variants import Variant
+from anyshape.nouns import frozen
 from anyshape.symbolic import Condition, all_of, gt, le
 from anyshape.targets.reduction_phases import Phases, analyse, lane, step_of, turned
 
@@ -30,7 +30,7 @@ FOLDED_CELLS = 8192
 """Fewer cells than this are not worth the blocks of a fold."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KernelSchedule:
     """How a vector runs over the cells.
 

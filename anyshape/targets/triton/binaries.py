@@ -21,7 +21,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ import torch
 
 from anyshape.ir.code import DeviceFunction
 from anyshape.ir.loops import Kernel, Param, PointerParam, ScalarParam, SizeParam
+from anyshape.nouns import frozen, mutable
 from anyshape.optional import require
 from anyshape.runtime.cache import DiskCache, digest
 from anyshape.targets.triton import compile_worker
@@ -60,7 +61,7 @@ FEWEST_WORKERS, MOST_WORKERS = 2, 8
 CUBIN, ABOUT = "kernel.cubin", "kernel.json"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Binary:
     """Machine code of one kernel: its name there, its threads, the shared bytes that it takes."""
 
@@ -80,7 +81,7 @@ class Binary:
         return cls(blobs[CUBIN], **json.loads(blobs[ABOUT]))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadedKernel:
     """A kernel on a device: its address there, and how many threads and bytes it takes."""
 
@@ -147,7 +148,7 @@ def compile_kernel(
     return compile_text(wanted_of(function, schedule, directory, capability))
 
 
-@dataclass(slots=True)
+@mutable
 class Workers:
     """Processes that compile, one for each thread that asks. A machine of few cores has none."""
 
@@ -214,7 +215,7 @@ def _versions() -> str:
     return importlib.metadata.version("triton")
 
 
-@dataclass(slots=True)
+@mutable
 class Compiler:
     """Makes machine code in threads of its own, each with a process; one for this process. Without
     processes, Triton's passes and the assembler alone let go of Python's lock."""

@@ -6,7 +6,7 @@ In: a kernel, its phases, a schedule. Out: lines, which ``kernel.py`` prints loo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from anyshape.ir.dtypes import bool_
 from anyshape.ir.loops import (
@@ -24,6 +24,7 @@ from anyshape.ir.loops import (
     index_names,
     operands,
 )
+from anyshape.nouns import mutable
 from anyshape.symbolic import Dim, Symbol
 from anyshape.targets.reduction_phases import Phases
 from anyshape.targets.scalar import triton_scalar
@@ -45,7 +46,7 @@ LOW, HIGH = -(1 << 31), (1 << 31) - 1
 """The ends of 32 bits, which stand for those of 64."""
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class ElementPrinter:
     """Prints elements of the piece of a row, or of the tile, that its fields say."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from anyshape.ir.buffers import Buffer, BufferRef
 from anyshape.ir.dtypes import bool_
@@ -32,6 +32,7 @@ from anyshape.ir.program import (
     references,
 )
 from anyshape.ir.variants import Variants
+from anyshape.nouns import mutable
 from anyshape.symbolic import Dim
 
 CHANGED = (Assertion, Loop, Branch, NativeRegion, NativeNested)
@@ -55,7 +56,7 @@ def with_flags(
     return replace(inner, steps=tuple(made.steps), buffers=made.buffers)
 
 
-@dataclass(slots=True)
+@mutable
 class _Flags:
     steps: list[Step]
     buffers: dict[str, Buffer]

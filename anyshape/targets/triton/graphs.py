@@ -18,7 +18,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import torch
@@ -41,6 +41,7 @@ from anyshape.ir.program import (
     View,
     ViewCall,
 )
+from anyshape.nouns import frozen, mutable
 from anyshape.runtime.launch import bump_versions
 from anyshape.version_counters import set_version
 
@@ -95,7 +96,7 @@ def recorded(run: Run, program: Program, constants: Mapping[str, torch.Tensor]) 
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recording:
     """A graph, the tensors that it reads in place of arguments, and those that it writes."""
 
@@ -104,7 +105,7 @@ class Recording:
     outputs: tuple[torch.Tensor, ...]
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
+@mutable(eq=False, weakref_slot=True)
 class Recordings:
     """The graphs of one program. ``constants``: their memory. ``used``: which of the arguments are
     read. ``written``: the constants that a call writes, as often as it does. ``seen``: layouts that

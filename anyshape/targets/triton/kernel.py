@@ -12,8 +12,6 @@ on a GPU; where the program asks for deterministic algorithms, eager torch runs 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from anyshape.ir.dtypes import DType, bool_, int32
 from anyshape.ir.loops import (
     Axis,
@@ -26,6 +24,7 @@ from anyshape.ir.loops import (
     Store,
     operands,
 )
+from anyshape.nouns import mutable
 from anyshape.targets.reduction_phases import analyse
 from anyshape.targets.triton.elements import HIGH, LOW, ElementPrinter
 from anyshape.targets.triton.narrow import HIGHEST, LOWEST, narrow_elements, row_start
@@ -81,7 +80,7 @@ def block_sizes(schedule: KernelSchedule) -> dict[str, int]:
     return sizes
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Emitter(ElementPrinter):
     def text(self) -> str:
         schedule = self.schedule

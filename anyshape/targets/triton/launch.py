@@ -11,13 +11,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import torch
 
 from anyshape.ir.code import ArgType, DeviceFunction, NativeFunction
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
+from anyshape.nouns import mutable
 from anyshape.runtime.cache import DiskCache
 from anyshape.runtime.launch import Loaded
 from anyshape.targets.cpu.build import Builder
@@ -58,7 +59,7 @@ Launch = Callable[[int, tuple[Any, ...]], None]
 Chosen = tuple[LoadedKernel | None, int, int, Launch]
 
 
-@dataclass(slots=True)
+@mutable
 class Launcher:
     """One kernel on one device, with machine code for each schedule that was chosen.
 
@@ -309,7 +310,7 @@ def _has_sizes(kernel: Kernel) -> bool:
     return any(isinstance(param, SizeParam) for param in kernel.params)
 
 
-@dataclass(slots=True)
+@mutable
 class TritonLoader:
     """Loads kernels for one process; each function is one launcher."""
 

@@ -12,7 +12,7 @@ In: the steps of a program, before native regions are formed. Out: the same, few
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 from typing import Any
 
@@ -20,6 +20,7 @@ from anyshape.ir.buffers import SizeInMemory
 from anyshape.ir.loops import Kernel, Param, PointerParam
 from anyshape.ir.program import Launch, Program, Step
 from anyshape.ir.variants import Variants
+from anyshape.nouns import mutable
 from anyshape.targets.cpu.launch_lists import Form, Lists, with_lists
 
 MOST_CELLS = 8192
@@ -33,7 +34,7 @@ def with_gpu_lists(program: Program, variants: Callable[[Kernel], Variants]) -> 
     return with_lists(program, "cuda", lambda: GridLists(variants=variants))
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class GridLists(Lists):
     """Lists whose launches share a grid."""
 

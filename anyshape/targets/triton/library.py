@@ -8,15 +8,16 @@ torch/csrc/inductor/aoti_torch/generated/c_shim_cuda.h.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from anyshape.ir.buffers import NativeKind, StepArg
 from anyshape.ir.program import Call, LibraryCall
+from anyshape.nouns import frozen
 from anyshape.runtime.launch import is_exported
 from anyshape.targets.cpu.library import Buffers, as_value, library_call, of_kind
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """How a function of Python's is one of C, or an operator by name (``aten::``): its
     ``parameters`` in order, by kind, ``defaults`` of those that may be left out, and those that

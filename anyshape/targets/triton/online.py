@@ -18,16 +18,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from anyshape.ir.dtypes import float32, float64
 from anyshape.ir.loops import Kernel, Op, Reduce, Scan
+from anyshape.nouns import frozen
 from anyshape.targets.reduction_phases import analyse
 
 LOWEST = {"float32": "-3.4028234663852886e38", "float64": "-1.7976931348623157e308"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Online:
     """``sums``: the maximum of each sum that is done with it."""
 

@@ -12,11 +12,12 @@ import ctypes
 import struct
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from anyshape.ir.code import NativeFunction
 from anyshape.ir.loops import Kernel, Param, PointerParam, ScalarParam, SizeParam
+from anyshape.nouns import mutable
 from anyshape.runtime.launch import RAISED
 
 OTHER, SIZE, ADDRESS, REAL = range(4)
@@ -120,7 +121,7 @@ long {LAUNCH_NAME}(void *record, void *stream, long *words)
 LAUNCH_FUNCTION = NativeFunction(LAUNCH_TEXT, caller="none")
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@mutable(eq=False)
 class Record:
     """What C knows of a kernel; it must live as long as C may launch it."""
 

@@ -9,7 +9,6 @@ torch's own, by its stable C functions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -29,6 +28,7 @@ from anyshape.ir.program import (
     Step,
     View,
 )
+from anyshape.nouns import mutable
 from anyshape.runtime.launch import device_code, is_seen
 from anyshape.symbolic import Facts
 from anyshape.targets.cpu.native import RegionPrinter
@@ -89,7 +89,7 @@ def emit_gpu_region(
     ).emit()
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Printer(RegionPrinter):
     """``where``: the device; ``stream``: the slot of its current stream, once that is read."""
 

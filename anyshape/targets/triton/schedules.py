@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from anyshape.ir.loops import (
     Kernel,
@@ -22,6 +22,7 @@ from anyshape.ir.loops import (
     element_of,
     index_names,
 )
+from anyshape.nouns import frozen
 from anyshape.symbolic import Dim, Expr, Symbol, substitute, to_python
 from anyshape.targets.reduction_phases import Phases, analyse, lane
 from anyshape.targets.triton.narrow import row_start
@@ -65,7 +66,7 @@ MOST_PIECES = 8
 """What else may be measured: tiles and warps."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KernelSchedule:
     """``block`` cells of the parallel axes and ``row`` elements of the row are one tile (``row`` is
     0 where there are no rows). ``pieces``: the row lies in so many tiles, which are kept in
@@ -99,7 +100,7 @@ class KernelSchedule:
         return f"{phase}{row}{tile}, {self.warps} warps{wide}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Choice:
     """What is launched: ``shares`` of a row, ``each`` of so many elements, where it is cut.
     ``work``: elements of all rows."""
@@ -146,7 +147,7 @@ def walks_along_rows(kernel: Kernel) -> bool:
     return lane(kernel, phases) in phases.reduction_names
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Chooser:
     """Chooses the schedule of each launch, from arguments as they are passed.
 

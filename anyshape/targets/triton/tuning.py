@@ -11,10 +11,11 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import torch
 
+from anyshape.nouns import mutable
 from anyshape.runtime.cache import DiskCache, digest
 from anyshape.runtime.progress import doing
 from anyshape.targets.triton.schedules import Choice
@@ -30,7 +31,7 @@ Run = Callable[[Choice], Callable[[], None]]
 """Prepares a launch."""
 
 
-@dataclass(slots=True)
+@mutable
 class Tuned:
     """What was measured of one kernel on one device. ``times``: of each kind of sizes the
     candidates, the rule's first, with their microseconds."""

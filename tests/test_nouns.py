@@ -1,0 +1,213 @@
+"""`@frozen` and `@mutable` beside the dataclass that each stands for."""
+
+import copy
+import inspect
+import pickle
+import weakref
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+
+import pytest
+
+import anyshape
+from anyshape import nouns
+from anyshape.nouns import frozen, mutable
+
+
+def same_fields_twice(decorate, expected):
+    """The same class, made in both ways."""
+
+    def bodies(decorator):
+        @decorator
+        class Point:
+            x: int
+            y: str = "y"
+            parts: list = field(default_factory=list)
+            hidden: int = field(default=0, repr=False, compare=False)
+            counted: int = field(default=7, init=False)
+            kept: dict = field(default_factory=dict, init=False, repr=False, compare=False)
+            total: int = field(init=False)
+            scale: float = field(default=1.0, kw_only=True)
+
+            def __post_init__(self):
+                object.__setattr__(self, "total", self.x + self.counted)
+
+        return Point
+
+    return bodies(decorate), bodies(expected)
+
+
+BOTH = pytest.mark.parametrize(
+    ("decorate", "expected"),
+    [
+        (frozen, dataclass(frozen=True, slots=True)),
+        (frozen(eq=False), dataclass(frozen=True, slots=True, eq=False)),
+        (mutable, dataclass(slots=True)),
+        (mutable(eq=False), dataclass(slots=True, eq=False)),
+    ],
+    ids=["frozen", "frozen by identity", "mutable", "mutable by identity"],
+)
+
+
+@BOTH
+def test_a_noun_is_the_dataclass_it_stands_for(decorate, expected):
+    ours, theirs = same_fields_twice(decorate, expected)
+    assert is_dataclass(ours) and ours.__match_args__ == theirs.__match_args__
+    assert [f.name for f in fields(ours)] == [f.name for f in fields(theirs)]
+    shown = []
+    for kind in (ours, theirs):
+        made = [
+            kind(1),
+            kind(1, "z"),
+            kind(x=1, parts=[1], hidden=3),
+            kind(2, "y", [], 5, scale=2.0),
+            replace(kind(1), x=9),
+            copy.copy(kind(3)),
+        ]
+        shown.append(
+            (
+                [repr(one) for one in made],
+                [[a == b for b in made] for a in made],
+                [one.kept for one in made],
+                made[0] == kind(1),
+                made[0] == object(),
+                kind(1).parts is kind(1).parts,
+                [(p.name, p.kind, p.default is p.empty) for p in parameters(kind)],
+            )
+        )
+    assert shown[0] == shown[1]
+    for arguments in ((), (1, 2, 3, 4, 5)):
+        with pytest.raises(TypeError, match=r"__init__\(\)"):
+            ours(*arguments)
+
+
+def parameters(kind):
+    return inspect.signature(kind).parameters.values()
+
+
+@BOTH
+def test_a_noun_has_the_hash_of_the_dataclass_it_stands_for(decorate, expected):
+    def bodies(decorator):
+        @decorator
+        class Pair:
+            a: int
+            b: str
+            hidden: int = field(default=0, compare=False)
+            unhashed: list = field(default_factory=list, hash=False)
+
+        return Pair
+
+    ours, theirs = bodies(decorate), bodies(expected)
+    assert (ours.__hash__ is None) == (theirs.__hash__ is None)
+    if ours.__hash__ is not None:
+        equal = [hash(kind(1, "b")) == hash(kind(1, "b", 5, [3])) for kind in (ours, theirs)]
+        assert equal[0] == equal[1]
+        assert (ours.__hash__ is object.__hash__) == (theirs.__hash__ is object.__hash__)
+
+
+@BOTH
+def test_what_a_class_defines_itself_is_kept(decorate, expected):
+    def bodies(decorator):
+        @decorator
+        class Own:
+            a: int
+
+            def __init__(self, a):
+                object.__setattr__(self, "a", a + 1)
+
+            def __repr__(self):
+                return f"<{self.a}>"
+
+            def __eq__(self, other):
+                return True
+
+            def __hash__(self):
+                return 5
+
+        @decorator
+        class Compared:
+            a: int
+
+            def __eq__(self, other):
+                return self.a % 2 == other.a % 2
+
+        return Own, Compared
+
+    ours, theirs = bodies(decorate), bodies(expected)
+    for own, compared in (ours, theirs):
+        assert repr(own(1)) == "<2>" and own(1) == 3 and hash(own(1)) == 5
+        assert compared(1) == compared(3)
+    assert (ours[1].__hash__ is None) == (theirs[1].__hash__ is None)
+
+
+@frozen
+class Base:
+    a: int
+    b: int = 2
+
+
+@frozen
+class Derived(Base):
+    c: int = 3
+
+
+def test_a_derived_noun_has_the_fields_of_its_base_first():
+    assert Derived(1, c=5) == Derived(1, 2, 5) != Base(1)
+    assert repr(Derived(1)) == "Derived(a=1, b=2, c=3)"
+    match Derived(1):
+        case Derived(a, b, c):
+            assert (a, b, c) == (1, 2, 3)
+
+
+def test_nouns_are_pickled_and_have_no_dict():
+    assert pickle.loads(pickle.dumps(Derived(1))) == Derived(1)
+    assert copy.deepcopy(Derived(1)) == Derived(1)
+    assert not hasattr(Derived(1), "__dict__")
+
+
+def test_an_object_that_holds_itself_is_printed_and_weakly_referenced():
+    @mutable(eq=False, weakref_slot=True)
+    class Cell:
+        inside: object = None
+
+    cell = Cell()
+    cell.inside = cell
+    assert repr(cell).endswith("Cell(inside=...)")
+    assert weakref.ref(cell)() is cell
+
+
+def test_methods_of_equally_many_fields_are_compiled_once():
+    before = nouns._compiled.cache_info().misses
+
+    def bodies():
+        @frozen
+        class One:
+            first: int
+            second: int = 2
+
+        @frozen
+        class Two:
+            left: str
+            right: str = "r"
+
+        return One, Two
+
+    bodies()
+    found = nouns._compiled.cache_info().misses
+    one, two = bodies()
+    assert nouns._compiled.cache_info().misses == found <= before + 3
+    assert one.__init__.__code__ != two.__init__.__code__
+    assert (one(first=1).second, two(left="l").right) == (2, "r")
+    assert "'first'" in pytest.raises(TypeError, one).value.args[0]
+
+
+def test_classes_of_the_compiler_are_nouns():
+    package = Path(anyshape.__file__).parent
+    users = {  # what users make and hold is frozen at run time, too
+        package / "options.py",
+        *package.glob("moe/*.py"),
+        *package.glob("attention/*.py"),
+    }
+    for path in {*package.rglob("*.py")} - users:
+        text = path.read_text(encoding="utf-8")
+        assert "dataclass(slots" not in text and "dataclass(frozen=True, slots" not in text, path

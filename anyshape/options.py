@@ -3,19 +3,16 @@
 Comes in: what the user gave to `compile(fullgraph=, dynamic=, mode=, options=)` and the
 environment. Goes out: one `Options`, complete and checked, that is handed along; nobody else asks
 `os.environ`. An option's name, type, default and meaning stand together below; `list_options`
-prints them.
+prints them. Annotations are values here, not texts: what the user gives is compared with them.
 """
 
-from __future__ import annotations
-
 import difflib
-import functools
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from anyshape.errors import AnyshapeError
 
@@ -124,25 +121,22 @@ def from_user(
         raise AnyshapeError("E103", name=mode, near=near(str(mode), MODES))
     given = {name.replace("-", "_"): value for name, value in (options or {}).items()}
     chosen: dict[str, Any] = {**settings, **given, "fullgraph": fullgraph, "dynamic": dynamic}
-    types_of = _types()
     for name, value in chosen.items():
-        if name not in types_of:
-            raise AnyshapeError("E101", name=name, near=near(name, types_of))
-        if not _fits(value, types_of[name]):
+        if name not in TYPES:
+            raise AnyshapeError("E101", name=name, near=near(name, TYPES))
+        if not _fits(value, TYPES[name]):
             raise AnyshapeError(
                 "E102",
                 name=name,
                 value=value,
-                expected=_describe(types_of[name]),
+                expected=_describe(TYPES[name]),
                 default=getattr(Options(), name),
             )
     return replace(from_environment(environ), **chosen)
 
 
-@functools.cache
-def _types() -> Mapping[str, Any]:
-    """The type of each option."""
-    return get_type_hints(Options)
+TYPES: Mapping[str, Any] = MappingProxyType({one.name: one.type for one in fields(Options)})
+"""The type of each option."""
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Options:

@@ -7,6 +7,7 @@ it reads. The times are in benchmarks/short.py.
 from __future__ import annotations
 
 import cProfile
+import os
 import pstats
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from anyshape.ir.code import NativeFunction
 from anyshape.options import Options
 from anyshape.targets.cpu import build
 from anyshape.targets.cpu.native_prelude import NATIVE_PRELUDE
-from anyshape.targets.cpu.prelude import parts, standing_before
+from anyshape.targets.cpu.prelude import standing_before, texts
 from anyshape.targets.cpu.target import builder_of
 
 CALLS = 4_900  # of functions, in the first call of `x + 1`: a few more than there are
@@ -89,6 +90,19 @@ def test_a_first_call_of_what_was_compiled_before_asks_nothing_again(file, name)
     assert not calls_of(profiled(lambda: anyshape.compile(add)(x)), file, name)
 
 
+def test_the_first_call_of_a_process_takes_no_text_apart(tmp_path):
+    program = """
+import cProfile, pstats, torch, anyshape
+compiled, x = anyshape.compile, torch.ones(4)
+profile = cProfile.Profile()
+profile.runcall(lambda: compiled(lambda x: x * 3)(x))
+print(sorted({name for _, _, name in pstats.Stats(profile).stats} & {"parts", "get_type_hints"}))
+"""
+    environ = {**os.environ, "ANYSHAPE_CACHE_DIR": str(tmp_path)}
+    run = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True)
+    assert run.stdout.decode().strip() == "[]", run.stderr  # the compiler's thread is not profiled
+
+
 def test_what_is_kept_of_compiled_c_is_found_by_its_own_text(tmp_path, monkeypatch):
     asked, standing_before = [], build.standing_before  # by threads, which no profile sees
     monkeypatch.setattr(
@@ -97,7 +111,7 @@ def test_what_is_kept_of_compiled_c_is_found_by_its_own_text(tmp_path, monkeypat
     options = Options(cache_dir=str(tmp_path))
     wanted = {"f": NativeFunction("void f(i64 n) { (void)as_erf_f64(n); }", ("int64",))}
     for runs in (1, 0):
-        builder = build.Builder.create(options, parts())
+        builder = build.Builder.create(options, texts())
         asked.clear()
         builder.load(wanted)
         assert builder.compiled == len(asked) == runs
@@ -142,11 +156,11 @@ def test_what_is_asked_of_calls_does_not_grow_with_equal_layers(file, name):
 
 
 def test_each_part_of_the_prelude_stands_on_those_that_it_names():
-    given = parts(NATIVE_PRELUDE)
+    given = texts(NATIVE_PRELUDE)
     toolchain = builder_of(Options()).toolchain
     for number, part in enumerate(given):
-        text = f"{standing_before(part.text, given[:number])}\n{part.text}"
+        text = f"{standing_before(part, given[:number])}\n{part}"
         build.compile_c(toolchain, text)
-    assert standing_before("", given) == given[0].text
+    assert standing_before("", given) == given[0]
     assert standing_before("as_erf_f32(x)", given).count("as_erf_f32(f32 x)") == 1
     assert "as_load_bf16" not in standing_before("as_erf_f32(x)", given)

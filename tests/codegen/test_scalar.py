@@ -12,7 +12,7 @@ from anyshape.ir import dtypes
 from anyshape.ir.loops import SCALAR_OPS
 from anyshape.targets.cpu.build import FLAGS, _mathvec
 from anyshape.targets.cpu.c_texts import STORAGE, c_cast
-from anyshape.targets.cpu.prelude import parts
+from anyshape.targets.cpu.prelude import texts as prelude_texts
 from anyshape.targets.scalar import C_TEXTS, c_scalar
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, 7.25, -7.25, 1e-30, 1e30, 88.5, -88.5, 1e-3,
@@ -51,7 +51,7 @@ INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     """One object with a loop for each operator and dtype, scalar and vector lengths alike."""
-    texts = [part.text for part in parts()]
+    texts = [*prelude_texts()]
     for dtype in ("float32", "float64"):
         texts += [loop(name, dtype) for name in (*UNARY, *BINARY)]
     for dtype in INTEGERS:

@@ -32,7 +32,7 @@ from anyshape.options import Options
 from anyshape.runtime.cache import DiskCache, digest, roomy
 from anyshape.runtime.launch import Loaded
 from anyshape.targets.cpu.calls import CALLS_PRELUDE, built_in, caller
-from anyshape.targets.cpu.prelude import Part, standing_before
+from anyshape.targets.cpu.prelude import standing_before
 
 FLAGS = (
     "-O3", "-march=native", "-fopenmp", "-ffp-contract=off", "-fno-math-errno",
@@ -119,7 +119,7 @@ class Builder:
 
     toolchain: Toolchain
     cache: DiskCache
-    prelude: Sequence[Part]
+    prelude: Sequence[str]
     address: str  # of the prelude
     loaded: dict[str, Loaded] = field(default_factory=dict)
     building: dict[str, Building] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class Builder:
     processors: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(cores()))
 
     @classmethod
-    def create(cls, options: Options, prelude: Sequence[Part] = ()) -> Builder:
+    def create(cls, options: Options, prelude: Sequence[str] = ()) -> Builder:
         """Raises AnyshapeError E601 where no C compiler is found, E604 where what it makes could
         not be loaded."""
         toolchain = Toolchain.find(options.cc, SANITIZED if options.sanitize else FLAGS)
@@ -137,7 +137,7 @@ class Builder:
         if options.sanitize and not has_sanitizer():
             raise AnyshapeError("E604")
         cache = DiskCache.open(options.cache_dir) if options.cache else DiskCache(None)
-        return cls(toolchain, cache, prelude, digest(*(part.text for part in prelude)))
+        return cls(toolchain, cache, prelude, digest(*prelude))
 
     @property
     def compiles(self) -> bool:

@@ -9,6 +9,7 @@ tanh); erfp1 is a least-squares fit (reweighted until errors are even) of log2(e
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 
@@ -395,23 +396,30 @@ class Part:
 NAMES = re.compile(r"\b(?:as|AS|anyshape)_\w+")
 
 
-def parts(*further: str) -> tuple[Part, ...]:
-    """Those of kernels, then the further ones. A name belongs to the first part that has it."""
-    found = [Part(TYPES)]
-    known = set(NAMES.findall(TYPES))
-    for text in (*_texts(), *further):
+def texts(*further: str) -> tuple[str, ...]:
+    """Those of all parts, in order: the types, what kernels need, then the further ones."""
+    return (TYPES, *_texts(), *further)
+
+
+@functools.cache
+def parts(given: Sequence[str]) -> tuple[Part, ...]:
+    """A name belongs to the first part that has it. Asked for only where something is compiled."""
+    found: list[Part] = []
+    known: set[str] = set()
+    for text in given:
         names = NAMES.findall(text)
         if text is LIBRARY:
             names += [f"{name}{kind}(" for name in (*UNARY, *BINARY, *SCALAR) for kind in ("", "f")]
-        found.append(Part(text, tuple(dict.fromkeys(name for name in names if name not in known))))
+        first = dict.fromkeys(name for name in names if name not in known)
+        found.append(Part(text, () if text is TYPES else tuple(first)))
         known.update(names)
     return tuple(found)
 
 
-def standing_before(text: str, given: Sequence[Part]) -> str:
-    """The parts that the text needs, and those that these need in turn."""
+def standing_before(text: str, given: Sequence[str]) -> str:
+    """Of the texts given, in order, those that the text needs, and that these need in turn."""
     needed: list[str] = []
-    for part in reversed(given):
+    for part in reversed(parts(given)):
         if not part.names or any(name in text for name in part.names):
             needed.append(part.text)
             text += part.text

@@ -18,7 +18,7 @@ from anyshape.targets.cpu.library import IN_MEMORY
 from anyshape.targets.cpu.native import emit_native_region
 from anyshape.targets.cpu.native_prelude import NATIVE_PRELUDE
 from anyshape.targets.cpu.native_regions import form_native_regions, on_cpu
-from anyshape.targets.cpu.prelude import parts
+from anyshape.targets.cpu.prelude import texts
 from anyshape.targets.cpu.schedules import variants
 from anyshape.targets.target import Target
 
@@ -33,7 +33,7 @@ def builder_of(options: Options) -> Builder:
     key = (os.getpid(), options.cc, options.cache_dir, options.cache, options.sanitize)
     found = _BUILDERS.get(key)
     if found is None:  # of two threads that make one, the second takes the first's
-        found = _BUILDERS.setdefault(key, Builder.create(options, parts(NATIVE_PRELUDE)))
+        found = _BUILDERS.setdefault(key, Builder.create(options, texts(NATIVE_PRELUDE)))
     return found
 
 

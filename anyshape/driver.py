@@ -505,11 +505,18 @@ def _laid_out(
         for found in ambiguous_layouts(graph, OPS, copied)
     ]
     never, sometimes = outputs_as_views(graph, compiled.translation.summary.lent, OPS)
-    apart = ambiguous_places(graph, OPS, sometimes, copied)
+    ambiguous = ambiguous_places(graph, OPS, sometimes, copied)
     places = None
-    if apart is not None:
+    if ambiguous is not None:
         places = EagerPlaces(
-            *(apart.graph, apart.outputs, apart.moved, apart.lent, apart.where_empty), constants
+            *(
+                ambiguous.graph,
+                ambiguous.outputs,
+                ambiguous.moved,
+                ambiguous.lent,
+                ambiguous.where_empty,
+            ),
+            constants,
         )
     run = layouts_as_eager(compiled.run, graph, usual, odd)
     run = places_as_eager(run, places)

@@ -56,8 +56,8 @@ def moving_versions(
             move_version(tensor, times)
         for position, times in given:
             move_version(arguments[position], times)
-        if moved.apart:
-            results = with_counters_of_their_own(results, moved.apart)
+        if moved.own_counters:
+            results = with_counters_of_their_own(results, moved.own_counters)
         for position, version in moved.outputs.items():
             set_version(results[position], version)
         return results

@@ -92,19 +92,19 @@ def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
 
 
 def written_behind_parts(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[Node]:
-    """Writes to what an operator that makes several views (``split``, ``unbind``) has taken apart,
+    """Writes to what an operator that makes several views (``split``, ``unbind``) has divided,
     with the gradients recorded: eager refuses to use these views from then on."""
     owner = roots(graph, ops)
-    apart: set[Value] = set()
+    divided: set[Value] = set()
     for node in graph.nodes:
         row = ops.get(node.op)
         if row is None or not node.read:
             continue
         root = owner.get(node.read[0], node.read[0])
-        if row.mutates and root in apart:
+        if row.mutates and root in divided:
             yield node
         if row.alias == "view" and row.counted and is_recorded(node) and requires(node.read[0]):
-            apart.add(root)
+            divided.add(root)
 
 
 def _values(graph: Graph) -> Iterator[Value]:

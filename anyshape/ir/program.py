@@ -388,18 +388,18 @@ class NativeRegion(Effects):
 
     ``outer`` are the program's buffers that it is handed, ``inner`` where those lie that live in
     its arena: in which slot, how many bytes from its beginning. A slot is as large as the largest
-    of its ``rooms``, in bytes; where they lie ``apart`` it is handed the address of each. Constants
-    reach the native region through a table made when it is linked. ``sizes`` are the symbols that
-    it reads, and operations, deep in one another, that it is handed the values of. Floats are the
-    last of the ``scalars``."""
+    of its ``slot_sizes``, in bytes; with ``separate_slots`` it is handed the address of each.
+    Constants reach the native region through a table made when it is linked. ``sizes`` are the
+    symbols that it reads, and operations, deep in one another, that it is handed the values of.
+    Floats are the last of the ``scalars``."""
 
     steps: tuple[Step, ...]
     outer: tuple[str, ...]
     inner: Mapping[str, tuple[int, Dim]]
-    rooms: tuple[tuple[Dim, ...], ...]
+    slot_sizes: tuple[tuple[Dim, ...], ...]
     sizes: tuple[Atom, ...]
     scalars: tuple[Operand, ...]
-    apart: bool = False
+    separate_slots: bool = False
 
     @property
     def symbols(self) -> tuple[Symbol, ...]:

@@ -332,14 +332,15 @@ class _Run:
         for name in step.outer:
             self._named(at, name)
         arena = [
-            f"slot {number} of the arena of step {at.number}" for number in range(len(step.rooms))
+            f"slot {number} of the arena of step {at.number}"
+            for number in range(len(step.slot_sizes))
         ]
         self.storages.update((storage, _Storage("program")) for storage in arena)
         for name, (slot, offset) in step.inner.items():
             if name not in self.buffers:
                 raise Malformed(f"{at}: {name} is no buffer")
             size = self.sizes.span(self.buffers[name])
-            if not any(self.sizes.at_most(offset + size, room) for room in step.rooms[slot]):
+            if not any(self.sizes.at_most(offset + size, room) for room in step.slot_sizes[slot]):
                 raise Malformed(f"{at}: {name} is not known to fit into {arena[slot]}")
             self._hold(name, (ByteRange(arena[slot], offset, size),), offset, written=False)
         self.scope = {*step.outer, *step.inner}

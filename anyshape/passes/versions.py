@@ -22,16 +22,16 @@ from anyshape.passes.rebuild import Reader
 @frozen
 class Moves:
     """By how much the counters of inputs move besides the one write that is done, and where those
-    of written results, which are made anew, end; by position. ``apart`` are the results that
+    of written results, which are made anew, end; by position. ``own_counters`` are the results that
     have another counter than an input, or a result before them, in whose memory they lie: those of
     one counter together, what is no view first."""
 
     inputs: Mapping[int, int]
     outputs: Mapping[int, int]
-    apart: tuple[tuple[int, ...], ...] = ()
+    own_counters: tuple[tuple[int, ...], ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.inputs or self.outputs or self.apart)
+        return bool(self.inputs or self.outputs or self.own_counters)
 
 
 def _moves_any(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
@@ -58,7 +58,7 @@ def moves(graph: Graph, ops: Mapping[str, OpDef]) -> Moves:
             if counter not in counted:
                 outputs[position] = written[counter]
             counted.add(counter)
-    return Moves(inputs, outputs, found.apart(graph.outputs, given))
+    return Moves(inputs, outputs, found.own_counters(graph.outputs, given))
 
 
 @mutable
@@ -87,7 +87,9 @@ class _Counters:
                 if node.op != "data":
                     self.counters.update(dict.fromkeys(node.outputs, counter))
 
-    def apart(self, outputs: Sequence[Arg], given: Set[Value]) -> tuple[tuple[int, ...], ...]:
+    def own_counters(
+        self, outputs: Sequence[Arg], given: Set[Value]
+    ) -> tuple[tuple[int, ...], ...]:
         """See ``Moves``."""
         shown = [
             (position, self.memory.get(output, output), self.counters.get(output, output))

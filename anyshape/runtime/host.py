@@ -132,7 +132,7 @@ class _Printer:
         called: Call | None = None  # whose strides are asserted once the sizes it made have names
         gone: set[str] = set()  # what was freed since then
         steps = self.program.steps
-        asking = [step for step in steps if type(step) is NativeRegion and step.apart]
+        asking = [step for step in steps if type(step) is NativeRegion and step.separate_slots]
         for at, step in enumerate(steps):
             if asking and isinstance(step, Allocate):
                 self._arena_first(at)
@@ -297,10 +297,10 @@ class _Printer:
         args = [self._name(table, ("table", table)), "0"]
         own = ("constant", "flag")  # of the table
         args += [self._pointer(n, 0) for n in step.outer if self._role(n) not in own]
-        if step.rooms:
+        if step.slot_sizes:
             if self.arena is not step:
                 self._arena(step)
-            if step.apart:
+            if step.separate_slots:
                 args.append("*arena[0]")
             else:
                 args[1] = "arena.data_ptr()"
@@ -308,15 +308,15 @@ class _Printer:
         args += [self._scalar(scalar) for scalar in step.scalars]
         failed = self._name("native_region_failed", ("function", "anyshape.native_region_failed"))
         self.lines.append(f"if {function}({', '.join(args)}): {failed}()")
-        if step.rooms:
+        if step.slot_sizes:
             self.lines.append("del arena")
 
     def _arena(self, region: NativeRegion) -> None:
         """Memory for the region's arena."""
         self.arena = region
-        sizes = [self._largest(room) for room in region.rooms]
+        sizes = [self._largest(room) for room in region.slot_sizes]
         (device, *_) = (self.program.buffers[name].device for name in region.inner)
-        if region.apart:
+        if region.separate_slots:
             slots = self._name("slots", ("function", "anyshape.slots"))
             new = self._empty(device, "(size,)", "(1,)", uint8)
             given = f"{device!r}, lambda size: {new}, {', '.join(sizes)}"
@@ -330,7 +330,7 @@ class _Printer:
         before what outlives it is allocated, which then has that room, too."""
         steps = self.program.steps
         after = next(step for step in steps[at:] if not isinstance(step, Allocate))
-        if isinstance(after, NativeRegion) and after.rooms and after.apart:
+        if isinstance(after, NativeRegion) and after.slot_sizes and after.separate_slots:
             if self.arena is not after:
                 self._arena(after)
 

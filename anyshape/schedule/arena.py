@@ -40,12 +40,12 @@ class Life:
 @frozen
 class Arena:
     """``inner`` says in which slot each buffer lies and how many bytes from its beginning,
-    ``rooms`` how large each slot is: as the largest of these sizes in bytes; ``lent``, which
+    ``slot_sizes`` how large each slot is: as the largest of these sizes in bytes; ``lent``, which
     buffers are given the memory of which outer one.
     """
 
     inner: Mapping[str, tuple[int, Dim]]
-    rooms: tuple[tuple[Dim, ...], ...]
+    slot_sizes: tuple[tuple[Dim, ...], ...]
     lent: Mapping[str, str]
 
 
@@ -76,7 +76,7 @@ class _Shelf:
 class _Slot:
     """Memory for one large buffer or, at other times, for small ones side by side."""
 
-    rooms: list[Dim]  # it is as large as the largest
+    needed: list[Dim]  # it is as large as the largest
     fixed: bool  # memory from outside: it cannot grow
     whole: _Shelf
     beside: list[_Shelf] = field(default_factory=list)
@@ -95,7 +95,7 @@ class _Slot:
 
     def sizes(self) -> tuple[Dim, ...]:
         """What it takes, one unit more for each shelf: each size is rounded up by itself."""
-        return tuple(rounded(room) + ALIGNMENT * len(self.beside) for room in self.rooms)
+        return tuple(rounded(room) + ALIGNMENT * len(self.beside) for room in self.needed)
 
 
 def disjoint(a: Life | None, b: Life | None, becomes: Becomes) -> bool:
@@ -129,7 +129,7 @@ class _Planner:
         for slot in donors:
             self._note(slot.whole.tenants[0], len(self.slots))
             self.slots.append(slot)
-            self._has_room(len(self.slots) - 1, slot.rooms[0])
+            self._has_room(len(self.slots) - 1, slot.needed[0])
 
     def assign(self, size: Dim, life: Life) -> None:
         """Puts the buffer beside others where there is room for larger ones at other times, else
@@ -178,7 +178,7 @@ class _Planner:
         yield from numbers(same & ~self.fixed)
         yield from numbers(same & self.fixed)
         asked = 0
-        for room, most in self._rooms(size):  # the nearest sizes come last
+        for room, most in self._candidates(size):  # the nearest sizes come last
             slots = self.sized[room]
             if room is not size and slots & free:
                 asked += (size, room) not in self.known
@@ -188,7 +188,7 @@ class _Planner:
                     yield from numbers(slots & free & ~self.fixed)
                     yield from numbers(slots & free & self.fixed)
 
-    def _rooms(self, size: Dim) -> Iterator[tuple[Dim, int]]:
+    def _candidates(self, size: Dim) -> Iterator[tuple[Dim, int]]:
         """The sizes of slots, the newest first, those that may be as large for an unknown in
         common before the others, of which no long sum: it would have to be bounded as a whole.
         With each, how many questions may have been asked by then."""
@@ -225,7 +225,7 @@ class _Planner:
         for number in islice(numbers(others), LOOKED_AT):
             slot = self.slots[number]
             taken = total((size, *(shelf.size for shelf in slot.beside)))
-            if any(self._at_most(taken, room) for room in slot.rooms[:LOOKED_AT]):
+            if any(self._at_most(taken, room) for room in slot.needed[:LOOKED_AT]):
                 slot.beside.append(_Shelf(size))
                 self.shelved |= 1 << number
                 return number, slot.beside[-1]
@@ -234,11 +234,11 @@ class _Planner:
     def _grow(self, number: int, size: Dim) -> None:
         """The slot becomes as large as the larger of the two."""
         slot = self.slots[number]
-        old = [room for room in slot.rooms[:LOOKED_AT] if self._at_most(room, size)]
+        old = [room for room in slot.needed[:LOOKED_AT] if self._at_most(room, size)]
         for room in old:
-            slot.rooms.remove(room)
+            slot.needed.remove(room)
             self.sized[room] &= ~(1 << number)
-        slot.rooms.append(size)
+        slot.needed.append(size)
         self._has_room(number, size)
 
     def _at_most(self, size: Dim, room: Dim) -> bool:

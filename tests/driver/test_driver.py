@@ -89,7 +89,7 @@ def test_a_result_lends_its_memory_until_it_is_written():
         x = sketch.b.linear(x, sketch.parameter(torch.randn(16, 16)))
     graph, compiled = compile_sketch(sketch, (x,))
     (region,) = (step for step in compiled.program.steps if isinstance(step, NativeRegion))
-    assert len(region.inner) == len(region.rooms) == 1  # of two: the other lies in the result
+    assert len(region.inner) == len(region.slot_sizes) == 1  # of two: the other lies in the result
     for rows, _ in SIZES:
         agrees(graph, compiled, sketch, torch.randn(rows, 16))
 

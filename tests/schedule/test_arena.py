@@ -56,7 +56,7 @@ def laid_out(arena: Arena, buffers, values) -> dict[str, tuple[object, int, int]
         return dim if isinstance(dim, int) else evaluate(dim, values)
 
     begins = [0]
-    for room in arena.rooms:
+    for room in arena.slot_sizes:
         begins.append(begins[-1] + max(map(size, room)))
     found: dict[str, tuple[object, int, int]] = {}
     for name, (place, offset) in arena.inner.items():
@@ -102,7 +102,7 @@ def test_small_buffers_lie_side_by_side_where_a_large_one_does_at_another_time()
     wide, narrow = (100, 0, 0), (30, 0, 0)
     lives = [(narrow, 0, 3), (narrow, 1, 3), (narrow, 2, 2), (wide, 5, 2), (narrow, 5, 2)]
     arena, buffers, named, symbols = planned(lives, 0, sometimes)
-    assert len(arena.rooms) == 2, "the large one's, and one for the small one beside it"
+    assert len(arena.slot_sizes) == 2, "the large one's, and one for the small one beside it"
     assert len({arena.inner[f"b{i}"][0] for i in range(3)}) == 1
     check(arena, buffers, named, symbols, sometimes)
 

@@ -15,7 +15,7 @@ from typing import Any
 @contextmanager
 def collection_paused() -> Iterator[None]:
     """No garbage collection while capturing, which makes many objects at once and drops few; what
-    there is before does not count as young."""
+    there is before does not count."""
     enabled = gc.isenabled()
     gc.disable()
     gc.collect(0)
@@ -26,11 +26,11 @@ def collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-def young_objects() -> frozenset[int]:
+def objects_made_since() -> frozenset[int]:
     """The ids of all objects made since, of those that the collector knows of."""
     return frozenset(map(id, gc.get_objects(generation=0)))
 
 
-def may_be_young(value: Any, young: frozenset[int]) -> bool:
+def may_be_made_since(value: Any, since: frozenset[int]) -> bool:
     """Whether it is one of them, or a dict too simple for the collector to know of it."""
-    return id(value) in young or not gc.is_tracked(value)
+    return id(value) in since or not gc.is_tracked(value)

@@ -92,7 +92,7 @@ def _asks_one_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 def _refuse_old_iterators(heap: Heap, args: tuple[Any, ...]) -> None:
     for arg in args:
-        if type(arg) in FORKABLE and not heap.is_young(arg):
+        if type(arg) in FORKABLE and not heap.is_made_inside(arg):
             raise Break("fork-iterator", f"C code gets a {type(arg).__name__} inside a fork")
 
 

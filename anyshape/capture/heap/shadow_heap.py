@@ -94,7 +94,7 @@ class Heap:
             self.births[id(value)] = len(self.births)
         return value
 
-    def is_young(self, value: Any) -> bool:
+    def is_made_inside(self, value: Any) -> bool:
         """Whether it was made after the newest open checkpoint: a rollback need not mind it."""
         return self.births.get(id(value), -1) >= self.marks[-1][1]
 
@@ -134,7 +134,7 @@ class Heap:
             self._journal_write(owner, undo.undo_contents(obj))
 
     def _journal_write(self, obj: Any, put_back: Callable[[], object]) -> None:
-        self.old_writes += not self.is_young(obj)
+        self.old_writes += not self.is_made_inside(obj)
         self._journal(put_back)
 
     def will_raise(self, error: BaseException) -> None:
@@ -153,7 +153,7 @@ class Heap:
                     return NULL  # an exhausted one could not be set back
                 position = iterator.__reduce__()[2]
                 self.journal.append(lambda: iterator.__setstate__(position))
-            elif not self.is_young(iterator):
+            elif not self.is_made_inside(iterator):
                 if shared or id(iterator) in self.iterators or not can_fork(iterator):
                     kind = type(iterator).__name__
                     raise Break("fork-iterator", f"{kind} was advanced inside a fork")

@@ -71,7 +71,7 @@ def _init_of(method: Any) -> Callable[..., Any]:
         if not machine.recording or not args or not heap.is_created(args[0]):
             return machine.native(method, args, kwargs)
         known = method in STORING or all(_is_plain(arg) for arg in (*args[1:], *kwargs.values()))
-        if not known or (heap.journal is not None and not heap.is_young(args[0])):
+        if not known or (heap.journal is not None and not heap.is_made_inside(args[0])):
             return machine.native(method, args, kwargs)
         return method(*args, **kwargs)
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from anyshape.capture.guards import execution_modes
-from anyshape.capture.heap.allocation_age import may_be_young, young_objects
+from anyshape.capture.heap.allocation_age import may_be_made_since, objects_made_since
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.iterators import STARTS, TELLING
@@ -80,7 +80,7 @@ class Rebuilder:
         self.lines: list[str] = []
         self._positions: list[str] = []
         self._reads: dict[str, str] = {}
-        self._young: frozenset[int] | None = None
+        self._made_inside: frozenset[int] | None = None
         self._held: set[int] = set()  # generators that the program goes on with
         self._classes = MadeClasses(self.heap, domain.kept_in_c)
         self.making: set[int] = set()
@@ -261,12 +261,14 @@ class Rebuilder:
         """Whether a container that nobody registered was made in this trace nevertheless."""
         if self.recorder.sources.of(value) is not None:
             return False
-        return holds_proxy(value) or (issubclass(type(value), MADE_BY_C) and self._is_young(value))
+        return holds_proxy(value) or (
+            issubclass(type(value), MADE_BY_C) and self._is_made_inside(value)
+        )
 
-    def _is_young(self, value: Any) -> bool:
-        if self._young is None:
-            self._young = young_objects()
-        return may_be_young(value, self._young)
+    def _is_made_inside(self, value: Any) -> bool:
+        if self._made_inside is None:
+            self._made_inside = objects_made_since()
+        return may_be_made_since(value, self._made_inside)
 
     def _outside(self, value: Any) -> str:
         source = self.recorder.sources.of(value)

@@ -234,7 +234,9 @@ class _Fork:
         self, yes: Side, no: Side, before: Mapping[Place, Any], meeting: int
     ) -> sides.State:
         machine = self.domain.machine
-        merger = _Merger(self.domain.recorder, self.condition, yes.copied, machine.heap.is_young)
+        merger = _Merger(
+            self.domain.recorder, self.condition, yes.copied, machine.heap.is_made_inside
+        )
         for place, (target, _) in (yes.written | no.written).items():
             b = _read(machine, target, place)
             a = yes.written[place][1] if place in yes.written else before[place]
@@ -354,13 +356,13 @@ def older_writes(recorder: Recorder, first: int) -> Iterator[_Write]:
             yield _Write(position, target, counts)
 
 
-def _shows_its_argument(recorder: Recorder, node: Node, is_young: bool) -> bool:
+def _shows_its_argument(recorder: Recorder, node: Node, is_made_inside: bool) -> bool:
     """What may be a copy is taken for a view where the side has made it, as then there is no copy
     to put back."""
     row = OPS[node.op]
     if row.mutates or row.alias != "maybe":
         return bool(row.mutates) or row.alias == "view"
-    if is_young or lies_in_argument(recorder.cx, node, row):
+    if is_made_inside or lies_in_argument(recorder.cx, node, row):
         return True
     if row.views_where is not None:
         raise NotJoined("a side writes what may be a copy")
@@ -429,12 +431,20 @@ class _Merger(Merger):
         recorder: Recorder,
         condition: Operand,
         copied: dict[int, Any],
-        young: Callable[[Any], bool],
+        made_inside: Callable[[Any], bool],
     ) -> None:
         facts = recorder.cx.facts
         of_sizes: Any = condition  # which `_number` alone reads
         super().__init__(
-            recorder, of_sizes, facts, facts, {}, {}, by_data=True, copied=copied, young=young
+            recorder,
+            of_sizes,
+            facts,
+            facts,
+            {},
+            {},
+            by_data=True,
+            copied=copied,
+            made_inside=made_inside,
         )
 
     def _number(self, a: Any, b: Any) -> Any:

@@ -207,7 +207,7 @@ def _run_both(
             *tables,
             by_data=by_data,
             copied=dropped.copied,
-            young=machine.heap.is_young,
+            made_inside=machine.heap.is_made_inside,
         )
         live = live_slots(frame.code)[meeting]
         merged = _merge_into(merger, dropped, kept, live)

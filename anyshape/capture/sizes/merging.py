@@ -58,7 +58,7 @@ class Merger:
     kept: dict[Value, tuple[Node, int]]
     by_data: bool  # no hint may choose between the sides
     copied: dict[int, Any]  # see Side
-    young: Callable[[Any], bool]  # whether one of the sides made the object
+    made_inside: Callable[[Any], bool]  # whether one of the sides made the object
     gone: frozenset[Symbol] = field(init=False)  # numbers that only dropped nodes would read
 
     def __post_init__(self) -> None:
@@ -79,7 +79,7 @@ class Merger:
             return tuple(self.value(x, y, depth - 1) for x, y in zip(a, b))
         if ka in (list, dict):
             first = self.copied.get(id(a), a)
-            if first is not b and not (self.young(first) and self.young(b)):
+            if first is not b and not (self.made_inside(first) and self.made_inside(b)):
                 raise NotMerged("two containers that others may hold")
         if ka is list and len(a) == len(b):
             b[:] = [self.value(x, y, depth - 1) for x, y in zip(list(a), list(b))]

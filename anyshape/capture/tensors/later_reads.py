@@ -71,12 +71,12 @@ def _refuse_changing(
     """Of one read: what was read of which object, and what was found there."""
     heap = domain.machine.heap
 
-    def is_young(x: Any) -> bool:
+    def is_made_inside(x: Any) -> bool:
         return heap.births.get(id(x), -1) >= section.births
 
     if type(obj) is types.CellType:
-        same = is_young(obj) or _is_fixed(value) or _is_assigned_once(domain, name)
-    elif issubclass(type(obj), UNCHANGING) or is_young(obj):
+        same = is_made_inside(obj) or _is_fixed(value) or _is_assigned_once(domain, name)
+    elif issubclass(type(obj), UNCHANGING) or is_made_inside(obj):
         same = True
     elif _is_context(section, obj) or _is_of_interpreter(domain, obj):
         same = True
@@ -86,7 +86,7 @@ def _refuse_changing(
         same = _is_fixed(value) or _is_of_library(domain, obj)
     else:
         same = issubclass(type(obj), IDENTITY) and type(value) in CONSTANTS  # of `enum`, `dtype`
-    if not same or (_advances(value) and not is_young(value)):
+    if not same or (_advances(value) and not is_made_inside(value)):
         raise _left(domain, name)
 
 

@@ -131,11 +131,11 @@ class RegionPrinter(CallPrinter):
         """Where each slot of the arena begins: after the one before, or at an address of its
         own."""
         starts = [self.numbers.index(0)]
-        if self.region.apart:
+        if self.region.separate_slots:
             first = self.outer + 1
-            self.outer += len(self.region.rooms)
-            return [(first + n, starts[0]) for n in range(len(self.region.rooms))]
-        for sizes in self.region.rooms[:-1]:
+            self.outer += len(self.region.slot_sizes)
+            return [(first + n, starts[0]) for n in range(len(self.region.slot_sizes))]
+        for sizes in self.region.slot_sizes[:-1]:
             starts.append(self.numbers.running_total(starts[-1], sizes))
         return [(ARENA, start) for start in starts]
 
@@ -378,7 +378,7 @@ class RegionPrinter(CallPrinter):
         ]
         for number, result in zip(native.numbers, results, strict=True):
             lines += number_lines(number, result, size)
-        return [room_text([self._size(n, part) for n in room]) for room in native.rooms], lines
+        return [room_text([self._size(n, part) for n in room]) for room in native.slot_sizes], lines
 
     def _call(
         self,

@@ -63,8 +63,8 @@ class NativeBody:
         return tuple(symbol for symbol in used if symbol.name not in self.handed)
 
     @property
-    def rooms(self) -> tuple[tuple[Dim, ...], ...]:
-        return self.region.rooms if self.region is not None else ()
+    def slot_sizes(self) -> tuple[tuple[Dim, ...], ...]:
+        return self.region.slot_sizes if self.region is not None else ()
 
 
 def native_body(body: Body) -> NativeBody | None:
@@ -175,7 +175,7 @@ def _agrees(
     and what it gives?"""
     inner = body.program.buffers
     around = known | {*body.around}
-    rooms = {s for room in native.rooms for dim in room for s in _symbols(dim)}
+    rooms = {s for room in native.slot_sizes for dim in room for s in _symbols(dim)}
     if not ({*native.around} <= around and rooms <= around):
         return False
     results = zip(step.outputs, references(body.program.outputs), strict=True)

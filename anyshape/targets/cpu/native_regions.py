@@ -69,13 +69,13 @@ class Native:
     """What C does on a kind of device: ``step`` gives a step as C does it, None where it cannot;
     ``nested``: loops and branches, too. A native region has ``most_steps`` that compute, if there
     is a limit, and from ``long_steps`` on (by default what ``COSTS`` says) it has two parts.
-    ``apart``: slots of its arena may be allocations of their own."""
+    ``separate_slots``: slots of its arena may be allocations of their own."""
 
     step: Callable[[Step, Mapping[str, Buffer]], Step | None]
     nested: bool = False
     long_steps: int | None = None
     most_steps: int | None = None
-    apart: bool = False
+    separate_slots: bool = False
 
 
 def form_native_regions(program: Program, facts: Facts, native: Native | None = None) -> Program:
@@ -247,8 +247,11 @@ def _close(
     if len(_computing(run)) < (1 if alone or into is None else COSTS.region_steps):
         return _Grouping(run, memory, holds, buffers, into is None).as_they_are(program.steps)
     parts = [run] if into is None else _parts(run, into, memory.needed)
-    apart = into is not None and into.apart
-    groups = (_Grouping(part, memory, holds, buffers, into is None).steps(apart) for part in parts)
+    separate_slots = into is not None and into.separate_slots
+    groups = (
+        _Grouping(part, memory, holds, buffers, into is None).steps(separate_slots)
+        for part in parts
+    )
     return [step for group in groups for step in group]
 
 
@@ -362,7 +365,7 @@ class _Grouping:
                 kept.append(Free(left))
         return kept
 
-    def steps(self, apart: bool) -> list[Step]:
+    def steps(self, separate_slots: bool) -> list[Step]:
         """One native region, what it needs before and what it leaves after it."""
         views_outside = self._find_made()
         self._find_touched()
@@ -376,7 +379,7 @@ class _Grouping:
         mentions = dict.fromkeys(name for step in kept for name in step.mentions())
         outer = tuple(name for name in mentions if name not in inside)
         numbers = free_numbers(kept, self.buffers, self._dims(kept, arena), self.inside)
-        region = NativeRegion(kept, outer, arena.inner, arena.rooms, *numbers, apart)
+        region = NativeRegion(kept, outer, arena.inner, arena.slot_sizes, *numbers, separate_slots)
         dead = tuple(
             name
             for _, step in self.run
@@ -510,7 +513,7 @@ class _Grouping:
         return found[1]
 
     def _dims(self, kept: Iterable[Step], arena: Arena) -> Iterable[Dim]:
-        yield from (size for room in arena.rooms for size in room)
+        yield from (size for room in arena.slot_sizes for size in room)
         yield from (offset for _, offset in arena.inner.values())
         for step in kept:
             if _is_product(step) or _is_allocated_by_library(step):

@@ -51,7 +51,7 @@ def form_gpu_regions(program: Program, facts: Facts, kind: str = "cuda") -> Prog
         partial(as_native, own[0]),
         long_steps=COSTS.long_gpu_region_steps,
         most_steps=COSTS.gpu_region_steps,
-        apart=True,
+        separate_slots=True,
     )
     return form_native_regions(program, facts, native)
 

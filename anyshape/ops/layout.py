@@ -366,7 +366,8 @@ def view_strides(
         return t.strides
     if is_contiguous(cx, t):
         rows = contiguous_strides(cx, shape)
-        return rows if not t.shape or cx.same(t.strides[-1], 1) else _of_last_ones(t, shape, rows)
+        plain = not t.shape or cx.same(t.strides[-1], 1) or any(cx.same(n, 0) for n in t.shape)
+        return rows if plain else _of_last_ones(t, shape, rows)
     t, shape = replace(t, shape=_ones_known(cx, t.shape)), _ones_known(cx, shape)
     if decide:  # nothing is guarded where it is a view, or a copy, whatever the answer
         without = _view_strides(cx, t, shape, False)

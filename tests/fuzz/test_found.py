@@ -408,11 +408,16 @@ FOUND = {
     "a copy of what data makes empty": over(
         "a b c", "t = x0.repeat_interleave(x0.abs().flatten()[: x0.shape[0]].long(), 0)", "t.mT.reshape(-1), t.flatten()[:2]"
     ),
-    "a value that has more dimensions is written to nothing": over("b, a b, a b, b", "x0[1::2] = x1", "x2[:0] = x3[None, None]", "x0, x2"),
-    "a size that may not be 0 is divided by": over(
-        "a b 4, a 4", "t = torch.zeros(x1.clamp(0, 3).sum().item() % 5) + 2", "x0.reshape(t.shape[0], -1).reshape(-1, 2), t", dtypes="float32 int64"
+    "a value that has more dimensions is written to nothing": at(over("b, a b", "x0[1::2] = x1", "x0"), (3, 0, 2), (1, 4, 1)),
+    "a size that may not be 0 is divided by": at(
+        over(
+            "a b 4, a 4", "t = torch.zeros(x1.clamp(0, 3).sum().item() % 5) + 2", "x0.reshape(t.shape[0], -1).reshape(-1, 2), t",
+            layouts="plain offset gaps", dtypes="float32 int64"
+        ), (2, 3, 0), (3, 2, 1), (1, 2, 40)
     ),
-    "what is expanded for a product of nothing": over("a b c, 2 a b", "x1 @ x0.cumsum(1).flip(-1)", dtypes="bfloat16 bfloat16"),
+    "what is expanded for a product of nothing": at(
+        over("a b c, 2 a b", "t = x1 @ x0.cumsum(1).flip(-1)", "x1", dtypes="bfloat16 bfloat16"), (1, 0, 3), (1, 6, 1)
+    ),
     "a copy with gaps lends no memory": over(
         "a b c", "x0.mul_(2).clamp_(-8, 8)", "torch.nn.functional.dropout(x0, 0.3)", "t = torch.div(x0, 2, rounding_mode='trunc')",
         "torch.bincount(x0.abs().long().flatten())", "t", layouts="plain gaps", dtypes="float64"

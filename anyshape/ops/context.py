@@ -121,8 +121,8 @@ class TypeContext:
         return self._guarded(condition, hint)
 
     def _guarded(self, condition: Condition, hint: bool) -> bool:
-        """The truth of an unknown condition, relied on as the example has it. The other side follows
-        from the facts where they contradict the example, which nobody had found out."""
+        """The truth of an unknown condition, relied on as the example has it. Where the facts
+        contradict the example, which nobody had found out, they say it."""
         relied_on = condition if hint else ~condition
         assert self.on_guard is not None
         assert not isinstance(relied_on, bool)

@@ -409,7 +409,7 @@ def test_views_of_dimensions_of_one_element_have_torchs_strides() -> None:
             expected = x.view(wanted).stride()
         except RuntimeError:
             expected = None
-        kind = TensorType(dtype=float32, shape=shape, strides=strides)
+        kind = TensorType(dtype=float32, device="cpu", shape=shape, strides=strides)
         if view_strides(cx, kind, wanted, ones=True) != expected:
             differ.append((shape, strides, wanted, expected))
     assert differ == []

@@ -220,13 +220,23 @@ def _settle_followed(recorder: Recorder, unsure: Sequence[Node], shown: Sequence
         row = OPS.get(node.op)
         if node in open_nodes:
             _decide_order(recorder, node)
-        elif row is None or row.alias != "none" or row.mutates or not _is_of_rows(recorder, row, node):
+        elif (
+            row is None
+            or row.alias != "none"
+            or row.mutates
+            or not _is_of_rows(recorder, row, node)
+        ):
             wanted.update(node.inputs())
 
 
-def _is_of_rows(recorder: Recorder, row: OpDef, node: Node) -> bool:
-    made = [value for value in node.outputs if isinstance(value.type, TensorType)]
-    return all(v.tensor.rank < 2 for v in made) or makes_rows(recorder.builder, row, node)
+def _lies_as_read(recorder: Recorder, node: Node) -> bool:
+    """May a result lie as an argument does?"""
+    row = OPS.get(node.op)
+    if row is None or row.alias != "none" or row.mutates:
+        return True
+    kinds = [value.type for value in node.outputs]
+    several = any(isinstance(kind, TensorType) and kind.rank > 1 for kind in kinds)
+    return several and not makes_rows(recorder.builder, row, node)
 
 
 def _decide_order(recorder: Recorder, node: Node) -> None:

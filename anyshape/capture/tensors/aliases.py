@@ -217,15 +217,9 @@ def _settle_followed(recorder: Recorder, unsure: Sequence[Node], shown: Sequence
     for node in reversed(recorder.builder.nodes if open_nodes else ()):
         if wanted.isdisjoint(node.outputs):
             continue
-        row = OPS.get(node.op)
         if node in open_nodes:
             _decide_order(recorder, node)
-        elif (
-            row is None
-            or row.alias != "none"
-            or row.mutates
-            or not _is_of_rows(recorder, row, node)
-        ):
+        elif _lies_as_read(recorder, node):
             wanted.update(node.inputs())
 
 

@@ -58,7 +58,7 @@ class Sizes:
         """The bytes from the first to the last element."""
         key = (*buffer.allocated(), buffer.dtype.size_bytes)
         if key not in self.spans:
-            self.spans[key] = _elements_spanned(*key[:2]) * key[2]
+            self.spans[key] = elements_spanned(*key[:2]) * key[2]
         return self.spans[key]
 
 
@@ -103,7 +103,7 @@ def _common_factor(dim: Dim) -> int:
     return math.gcd(dim.constant, *dim.terms.values())
 
 
-def _elements_spanned(shape: Sequence[Dim], strides: Sequence[Dim]) -> Dim:
+def elements_spanned(shape: Sequence[Dim], strides: Sequence[Dim]) -> Dim:
     """As many as there are elements, where they are dense; no fewer than it takes, where sizes may
     be 0."""
     if 0 in shape:

@@ -9,7 +9,6 @@ do not find every proof.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import product
 
 from anyshape.ir.buffers import Buffer, BufferRef, SizeInMemory
 from anyshape.ir.established import established_in
@@ -31,7 +30,9 @@ from anyshape.symbolic import (
 )
 
 EXAMPLES = (0, 1, 2, 3, 7, 100)
-MOST_SYMBOLS = 5
+MOST_EXAMPLES = 6**5
+SPREAD = 1_000_003
+"""A prime that does not divide the number of combinations."""
 
 
 def verify_bounds(program: Program, facts: Facts) -> None:
@@ -70,15 +71,27 @@ def _fails_somewhere(known: Facts, runs: Condition | bool, inside: Condition | b
     buffer? Facts about other symbols are left out."""
     conditions = [c for c in (runs, inside) if not isinstance(c, bool)]
     symbols = sorted({s for c in conditions for s in c.symbols}, key=lambda s: s.name)
-    if inside is False or len(symbols) > MOST_SYMBOLS:
+    if inside is False:
         return True
     stated = [c for c, _ in known.all() if c.symbols <= set(symbols)]
     required = [*stated, *([] if isinstance(runs, bool) else [runs])]
-    for sizes in product(EXAMPLES, repeat=len(symbols)):
+    for sizes in _examples(len(symbols)):
         example = dict(zip(symbols, sizes, strict=True))
         if all(evaluate(c, example) for c in required) and not _holds(inside, example):
             return True
     return False
+
+
+def _examples(count: int) -> Iterator[tuple[int, ...]]:
+    """All combinations of sizes, or as many as are tried, spread over all of them."""
+    total = len(EXAMPLES) ** count
+    for number in range(min(total, MOST_EXAMPLES)):
+        left = number if total <= MOST_EXAMPLES else number * SPREAD % total
+        sizes = []
+        for _ in range(count):
+            left, at = divmod(left, len(EXAMPLES))
+            sizes.append(EXAMPLES[at])
+        yield tuple(sizes)
 
 
 def _holds(condition: Condition | bool, example: Mapping[Symbol, int]) -> bool:

@@ -17,6 +17,7 @@ from anyshape.ir.graph import HOST, Location
 from anyshape.nouns import mutable
 from anyshape.symbolic import (
     Condition,
+    Contradiction,
     Dim,
     Expr,
     Facts,
@@ -98,14 +99,16 @@ class TypeContext:
         assert not isinstance(condition, bool)  # or it were known
         hint = self.hint(condition)
         if hint is not None and self.on_guard is not None:
-            self._guard(condition, hint)
-            if not hint:
+            if not self._guarded(condition, hint):
                 raise OpError(message)
             return
         if self.on_check is None:
             raise Undecided(condition)
+        try:
+            self.facts.assume(condition, self.location)
+        except Contradiction:  # it is false, which nobody had found out
+            raise OpError(message) from None
         self.on_check(condition, message)
-        self.facts.assume(condition, self.location)
 
     def decide(self, condition: Condition | bool) -> bool:
         """The answer, by facts or by a guard on the hint's side; raises ``Undecided`` otherwise."""
@@ -116,15 +119,20 @@ class TypeContext:
         hint = self.hint(condition)
         if hint is None or self.on_guard is None:
             raise Undecided(condition)
-        self._guard(condition, hint)
-        return hint
+        return self._guarded(condition, hint)
 
-    def _guard(self, condition: Condition, holds: bool) -> None:
-        relied_on = condition if holds else ~condition
+    def _guarded(self, condition: Condition, hint: bool) -> bool:
+        """The truth of an unknown condition, relied on as the example has it. Where the facts
+        contradict the example, which nobody had found out, they say it."""
+        relied_on = condition if hint else ~condition
         assert self.on_guard is not None
         assert not isinstance(relied_on, bool)
+        try:
+            self.facts.assume(relied_on, self.location)
+        except Contradiction:
+            return not hint
         self.on_guard(relied_on)
-        self.facts.assume(relied_on, self.location)
+        return hint
 
     def from_zero(self, position: Dim, size: Dim) -> Dim:
         """A position in a dimension, counted from 0: Python counts negative ones from the end.

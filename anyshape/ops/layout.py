@@ -362,10 +362,12 @@ def view_strides(
     form of its strides does not tell, and that sizes are equal where the hints say so; but not
     what holds because a size is 1, unless ``ones`` says that it must be a view.
     """
-    if t.shape == shape:
+    if t.shape == shape and 1 not in shape:
         return t.strides
     if is_contiguous(cx, t):
-        return contiguous_strides(cx, shape)
+        rows = contiguous_strides(cx, shape)
+        plain = not t.shape or cx.same(t.strides[-1], 1) or any(cx.same(n, 0) for n in t.shape)
+        return rows if plain else _of_last_ones(t, shape, rows)
     t, shape = replace(t, shape=_ones_known(cx, t.shape)), _ones_known(cx, shape)
     if decide:  # nothing is guarded where it is a view, or a copy, whatever the answer
         without = _view_strides(cx, t, shape, False)
@@ -426,7 +428,14 @@ def _view_strides(
     while left and _fills(cx, left[-1], 1, decide, ones):
         strides.append(step * filled)
         left.pop()
-    return None if left else _with_ones(shape, strides)
+    return None if left else _with_ones(shape, strides, t.strides[-1] if t.strides else 1)
+
+
+def _of_last_ones(t: TensorType, shape: Shape, strides: Shape) -> Shape:
+    """The last dimensions, as far as they have one element, take the stride of the last one before,
+    whatever it is."""
+    many = next((d for d in reversed(range(len(shape))) if shape[d] != 1), -1)
+    return (*strides[: many + 1], *(t.strides[-1] for _ in shape[many + 1 :]))
 
 
 def _dense_chunks(cx: _Decider, t: TensorType, decide: bool) -> list[tuple[Dim, Dim]]:
@@ -464,11 +473,11 @@ def _follows(cx: _Decider, outer: Dim, inner: Dim, decide: bool) -> bool:
         return False
 
 
-def _with_ones(shape: Shape, strides: list[Dim]) -> Shape:
+def _with_ones(shape: Shape, strides: list[Dim], last: Dim) -> Shape:
     """Puts strides (innermost first, none for size 1) in place; size 1 gets the row-major one, and
-    that of the innermost dimension inside it."""
+    behind all others the ``last`` one of the tensor viewed."""
     result: list[Dim] = []
-    step: Dim = strides[0] if strides else 1
+    step = last
     rest = iter(strides)
     for size in reversed(shape):
         if size != 1:

@@ -177,4 +177,13 @@ def _as_its_row_says(builder: Builder, row: OpDef, node: Node) -> bool:
         return False
     made = types if isinstance(types, tuple) else (types,)
     pairs = zip(made, node.outputs, strict=True)
-    return all(t.strides == v.tensor.strides for t, v in pairs if isinstance(t, TensorType))
+    return all(_lie_alike(builder, t, v.tensor) for t, v in pairs if isinstance(t, TensorType))
+
+
+def _lie_alike(builder: Builder, one: TensorType, other: TensorType) -> bool:
+    """Have they the same strides by what is known now? A dimension of one element tells nothing."""
+    if one.strides == other.strides:
+        return True
+    same = builder.cx.same
+    rows = zip(other.shape, one.strides, other.strides, strict=True)
+    return all(same(size, 1) or same(a, b) for size, a, b in rows)

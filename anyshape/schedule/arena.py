@@ -16,6 +16,7 @@ from dataclasses import field
 from itertools import islice
 
 from anyshape.ir.buffers import Buffer
+from anyshape.ir.byte_ranges import elements_spanned
 from anyshape.ir.program import Step
 from anyshape.nouns import frozen, mutable
 from anyshape.schedule.arena_occupancy import Occupancy, numbers
@@ -302,16 +303,13 @@ def _magnitude(size: Dim) -> int:
     try:
         sizes = dict.fromkeys(unknowns(size), 1000)
         return evaluator(size)(sizes, {atom: 1000 for atom in sizes if atom.word})
-    except ValueError:  # these sizes do not broadcast
+    except (ValueError, ZeroDivisionError):  # no such sizes can be
         return 0
 
 
 def size_bytes(buffer: Buffer) -> Dim:
-    """What a dense buffer holds, or has room for."""
-    count: Dim = buffer.dtype.size_bytes
-    for size in buffer.allocated()[0]:
-        count = count * size
-    return count
+    """What a buffer takes, from its first element to its last, or has room for."""
+    return elements_spanned(*buffer.allocated()) * buffer.dtype.size_bytes
 
 
 def rounded(size: Dim) -> Dim:

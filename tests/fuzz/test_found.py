@@ -28,6 +28,11 @@ def over(
     return Fuzzed(inputs, lines[:-1], lines[-1])
 
 
+def at(program: Fuzzed, *sizes: tuple[int, int, int]) -> Fuzzed:
+    """The program at these sizes of a, b and c."""
+    return replace(program, sizes=tuple(dict(zip("abc", own, strict=True)) for own in sizes))
+
+
 FOUND = {
     "equal results share no memory": over("a b", "x0 + 1, x0 + 1"),
     "views of equal results share none": over("a b", "(x0 + 1).t(), (x0 + 1).view(-1), x0 + 1"),
@@ -391,6 +396,40 @@ FOUND = {
         "v.scatter(-2, t.argsort(-2), v)", gradients=True
     ),
     "at least one dimension of a number": over("a", "torch.atleast_1d(x0, 3)"),
+    "what is made of a reshape lies as the view that it may be": at(
+        over("a b", "t = x0.reshape(-1, 2)", "t.clone(), t + 1, t.double(), torch.zeros_like(t)", layouts="permuted"), (16, 4, 1), (2, 2, 1), (3, 2, 1), (4, 6, 1)
+    ),
+    "a stride of what is made of a reshape": at(
+        over("a b", "(x0.reshape(-1, 2) + 1).stride(), x0.reshape(-1, 2).sin().is_contiguous()", layouts="permuted"), (16, 4, 1), (2, 2, 1), (3, 2, 1), (1, 2, 1)
+    ),
+    "views of dimensions of one element have the stride of the last one": over(
+        "1 b, a b", "x0.unflatten(-1, (-1, 1)).stride(), x1[:1].view(-1, 1, 1).stride(), x1.mT[:, :1].unflatten(0, (1, -1)).stride()", layouts="stepped plain permuted"
+    ),
+    "a copy of what data makes empty": over(
+        "a b c", "t = x0.repeat_interleave(x0.abs().flatten()[: x0.shape[0]].long(), 0)", "t.mT.reshape(-1), t.flatten()[:2]"
+    ),
+    "a value that has more dimensions is written to nothing": at(over("b, a b", "x0[1::2] = x1", "x0"), (3, 0, 2), (1, 4, 1)),
+    "a size that may not be 0 is divided by": at(
+        over(
+            "a b 4, a 4", "t = torch.zeros(x1.clamp(0, 3).sum().item() % 5) + 2", "x0.reshape(t.shape[0], -1).reshape(-1, 2), t",
+            layouts="plain offset gaps", dtypes="float32 int64"
+        ), (2, 3, 0), (3, 2, 1), (1, 2, 40)
+    ),
+    "what is expanded for a product of nothing": at(
+        over("a b c, 2 a b", "t = x1 @ x0.cumsum(1).flip(-1)", "x1", dtypes="bfloat16 bfloat16"), (1, 0, 3), (1, 6, 1)
+    ),
+    "a copy with gaps lends no memory": over(
+        "a b c", "x0.mul_(2).clamp_(-8, 8)", "torch.nn.functional.dropout(x0, 0.3)", "t = torch.div(x0, 2, rounding_mode='trunc')",
+        "torch.bincount(x0.abs().long().flatten())", "t", layouts="plain gaps", dtypes="float64"
+    ),
+    "a view with steps of what a mask is tested against": at(
+        over(
+            "4 a b 4 2, a c b 2, a 1", "t = x1[::2].softmax(1)", "x2.flatten()[torch.zeros(t.shape[2], dtype=torch.bool)] = 0", "x1[x1.flatten() > 0] *= -1", "t"
+        ), (0, 0, 0)
+    ),
+    "an einsum over what is found to have one element": at(
+        over("a a", "t = x0.unflatten(0, (2, -1))", "torch.einsum('abc,acd->abd', t, t)", layouts="permuted", dtypes="bfloat16"), (2, 5, 3), (4, 1, 1)
+    ),
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from anyshape.ir.dtypes import float32, int64
 from anyshape.ir.graph import TensorType, Value
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
-from anyshape.ops.layout import pointwise_strides, strides_in_order
+from anyshape.ops.layout import pointwise_strides, strides_in_order, view_strides
 from anyshape.ops.table import OPS
 from anyshape.passes.ambiguous_layouts import ambiguous_layouts
 from anyshape.runtime.result_layouts import EagerLayouts, layouts_as_eager
@@ -385,3 +385,31 @@ def test_what_is_spaced_by_a_size_of_an_argument_is_no_order_of_dimensions() -> 
         a, b = torch.randn(rows, 3), torch.randn(rows, 2)
         strides = [t.stride() for t in solve(a, b)]
         assert [t.stride() for t in fast(a, b)] == strides
+
+
+def random_strides(pick: random.Random, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Dense in any order, but that dimensions of one element may have any stride."""
+    strides, step = [0] * len(shape), 1
+    for d in pick.sample(range(len(shape)), len(shape)):
+        strides[d] = pick.choice((1, 5, step)) if shape[d] == 1 else step
+        step *= shape[d]
+    return tuple(strides)
+
+
+def test_views_of_dimensions_of_one_element_have_torchs_strides() -> None:
+    pick, cx = random.Random(0), fresh()
+    shapes = [s for rank in range(1, 5) for s in itertools.product((1, 2, 3, 4), repeat=rank)]
+    differ = []
+    for _ in range(3000):
+        shape = pick.choice(shapes)
+        strides = random_strides(pick, shape)
+        x = torch.empty(1000).as_strided(shape, strides)
+        wanted = pick.choice([s for s in shapes if torch.Size(s).numel() == x.numel()])
+        try:
+            expected = x.view(wanted).stride()
+        except RuntimeError:
+            expected = None
+        kind = TensorType(dtype=float32, device="cpu", shape=shape, strides=strides)
+        if view_strides(cx, kind, wanted, ones=True) != expected:
+            differ.append((shape, strides, wanted, expected))
+    assert differ == []

@@ -126,6 +126,7 @@ class Recorder:
     takes_gradients: bool = True  # are calls of `torch.autograd.grad` captured?
     taken: set[Value] = field(default_factory=set)  # what they have given
     layouts_read: bool = False  # has the program asked how a tensor lies since then?
+    laid: dict[Value, None] = field(default_factory=dict)  # whose strides have been asked for
     identified: dict[Source, None] = field(default_factory=dict)  # what was compared by identity
     changed: set[type] = field(default_factory=set)  # the classes of outside objects written
     values: bool = True  # may a program rely on the values of what differs from call to call?

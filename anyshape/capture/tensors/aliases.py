@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from anyshape.capture.guards.no_alias import NoAlias, storage_of
 from anyshape.capture.heap.breaks import broken
@@ -18,12 +18,13 @@ from anyshape.capture.tensors.indexing import is_number
 from anyshape.ir.graph import Arg, Node, TensorType, Value, values_in
 from anyshape.nouns import frozen
 from anyshape.ops import OPS
-from anyshape.ops.context import Undecided
+from anyshape.ops.context import OpError, Undecided
 from anyshape.ops.layout import dense_order, is_contiguous, view_strides
+from anyshape.ops.row_major_results import makes_rows
 from anyshape.ops.rules import is_empty
 from anyshape.ops.shared_memory import lies_in_argument
 from anyshape.ops.table import OpDef
-from anyshape.symbolic import Condition, Dim, all_of, any_of, eq
+from anyshape.symbolic import Condition, Contradiction, Dim, all_of, any_of, eq, ge, ne
 
 
 class PicksAreSeen(BaseException):
@@ -206,6 +207,57 @@ def _settle(recorder: Recorder, outputs: Iterable[Arg]) -> None:
         _ask_for_views(picks, maybe, written, inputs, set(returned))
     left = _settle_written(recorder, maybe, {classes.of(value) for value in recorder.written})
     _settle_seen(recorder, {m.copy: m for m in left}, inputs, tuple(returned))
+    _settle_followed(recorder, [m.node for m in left], (*values_in(tuple(outputs)), *recorder.laid))
+
+
+def _settle_followed(recorder: Recorder, unsure: Sequence[Node], shown: Sequence[Value]) -> None:
+    """Decides the reshapes whose layout another tensor has whose layout is seen: ``x.clone()``."""
+    open_nodes = {node for node in unsure if node.op not in COPIERS}
+    wanted = set(shown)
+    for node in reversed(recorder.builder.nodes if open_nodes else ()):
+        if wanted.isdisjoint(node.outputs):
+            continue
+        if node in open_nodes:
+            _decide_order(recorder, node)
+        elif _lies_as_read(recorder, node):
+            wanted.update(node.inputs())
+
+
+def _lies_as_read(recorder: Recorder, node: Node) -> bool:
+    """May a result lie as an argument does?"""
+    row = OPS.get(node.op)
+    if row is None or row.alias != "none" or row.mutates:
+        return True
+    kinds = [value.type for value in node.outputs]
+    several = any(isinstance(kind, TensorType) and kind.rank > 1 for kind in kinds)
+    return several and not makes_rows(recorder.builder, row, node)
+
+
+def _decide_order(recorder: Recorder, node: Node) -> None:
+    """Guards that a reshape copies, or is row-major, where its sizes are two at least: at others
+    the strides are worked out in each call (``passes/ambiguous_layouts.py``)."""
+    kind, shape = node.read[0].tensor, node.output.tensor.shape
+    several = recorder.cx.facts.fork()
+    try:
+        for size in (*kind.shape, *shape):
+            if several.known(ne(size, 1)) is not False:
+                several.assume(ge(size, 2))
+    except Contradiction:  # there are no such sizes
+        return
+
+    def holds(condition: Condition | bool) -> bool:
+        known = condition if isinstance(condition, bool) else several.known(condition)
+        return _rely(recorder, condition) if known is None else known
+
+    kept = [d for d, size in enumerate(kind.shape) if several.known(eq(size, 1)) is not True]
+    merged = [kind.shape[d] for d in kept[:1]]
+    for outer, inner in itertools.pairwise(kept):
+        if holds(eq(kind.strides[outer], kind.strides[inner] * kind.shape[inner])):
+            merged[-1] = merged[-1] * kind.shape[inner]
+        else:
+            merged.append(kind.shape[inner])
+    if len(merged) > 1 and _is_cut(merged, shape, holds):
+        raise broken("undecided-size", condition=f"{node.op} is no copy at these sizes")
 
 
 def _may_copy(node: Node) -> bool:
@@ -320,24 +372,27 @@ def _decide_view(recorder: Recorder, node: Node, kind: TensorType) -> None:
             merged[-1] = merged[-1] * kind.shape[inner]
         else:
             merged.append(kind.shape[inner])
-    _decide_cuts(recorder, merged, node.output.tensor.shape)
+    _is_cut(merged, node.output.tensor.shape, lambda same: _rely(recorder, same))
     if view_strides(recorder.cx, kind, node.output.tensor.shape, decide=True, ones=True):
         raise broken("undecided-size", condition=f"{node.op} shares memory at these sizes")
 
 
-def _decide_cuts(recorder: Recorder, merged: Sequence[Dim], shape: Sequence[Dim]) -> None:
-    """Dimensions that do not lie together are viewed in another shape where it is cut as they are:
+def _is_cut(
+    merged: Sequence[Dim], shape: Sequence[Dim], holds: Callable[[Condition | bool], bool]
+) -> bool:
+    """Is the shape cut wherever dimensions do not lie together? Only then are they viewed in it:
     (n, m) as (m, n) where the two are equal."""
     left = list(shape)
     for size in merged[:-1]:
         whole: Dim = 1
         for count, dim in enumerate(left, 1):
             whole = whole * dim
-            if _rely(recorder, eq(whole, size)):
+            if holds(eq(whole, size)):
                 del left[:count]
                 break
         else:
-            return
+            return False
+    return True
 
 
 def _rely(recorder: Recorder, condition: Condition | bool) -> bool:
@@ -347,8 +402,11 @@ def _rely(recorder: Recorder, condition: Condition | bool) -> bool:
         return recorder.cx.decide(condition)
     except Undecided:
         assert not isinstance(condition, bool)  # or it were decided
+    try:
         recorder.cx.require(~condition, "a copy shares memory here")
-        return False
+    except OpError:  # it follows from the facts
+        return True
+    return False
 
 
 def _is_unsure(recorder: Recorder, node: Node) -> bool:

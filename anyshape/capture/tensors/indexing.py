@@ -22,7 +22,7 @@ from anyshape.ir.graph import Value
 from anyshape.ops.context import OpError
 from anyshape.ops.converted import HALVES, LARGEST, require_fitting
 from anyshape.ops.layout import is_contiguous
-from anyshape.symbolic import Dim, Expr, ceildiv, ge, le, lt, maximum, minimum
+from anyshape.symbolic import Dim, Expr, ceildiv, eq, ge, le, lt, maximum, minimum
 
 
 def clamp(recorder: Recorder, low: Dim, value: Dim, high: Dim) -> Dim:
@@ -120,10 +120,15 @@ def _assigned(x: Value, number: Any) -> Any:
 
 
 def _fitted(recorder: Recorder, view: Value, new: Value) -> Value:
-    """Leading ones that the index does not have are dropped, as eager does."""
+    """Leading ones that the index does not have are dropped, as eager does. It refuses others, also
+    where there are no elements."""
     extra = len(new.shape) - len(view.shape)
     if extra <= 0:
         return new
+    for size in new.shape[:extra]:
+        why = f"a value of shape {list(new.shape)} has more dimensions than what it is written to"
+        if not recorder.decide_or_check(eq(size, 1), why):
+            raise broken("operator-raises", what="setitem", why=why)
     made: Value = recorder.call("reshape", new, new.shape[extra:])
     return made
 

@@ -66,6 +66,7 @@ def strides_as_eager(domain: RecordingDomain, x: TensorValue) -> Shape:
     handed in."""
     recorder, kind = domain.recorder, x.value.tensor
     recorder.layouts_read |= bool(recorder.taken)
+    recorder.laid[x.value] = None
     source, cx = recorder.source_of(x.value), recorder.cx
     if source is not None and not source.is_pinned:
         return _strides_handed_in(recorder, x.value, source)

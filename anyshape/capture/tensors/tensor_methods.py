@@ -229,6 +229,7 @@ def is_contiguous(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[s
     if kwargs.get("memory_format", args[1] if len(args) > 1 else plain) is not plain:
         raise broken("tensor-attribute", "is_contiguous(memory_format=...)")
     domain.recorder.layouts_read |= bool(domain.recorder.taken)
+    domain.recorder.laid[args[0].value] = None
     kind = args[0].value.tensor
     empty = any_of(*(eq(size, 0) for size in kind.shape))
     return numbers.known_or(domain.recorder, any_of(aliases.is_row_major(kind), empty))

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 
 from anyshape.ir.buffers import Buffer, BufferRef, SizeInMemory
-from anyshape.ir.established import established_in
+from anyshape.ir.established import Established
 from anyshape.ir.loops import Load, SizeParam, Store
 from anyshape.ir.program import Launch, NativeRegion, Program, Step
 from anyshape.ir.verify import Malformed
@@ -34,9 +34,9 @@ EXAMPLES = (0, 1, 2, 3, 7, 100)
 MOST_SYMBOLS = 5
 
 
-def verify_bounds(program: Program, facts: Facts) -> None:
-    """Raises ``Malformed`` for a kernel that stays in its buffers only if a later check holds."""
-    tested = established_in(program, facts)
+def verify_bounds(program: Program, facts: Facts, tested: Established) -> None:
+    """Raises ``Malformed`` for a kernel that stays in its buffers only if a later check holds;
+    ``tested``: what is known at each step."""
     for number, step in enumerate(program.steps):
         known = tested.at(number)
         if known is facts:

@@ -78,7 +78,8 @@ def layouts_as_eager(
 ) -> Run:
     """``run``, which is that of the graph, with results that lie as eager's. ``usual``: of the
     results that lie otherwise at some sizes; ``odd``: of those that do so where an argument has a
-    stride of its own in a dimension of one element, or of none, or where their sizes are 0 and 1."""
+    stride of its own in a dimension of one element, or of none, or where their sizes are 0
+    and 1."""
     if usual is None and odd is None:
         return run
     given = [entry.value for entry in graph.inputs if entry.kind == "argument"]

@@ -49,7 +49,9 @@ class Options:
     # how sure to be
     verify: bool = option(False, "run the reference interpreter after every pass and compare")
     verify_programs: bool = option(
-        False, "prove of each program that no step writes over memory that is still needed"
+        False,
+        "prove of programs before native regions, too, that no step writes over memory that is "
+        "still needed, and raise E502; the final ones are always proven",
     )
     break_every: int = option(
         0, "for tests: a graph break after every so many instructions; 0: only where needed"

@@ -26,21 +26,24 @@ class ByteRange:
 
 @mutable(eq=False)
 class Sizes:
-    """What is known about sizes in bytes; each question is asked once of the facts that hold."""
+    """What is known about sizes in bytes; each question is asked once of the facts that hold.
+    ``shapes``: of dense buffers of so many bytes."""
 
     facts: Facts
     answers: dict[tuple[Dim, Dim], bool | Facts] = field(default_factory=dict)  # or: who was asked
     spans: dict[tuple[tuple[Dim, ...], tuple[Dim, ...], int], Dim] = field(default_factory=dict)
+    shapes: dict[Dim, tuple[Dim, ...]] = field(default_factory=dict)  # by their bytes
 
     def at_most(self, size: Dim, room: Dim) -> bool:
         """Is the one known not to be larger than the other?"""
+        if size is room:
+            return True
         if isinstance(size, int) and isinstance(room, int):
             return size <= room
         key = (size, room)
         found = self.answers.get(key)
         if found is not True and found is not self.facts:
-            known = any(self.facts.known(le(*weaker)) is True for weaker in _weaker(size, room))
-            found = self.answers[key] = known or self.facts
+            found = self.answers[key] = self._is_known(size, room) or self.facts
         return found is True
 
     def meet(self, a: ByteRange, b: ByteRange) -> bool:
@@ -49,17 +52,30 @@ class Sizes:
             return False
         if a.start is b.start or a.start == b.start:
             return not (self.at_most(a.size_bytes, 0) or self.at_most(b.size_bytes, 0))
-        return not (
-            self.at_most(a.start + a.size_bytes, b.start)
-            or self.at_most(b.start + b.size_bytes, a.start)
+        first, then = (a, b) if _at_ones(a.start) <= _at_ones(b.start) else (b, a)
+        return not (  # the likely order first: what cannot be proved is looked for longest
+            self.at_most(first.start + first.size_bytes, then.start)
+            or self.at_most(then.start + then.size_bytes, first.start)
         )
 
     def span(self, buffer: Buffer) -> Dim:
         """The bytes from the first to the last element."""
         key = (*buffer.allocated(), buffer.dtype.size_bytes)
-        if key not in self.spans:
-            self.spans[key] = elements_spanned(*key[:2]) * key[2]
-        return self.spans[key]
+        found = self.spans.get(key)
+        if found is None:
+            count, dense = elements_spanned(*key[:2])
+            found = self.spans[key] = count * key[2]
+            if dense:
+                self.shapes.setdefault(found, key[0])
+        return found
+
+    def _is_known(self, size: Dim, room: Dim) -> bool:
+        """Of a product that may be 0 its factors tell at once: that nothing is known of it is found
+        out by a long search."""
+        if room == 0 and size in self.shapes:
+            none = self.facts.quick(le(size, 0)) is True
+            return none or any(self.at_most(factor, 0) for factor in self.shapes[size])
+        return any(self.facts.known(le(*weaker)) is True for weaker in _weaker(size, room))
 
 
 def _weaker(size: Dim, room: Dim) -> Iterator[tuple[Dim, Dim]]:
@@ -74,6 +90,11 @@ def _weaker(size: Dim, room: Dim) -> Iterator[tuple[Dim, Dim]]:
 
 def _constant(dim: Dim) -> int:
     return dim if isinstance(dim, int) else dim.constant
+
+
+def _at_ones(dim: Dim) -> int:
+    """Its value where all sizes are 1, but for quotients."""
+    return dim if isinstance(dim, int) else dim.constant + sum(dim.terms.values())
 
 
 def _unrounded(dim: Dim, *, up: bool) -> Dim:
@@ -103,11 +124,11 @@ def _common_factor(dim: Dim) -> int:
     return math.gcd(dim.constant, *dim.terms.values())
 
 
-def elements_spanned(shape: Sequence[Dim], strides: Sequence[Dim]) -> Dim:
-    """As many as there are elements, where they are dense; no fewer than it takes, where sizes may
-    be 0."""
+def elements_spanned(shape: Sequence[Dim], strides: Sequence[Dim]) -> tuple[Dim, bool]:
+    """As many as there are elements, where they are dense, and whether they are; no fewer than it
+    takes, where sizes may be 0."""
     if 0 in shape:
-        return 0
+        return 0, True
     count: Dim = 1
     waiting = [(size, stride) for size, stride in zip(shape, strides, strict=True) if size != 1]
     while waiting:
@@ -118,4 +139,4 @@ def elements_spanned(shape: Sequence[Dim], strides: Sequence[Dim]) -> Dim:
         count = count * inner[0]
     for size, stride in waiting:  # the others go on from the last of the dense ones
         count = count + (size - 1) * stride
-    return count
+    return count, not waiting

@@ -8,6 +8,7 @@ but symbolic expressions inside types and arguments. Nouns only: the typed way t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final, Literal, TypeAlias
@@ -85,6 +86,16 @@ def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
         strides.append(step)
         step = step if size.__class__ is int and size == 0 else step * size
     return tuple(reversed(strides))
+
+
+def are_row_major(strides: tuple[Dim, ...], shape: Sequence[Dim]) -> bool:
+    """Are these the strides of a dense row-major tensor? Those that were made before a size was
+    known to be 0 hold a 0 then, where torch has 1."""
+    if strides == row_major(shape):
+        return True
+    return 0 in shape and all(
+        stride == math.prod(shape[d + 1 :]) for d, stride in enumerate(strides)
+    )
 
 
 @frozen

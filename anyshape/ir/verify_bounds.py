@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from anyshape.ir.buffers import Buffer, BufferRef, SizeInMemory
-from anyshape.ir.established import established_in
+from anyshape.ir.established import Established
 from anyshape.ir.loops import Load, SizeParam, Store
 from anyshape.ir.program import Launch, NativeRegion, Program, Step
 from anyshape.ir.verify import Malformed
@@ -35,9 +35,9 @@ SPREAD = 1_000_003
 """A prime that does not divide the number of combinations."""
 
 
-def verify_bounds(program: Program, facts: Facts) -> None:
-    """Raises ``Malformed`` for a kernel that stays in its buffers only if a later check holds."""
-    tested = established_in(program, facts)
+def verify_bounds(program: Program, facts: Facts, tested: Established) -> None:
+    """Raises ``Malformed`` for a kernel that stays in its buffers only if a later check holds;
+    ``tested``: what is known at each step."""
     for number, step in enumerate(program.steps):
         known = tested.at(number)
         if known is facts:

@@ -60,8 +60,8 @@ def verify_program(program: Program, facts: Facts) -> None:
     written; what is written fits its memory, which is the program's to write. No kernel's bound
     rests on a later check (``verify_bounds.py``)."""
     tested = established_in(program, facts)
-    _Run(program, tested, Sizes(tested.at(0))).run()
-    verify_bounds(program, facts)
+    _Run(program, tested, Sizes(tested.at(0)), program.buffers).run()
+    verify_bounds(program, facts, tested)
     for body in (body for step in program.steps for body in step.inside()):
         verify_program(body.program, body.facts)
 
@@ -115,6 +115,7 @@ class _Run:
     program: Program
     tested: Established
     sizes: Sizes
+    buffers: Mapping[str, Buffer]
     live: dict[str, _Live] = field(default_factory=dict)
     storages: dict[str, _Storage] = field(default_factory=dict)
     gone: dict[str, _At] = field(default_factory=dict)
@@ -122,10 +123,6 @@ class _Run:
     scope: set[str] | None = None  # inside a native region: what it is handed, and what it makes
     final: _At | None = None  # the first write into an argument that cannot be done twice
     again: tuple[_At, _At] | None = None  # a read of an argument, and a later write into it
-
-    @property
-    def buffers(self) -> Mapping[str, Buffer]:
-        return self.program.buffers
 
     def run(self) -> None:
         for name in self.program.inputs:
@@ -145,7 +142,7 @@ class _Run:
 
     def _step(self, at: _At) -> None:
         step = at.step
-        if _may_fail(step):
+        if (self.final is not None or self.again is not None) and _may_fail(step):
             self._failing(at)
         match step:
             case Allocate():
@@ -236,6 +233,8 @@ class _Run:
         """Several are done as if one came after the other, in any order."""
         for launch in launches:
             self._launch(at, launch)
+        if len(launches) == 1:
+            return
         writers = {name: launch for launch in launches for name in launch.writes()}
         for launch in launches:
             for name in launch.mentions():
@@ -453,9 +452,11 @@ class _Run:
         live = self.live[name]
         for bytes_ in live.ranges:
             storage = self.storages[bytes_.storage]
-            for other in [r for r in storage.tenants if self.sizes.meet(r, bytes_)]:
-                for spoiled in storage.tenants.pop(other):
-                    if spoiled != name:
+            others = [(r, names - {name}) for r, names in storage.tenants.items()]
+            for other, names in others:
+                if names and self.sizes.meet(other, bytes_):
+                    storage.tenants[other] -= names
+                    for spoiled in names:
                         self.live[spoiled].spoiled = at, name
             if storage.owner == "argument":
                 self.final = self.final or (at if once else None)
@@ -465,6 +466,10 @@ class _Run:
         self._enter(name)
 
     def _meet(self, a: str, b: str) -> bool:
+        x, *more = self.live[a].ranges
+        y, *others = self.live[b].ranges
+        if not more and not others:
+            return x.storage == y.storage and self.sizes.meet(x, y)
         pairs = ((x, y) for x in self.live[a].ranges for y in self.live[b].ranges)
         return any(self.sizes.meet(x, y) for x, y in pairs)
 

@@ -307,14 +307,19 @@ def tensor(arg: Any) -> TensorType:
 
 def is_empty(cx: TypeContext, t: TensorType) -> bool:
     """Has it no elements? Guarded; where nobody may guard, it is checked that it has some."""
-    empty = any_of(*(eq(size, 0) for size in t.shape))
+    return is_any_zero(cx, t.shape)
+
+
+def is_any_zero(cx: TypeContext, sizes: Sequence[Dim]) -> bool:
+    """Is one of the sizes 0? Guarded; where nobody may guard, it is checked that none is."""
+    empty = any_of(*(eq(size, 0) for size in sizes))
     known, hint = cx.known(empty), cx.hint(empty)
     if known is False or isinstance(empty, bool):
         return empty is True
     if known is None and (hint is None or cx.on_guard is None):
         cx.require(~empty, "it has elements")
         return False
-    zeros = [eq(size, 0) for size in t.shape] if hint and cx.on_guard is not None else []
+    zeros = [eq(size, 0) for size in sizes] if hint and cx.on_guard is not None else []
     if any(cx.hint(zero) and cx.decide(zero) for zero in zeros):  # which one, for what asks later
         return True
     return bool(known) or cx.decide(empty)

@@ -4,8 +4,8 @@ Types have strides as if every size were above 1 (``ops/layout.py``). They are e
 where only views of arguments and row-major tensors are met on the way to an output; elsewhere, in
 ``x.T + x.T``, TensorIterator tells dimensions of one element apart by its own rules, and a returned
 tensor shows them. An argument that has a stride of its own in a dimension of one element decides
-more of them: of ``x + x``, too. In: a captured graph. Out: the graph that makes those outputs, from
-values whose strides are certain.
+more of them: of ``x + x``, too; so does a size of 0 before one of 1, of ``x + 1``. In: a captured
+graph. Out: the graph that makes those outputs, from values whose strides are certain.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from anyshape.nouns import frozen
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext, Undecided
 from anyshape.ops.row_major_results import is_of_rows, is_row_major, makes_rows
+from anyshape.ops.rules import PointwiseRule
 from anyshape.ops.table import OpDef
+from anyshape.symbolic import Expr
 
 LIKE_WHERE_EMPTY = frozenset({"roll"})
 """Operators of which eager makes row-major results, but copies an empty tensor as it lies."""
@@ -77,7 +79,8 @@ def ambiguous_layouts(
     )
     as_typed = _certain(builder, open_nodes, certain | given)
     usual = _part(graph, builder, given, as_typed, returned)
-    return usual, _part(graph, builder, given, _certain(builder, open_nodes, certain), returned)
+    certain = _certain(builder, open_nodes, certain, where_empty=True)
+    return usual, _part(graph, builder, given, certain, returned)
 
 
 def _part(
@@ -141,11 +144,16 @@ def _decided_by_rows(
 def _is_of_one_layout(builder: Builder, row: OpDef, node: Node) -> bool:
     copies = row.alias == "none" and node.op not in LIKE_WHERE_EMPTY
     decided = row.mutates or node.op in DECIDED_BY_ONES
-    return copies and not decided and makes_rows(builder, row, node)
+    if not copies or decided or _may_turn_where_empty(row, node, node.outputs[0]):
+        return False
+    return makes_rows(builder, row, node)
 
 
-def _certain(builder: Builder, nodes: Sequence[Node], known: set[Value]) -> set[Value]:
-    """The values of these nodes, too, whose strides are eager's if those of ``known`` are."""
+def _certain(
+    builder: Builder, nodes: Sequence[Node], known: set[Value], where_empty: bool = False
+) -> set[Value]:
+    """The values of these nodes, too, whose strides are eager's if those of ``known`` are;
+    ``where_empty``: also where a size is 0 and a later one 1."""
     found = set(known)
     for node in nodes:
         row = builder.ops[node.op]
@@ -158,9 +166,24 @@ def _certain(builder: Builder, nodes: Sequence[Node], known: set[Value]) -> set[
             continue
         plain = all(v in found and is_row_major(builder, v) for v in read)
         for value in node.outputs:
-            if not _is_tensor(value) or (plain and is_row_major(builder, value)):
+            if not _is_tensor(value):
                 found.add(value)
+            elif plain and is_row_major(builder, value):
+                if not where_empty or not _may_turn_where_empty(row, node, value):
+                    found.add(value)
     return found
+
+
+def _may_turn_where_empty(row: OpDef, node: Node, value: Value) -> bool:
+    """Of row-major operands of two shapes, a number among them, TensorIterator sorts dimensions by
+    stride and then by size: one without elements lies inside of a later one of one element."""
+    if not isinstance(row.type, PointwiseRule) or not _is_tensor(value):
+        return False
+    shapes = [v.shape for v in node.inputs() if _is_tensor(v)]
+    if len(shapes) > 1 and all(shape == value.shape for shape in shapes):
+        return False
+    empty = [d for d, size in enumerate(value.shape) if isinstance(size, Expr) or size == 0]
+    return any(isinstance(n, Expr) or n == 1 for d in empty[:1] for n in value.shape[d + 1 :])
 
 
 def _is_tensor(value: Value) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 from anyshape.ir.buffers import BufferRef, SizeInMemory, StepArg
 from anyshape.ir.code import HostCode, Reference, flag_place
 from anyshape.ir.dtypes import DType, uint8
-from anyshape.ir.graph import row_major
+from anyshape.ir.graph import are_row_major
 from anyshape.ir.loops import Kernel
 from anyshape.ir.program import (
     Allocate,
@@ -236,7 +236,7 @@ class _Printer:
         buffer = self.program.buffers[step.buffer]
         shape, steps = map(self._dims, buffer.allocated())
         whole = buffer.capacity is None
-        if whole and buffer.role == "output" and buffer.strides == row_major(buffer.shape):
+        if whole and buffer.role == "output" and are_row_major(buffer.strides, buffer.shape):
             steps = self._row_steps(buffer.shape)
         call = self._empty(buffer.device, shape, steps, buffer.dtype)
         self.lines.append(f"{_local(step.buffer)} = {call}")

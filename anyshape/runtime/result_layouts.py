@@ -79,7 +79,8 @@ def layouts_as_eager(
 ) -> Run:
     """``run``, which is that of the graph, with results that lie as eager's. ``usual``: of the
     results that lie otherwise at some sizes; ``odd``: of those that do so where an argument has a
-    stride of its own in a dimension of one element, or of none."""
+    stride of its own in a dimension of one element, or of none, or where their sizes are 0
+    and 1."""
     if usual is None and odd is None:
         return run
     given = [entry.value for entry in graph.inputs if entry.kind == "argument"]
@@ -112,7 +113,9 @@ def layouts_as_eager(
             return odd.laid_out(arguments, made)
         for position in positions:
             shape = made[position].shape
-            if (1 in shape or 0 in shape) and _any_is_odd(in_rows, arguments):
+            if (1 in shape and 0 in shape) or (
+                (1 in shape or 0 in shape) and _any_is_odd(in_rows, arguments)
+            ):
                 assert odd is not None
                 return odd.laid_out(arguments, made)
         if usual is not None and (

@@ -309,7 +309,8 @@ def _magnitude(size: Dim) -> int:
 
 def size_bytes(buffer: Buffer) -> Dim:
     """What a buffer takes, from its first element to its last, or has room for."""
-    return elements_spanned(*buffer.allocated()) * buffer.dtype.size_bytes
+    count, _ = elements_spanned(*buffer.allocated())
+    return count * buffer.dtype.size_bytes
 
 
 def rounded(size: Dim) -> Dim:

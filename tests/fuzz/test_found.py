@@ -79,6 +79,12 @@ FOUND = {
         "a 1, 1", "x0 += 2", "t = x0 + 2", "x1.fill_(x1.max())", "u = torch.broadcast_tensors(x0, x1)[0]",
         "t.gather(-1, torch.zeros_like(t, dtype=torch.int64)), u",
     ),
+    "what gives back its argument where data makes it empty is resized with it": over(
+        "a", "t = x0[x0 > 9]", "u = t.diff(n=2)", "torch.eq(torch.zeros(t.shape[0], 3), 0, out=t)", "t, u",
+    ),
+    "a view in another dtype of a stride that eager refuses where there is nothing": over(
+        "a 1", "t = x0 << 1", "t, t.view(torch.int32)", dtypes="bool",
+    ),
     "a copy of a last element that data decides whether to add to": over(
         "b", "t = x0[-1:].clone()", "if x0.sum() > 0:\n    t += 0", "t + 0, x0.chunk(2)[0].zero_()", layouts="plain"
     ),

@@ -452,3 +452,18 @@ def test_of_nothing_weights_are_counted() -> None:
         x, weights = torch.arange(n) % 3, torch.rand(n, dtype=torch.float64)
         for ours, theirs in zip(fast(x, weights), program(x, weights)):
             assert_same(ours, theirs)
+
+
+@pytest.mark.parametrize("chosen", ([1.0, 2.0], [0.0, 0.0], []))
+def test_differences_of_what_data_makes_empty_are_that_tensor(chosen: list[float]) -> None:
+    def differences(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        kept, written = x[x > 0], x[x > 0]
+        behind = written.diff()
+        written.add_(1)
+        return kept, kept.diff(), behind
+
+    def seen(made: tuple[Tensor, Tensor, Tensor]) -> object:
+        return made[0] is made[1], made[2]._version, [t.shape for t in made]
+
+    x = torch.tensor(chosen)
+    assert seen(anyshape.compile(differences)(x)) == seen(differences(x))

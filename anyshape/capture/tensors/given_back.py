@@ -12,8 +12,7 @@ from anyshape.capture.tensors.functional import times_written
 from anyshape.capture.tensors.tensor_ops import call_row
 from anyshape.ops import OPS
 from anyshape.ops.context import OpError
-from anyshape.ops.rules import dim_of
-from anyshape.symbolic import eq
+from anyshape.ops.rules import dim_of, is_any_zero
 
 if TYPE_CHECKING:
     from anyshape.capture.recording.domain import RecordingDomain
@@ -57,9 +56,7 @@ def diff(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any])
     if n < 0 or not kind.rank or any(part is not None for part in parts):
         return NotImplemented
     try:
-        nothing = eq(kind.shape[dim_of(dim, kind.rank)], 0)
+        size = kind.shape[dim_of(dim, kind.rank)]
     except OpError:
         return NotImplemented
-    cx = domain.recorder.cx
-    asked = cx.known(nothing) is True or (cx.hint(nothing) is not None and cx.decide(nothing))
-    return x if asked else NotImplemented
+    return x if is_any_zero(domain.recorder.cx, (size,)) else NotImplemented

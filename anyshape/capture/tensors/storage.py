@@ -197,19 +197,34 @@ def _stride_handed_in(recorder: Recorder, source: Source, stride: int, wanted: D
 
 
 def view(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``x.view(dtype)`` of a tensor handed in, or of a part of it: eager refuses strides that are
-    no multiples of the new element, also of a dimension of one element."""
+    """``x.view(dtype)``: eager refuses rows that are not dense where elements are of another size,
+    and strides that are no multiples of a larger one: of dimensions without elements or with one,
+    too, where types do not say how eager lays out what is handed in, or made of it."""
     x, *rest = args
     dtype = kwargs.get("dtype", rest[0] if rest else None)
-    if isinstance(dtype, torch.dtype):
-        root, _ = way_of(domain.recorder, x.value)
-        each = dtype.itemsize // x.value.dtype.size_bytes
-        if each > 1 and domain.recorder.source_of(root) is not None:
-            for stride in strides_as_eager(domain, x)[:-1]:
-                if not domain.recorder.decide(eq(mod(stride, each), 0)):
-                    why = f"its strides must be divisible by {each}"
-                    raise broken("operator-raises", what="view", why=why)
+    kind = x.value.tensor
+    if not isinstance(dtype, torch.dtype) or dtype.itemsize == kind.dtype.size_bytes:
+        return NotImplemented
+    recorder, each = domain.recorder, dtype.itemsize // kind.dtype.size_bytes
+    if not kind.rank or (each == 0 and _has_dense_rows(recorder, x.value)):
+        return NotImplemented
+    *outer, inner = strides_as_eager(domain, x)
+    wanted = [eq(mod(stride, each), 0) for stride in outer if each]
+    for condition in (eq(inner, 1), *wanted):
+        if not recorder.decide(condition):
+            why = "of its strides, the last must be 1 and the others multiples of the new element"
+            raise broken("operator-raises", what="view", why=why)
     return NotImplemented
+
+
+def _has_dense_rows(recorder: Recorder, value: Value) -> bool:
+    """Whether the last stride is 1 by its type, and rows have several elements, which is guarded:
+    the dimension that eager takes for the innermost one is then theirs."""
+    kind, cx = value.tensor, recorder.cx
+    several = [ge(size, 1) for size in kind.shape[:-1]] + [ge(kind.shape[-1], 2)]
+    if cx.known(eq(kind.strides[-1], 1)) is not True:
+        return False
+    return all(cx.known(c) or cx.hint(c) for c in several) and all(map(recorder.decide, several))
 
 
 # ---- as_strided ----------------------------------------------------------------------------------

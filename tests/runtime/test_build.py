@@ -22,7 +22,7 @@ from anyshape.errors import AnyshapeError
 from anyshape.ir.code import NativeFunction
 from anyshape.options import Options
 from anyshape.targets.cpu import build
-from anyshape.targets.cpu.build import MOST_PARTS, PART_BYTES, Builder, dealt
+from anyshape.targets.cpu.build import FEW_PASSES, MOST_PARTS, PART_BYTES, Builder, dealt, text_of
 from anyshape.targets.cpu.target import builder_of
 
 ADDED = 11  # functions, each of them worth a C compiler's start
@@ -44,6 +44,17 @@ def assert_adds(builder: Builder, functions: dict[str, NativeFunction] = FUNCTIO
         values = (ctypes.c_float * 3)(1, 2, 3)
         made[f"add{number}"](ctypes.addressof(values), 3)
         assert list(values) == [1 + number, 2 + number, 3 + number]
+
+
+def test_few_passes_are_made_of_what_is_no_kernel() -> None:
+    """Steps of native regions and callers have no loops over elements."""
+    kernel = NativeFunction("void kernel(float *x) { /* many */ }", ("pointer",))
+    step = NativeFunction("long step(void **v) { /* few */ }", caller="none")
+    region = NativeFunction("void *call_region() { /* few */ }", caller="own")
+    text = text_of({"a_step": step, "call_region": region, "kernel": kernel})
+    many, few = text.split(FEW_PASSES)
+    assert "call_" not in many and "/* few */" not in many and kernel.text in many
+    assert few.count("/* few */") == 2 and few.count("void *call_kernel(") == 1
 
 
 @given(

@@ -42,12 +42,16 @@ WITHOUT = (
     *("thread-jumps", "cse-follow-jumps", "crossjumping", "tree-tail-merge"),
     *("gcse", "gcse-after-reload", "code-hoisting"),
     *("ipa-cp", "ipa-cp-clone", "ipa-sra", "ipa-icf", "isolate-erroneous-paths-dereference"),
+    "schedule-insns2",
 )
 """Passes of gcc that make no kernel faster, as far as the rows of benchmarks/kernels.py, reductions
 and scans in float32 and bfloat16 tell. Not among them, for what was slower without: partial
 redundancies (softmax 1.1, a deviation over rows 12 times), value ranges (that deviation 1.2), split
 paths, merged stores and extensions (scans and sums of bfloat16 1.1), and what ``-O1`` lacks.
 """
+LESS = ("-fira-region=one", "--param=max-combine-insns=2")
+"""Of what others do, by the same rows: registers are dealt out to whole functions, and instructions
+are combined two at a time."""
 SANITIZED = (
     "-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined,float-cast-overflow",
     "-fno-sanitize-recover=all", "-fopenmp", "-ffp-contract=off", "-fno-math-errno",
@@ -55,6 +59,12 @@ SANITIZED = (
 )  # fmt: skip
 """The same for finding accesses outside of buffers and what C leaves undefined: not for this
 machine's vectors, whose masked loads no sanitizer looks at."""
+FEW_PASSES = """
+#ifndef __SANITIZE_ADDRESS__
+#pragma GCC optimize("O1")
+#endif
+"""
+"""Behind it stands what has no loops over elements: a third of the time of ``-O3``."""
 PART_BYTES = 6_000
 """Of text that makes a further C compiler worth its start: about 70 ms of work to 20."""
 MOST_PARTS = 4
@@ -88,6 +98,7 @@ def passes_left_out(compiler: str, flags: Sequence[str]) -> Iterator[str]:
     """The flags that only gcc knows, by the name of the compiler's file."""
     if "gcc" in compiler and flags is FLAGS:
         yield from (f"-fno-{name}" for name in WITHOUT)
+        yield from LESS
 
 
 @functools.cache
@@ -166,19 +177,17 @@ class Builder:
         begun: list[Building] = []
         try:
             with self.lock:
-                texts = {
-                    name: wanted[name].text + caller(name, wanted[name])
+                sizes = {
+                    name: len(wanted[name].text)
                     for name in sorted(wanted)
                     if name not in self.loaded and name not in self.building
                 }
-                sizes = {name: len(text) for name, text in texts.items()}
                 for names in dealt(sizes, cores()) if sizes else ():
                     begun.append(Building({name: wanted[name] for name in names}))
                     self.building |= dict.fromkeys(names, begun[-1])
                 parts = [self.building[name] for name in wanted if name in self.building]
             for part in begun:
-                own = (texts[name] for name in part.functions)
-                self._begin(part, "\n".join((CALLS_PRELUDE, *own)))
+                self._begin(part, text_of(part.functions))
         except BaseException as error:
             for part in begun:  # other threads may wait for them already
                 self._settle(part, error)
@@ -238,6 +247,14 @@ class Builder:
 def _for_c_alone(*arguments: object) -> NoReturn:
     """Stands for a function that only other C functions call."""
     raise TypeError("Python does not call this function")
+
+
+def text_of(functions: Mapping[str, NativeFunction]) -> str:
+    """Kernels, then what only calls others: steps of native regions, and what Python calls."""
+    kernels = (each.text for each in functions.values() if each.caller == "made")
+    steps = (each.text for each in functions.values() if each.caller != "made")
+    callers = (caller(name, each) for name, each in functions.items() if each.caller == "made")
+    return "\n".join((CALLS_PRELUDE, *kernels, FEW_PASSES, *steps, *callers))
 
 
 def cores() -> int:

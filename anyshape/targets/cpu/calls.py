@@ -47,9 +47,7 @@ class Method(ctypes.Structure):
 
 
 def caller(name: str, function: NativeFunction) -> str:
-    """The text of ``call_name``, which stands below that of the function."""
-    if function.caller != "made":
-        return ""
+    """The text of ``call_name``, which stands below that of a function of caller "made"."""
     count = len(function.argtypes)
     unpacked = "\n".join("    " + UNPACK[t].format(i) for i, t in enumerate(function.argtypes))
     casts = ("(void *)" if t == "pointer" else "" for t in function.argtypes)

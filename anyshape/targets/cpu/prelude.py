@@ -321,8 +321,9 @@ static __attribute__((unused, noinline))
     void as_turn_S(const as_any_S *p, i64 step, i64 ts, i64 ls, as_any_S *w) {
   i64 t = 0, l = 0;
 #if defined(__GNUC__) && !defined(__clang__)
+  enum { N = AS_ROWS_S };
   typedef S V __attribute__((vector_size(N * sizeof(S)), aligned(1), may_alias));
-  const V low = LOW, high = HIGH;
+  const V low = AS_LOW_S, high = AS_HIGH_S;
   t = ts / N * N; l = ls / N * N;
   for (i64 j = 0; j < l; j += N) for (i64 i = 0; i < t; i += N) {
     V a[N], b[N];
@@ -341,6 +342,11 @@ static __attribute__((unused, noinline))
   as_turn_scalar_S(p, step, t, ts, 0, l, w);
 }
 """
+
+VECTORS = {"#if defined(__AVX512F__)": 64, "#elif defined(__AVX2__)": 32, "#else": 16}
+"""Bytes of the processor's vectors."""
+MOST_ROWS = 16
+"""That are turned at a time."""
 
 JOIN = """
 AS_INLINE T as_join_NAME_T(T *b) {
@@ -438,7 +444,7 @@ def _texts() -> list[str]:
         .replace("T ", f"{name} ").replace("(T)", f"({name})").replace("ONE(T,", f"ONE({name},")
         for name, unsigned in UNSIGNED.items()
     ]  # fmt: skip
-    turns = [_turn(f"u{8 * size}", 64 // max(size, 4)) for size in (1, 2, 4, 8)]
+    turns = [_turn(size) for size in (1, 2, 4, 8)]
     joins = [_join(name, kind) for name in JOINS for kind in JOIN_LANES]
     return [HALVES, LIBRARY, FLOATS, *floats, *integers, CASTS, *turns, *joins]
 
@@ -454,25 +460,14 @@ def _join(name: str, kind: str) -> str:
     return text.replace("_T(", f"_{kind}(").replace("T ", f"{kind} ").replace("(T)", f"({kind})")
 
 
-def _turn(word: str, count: int) -> str:
-    """Transposition of tiles of one word size, ``count`` rows at a time, by interleaving halves."""
-    low = ", ".join(f"{n // 2 + count * (n % 2)}" for n in range(count))
-    high = ", ".join(f"{count // 2 + n // 2 + count * (n % 2)}" for n in range(count))
-    text = TURN.replace("LOW", f"{{{low}}}").replace("HIGH", f"{{{high}}}")
-    for old, new in (
-        ("as_any_S", f"as_any_{word}"),
-        ("_S(", f"_{word}("),
-        ("S *", f"{word} *"),
-        ("S_u *", f"{word}_u *"),
-        ("(S)", f"({word})"),
-        ("typedef S", f"typedef {word}"),
-    ):
-        text = text.replace(old, new)
-    return (
-        text.replace("vector_size(N", f"vector_size({count}")
-        .replace("N / 2", str(count // 2))
-        .replace("/ N * N", f"/ {count} * {count}")
-        .replace("< N;", f"< {count};")
-        .replace("+= N)", f"+= {count})")
-        .replace("[N]", f"[{count}]")
-    )
+def _turn(size: int) -> str:
+    """Transposition of tiles of words of so many bytes, some rows at a time, by interleaving
+    halves. A vector is no longer than the processor's: GCC takes longer ones apart."""
+    word, text = f"u{8 * size}", ""
+    for condition, longest in VECTORS.items():
+        count = min(MOST_ROWS, longest // size)
+        low = ", ".join(f"{n // 2 + count * (n % 2)}" for n in range(count))
+        high = ", ".join(f"{count // 2 + n // 2 + count * (n % 2)}" for n in range(count))
+        text += f"{condition}\n#define AS_ROWS_S {count}\n"
+        text += f"#define AS_LOW_S {{{low}}}\n#define AS_HIGH_S {{{high}}}\n"
+    return re.sub(r"\bS\b|(?<=_)S\b|\bS(?=_u\b)", word, f"{text}#endif{TURN}")

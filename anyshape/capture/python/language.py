@@ -27,6 +27,7 @@ from anyshape.capture.python import (
     instances,
     itertools_polyfills,
     percent,
+    pickle_polyfills,
     program_times,
     time_polyfills,
 )
@@ -37,6 +38,7 @@ TORCH_POLYFILLS = str(Path(__file__).parents[1] / "tensors" / "torch_polyfills.p
 POLYFILLS = (
     *(polyfills, class_polyfills, iteration_polyfills, mapping_polyfills),
     *(search_polyfills, sort_polyfills, itertools_polyfills, time_polyfills),
+    pickle_polyfills,
 )
 
 

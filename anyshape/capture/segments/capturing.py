@@ -90,6 +90,7 @@ class Captured:
     proved: bool = True  # what is declared of the result holds by what is known
     watched: bool = False  # the gradient of what it makes is watched behind it
     inference: bool = False  # it runs in inference mode
+    spent: bool = False  # it ends as it has become too long
     once: bool = False  # it hands on what belongs to one run
     restartable: bool = True  # it writes nothing outside
     modes: execution_modes.TorchModes | None = None  # in which capture began
@@ -231,6 +232,7 @@ class Capturer:
                 ending, suspect = self._run(machine, domain, entry)
                 returns = not isinstance(ending, Frame)
                 proved = entry.declared is None or not returns or prove_returned(recorder, ending)
+                spent = not returns and self.breaks[-1].id == "budget"
                 numbers = frozenset() if returns else numbers_of(ending, recorder.is_symbolic)
                 new_machine = partial(concrete_machine, self.codes)
                 outputs, rebuild, once = finish(domain, ending, new_machine)
@@ -271,6 +273,7 @@ class Capturer:
             watched=domain.functions.watched,
             inference=under_inference(recorder, outputs),
             once=once,
+            spent=spent,
             restartable=not aliases.writes_arguments(recorder),
             modes=recorder.entry_modes,
             names=recorder.symbol_names,

@@ -18,7 +18,12 @@ from typing import Any, Protocol
 
 from anyshape.capture.heap.iterators import copy_iterator
 from anyshape.capture.heap.purity import is_library
-from anyshape.capture.interpreter.instructions import JUMPS, Instruction, instructions_of
+from anyshape.capture.interpreter.instructions import (
+    JUMPS,
+    Instruction,
+    handler_rows,
+    instructions_of,
+)
 from anyshape.ir.graph import Location
 
 VIEWS_FILE = str(Path(__file__).with_name("frame_views.py"))
@@ -220,7 +225,6 @@ class Frame:
         return f"<Frame {self.code.code.co_qualname} at {self.code.code.co_filename}:{self.line}>"
 
 
-_PRIVATE: Any = dis  # the names of dis that have no stubs
 
 
 class Unsupported(Exception):
@@ -293,7 +297,7 @@ def _protections(
     code: CodeType, start_of: Callable[[int], int], count: int
 ) -> list[Protection | None]:
     handled_by: list[Protection | None] = [None] * count
-    for entry in _PRIVATE._parse_exception_table(code):
+    for entry in handler_rows(code):
         row = Protection(
             start_of(entry.start),
             start_of(entry.end),

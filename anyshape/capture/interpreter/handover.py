@@ -23,13 +23,13 @@ from anyshape.capture.interpreter import calls_of_the_program
 from anyshape.capture.interpreter.control_opcodes import leave
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Code, Frame
+from anyshape.capture.interpreter.instructions import cache_count, handler_rows
 from anyshape.capture.interpreter.unwinding import handled_exception
 
 UNIT = 2
 """Bytes of an instruction."""
 NO_PLACE = 0x80 | 15 << 3
 """In a table of lines: the next instructions, at most eight, are on no line."""
-_PRIVATE: Any = dis  # the names of dis that have no stubs
 
 
 def hand_over(machine: Interpreter) -> None:
@@ -99,11 +99,9 @@ def resuming(frame: Frame, index: int, values: Iterator[Any]) -> CodeType:
 
 def _instruction(name: str, arg: int) -> list[int]:
     parts = arg.to_bytes(max(1, (arg.bit_length() + 7) // 8), "big")
-    op, more = dis.opmap[name], dis.opmap["EXTENDED_ARG"]
+    more = dis.opmap["EXTENDED_ARG"]
     wide = [byte for part in parts[:-1] for byte in (more, part)]
-    caches = _PRIVATE._inline_cache_entries
-    count = caches[op] if isinstance(caches, list) else caches.get(name, 0)
-    return [*wide, op, parts[-1], *[0] * (UNIT * count)]
+    return [*wide, dis.opmap[name], parts[-1], *[0] * (UNIT * cache_count(name))]
 
 
 def _begin(code: CodeType, offset: int) -> int:
@@ -120,7 +118,7 @@ def _without_lines(count: int) -> Iterator[int]:
 
 def _moved(code: CodeType, by: int) -> Iterator[int]:
     """The table of handlers, in numbers of six bits, of which the first of a row is marked."""
-    for row in _PRIVATE._parse_exception_table(code):
+    for row in handler_rows(code):
         numbers = (
             (row.start + by) // UNIT,
             (row.end - row.start) // UNIT,

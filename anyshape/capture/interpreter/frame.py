@@ -8,7 +8,6 @@ frame owns its lists, so that `copy` makes a fork. Read on in `machine.py` (the 
 
 from __future__ import annotations
 
-import dis
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice

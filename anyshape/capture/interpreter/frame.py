@@ -224,8 +224,6 @@ class Frame:
         return f"<Frame {self.code.code.co_qualname} at {self.code.code.co_filename}:{self.line}>"
 
 
-
-
 class Unsupported(Exception):
     """An instruction that no handler does; its code object is called natively as a whole."""
 

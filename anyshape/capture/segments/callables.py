@@ -176,6 +176,7 @@ PURE_MODULES = frozenset(
         "_abc",
         "_bisect",
         "_contextvars_",
+        "_statistics",
     }
 )
 STORES = frozenset(

@@ -32,6 +32,7 @@ from anyshape.capture.segments.capturing import Capturer
 from anyshape.capture.segments.native_steps import (
     concrete_machine,
     goes_on_alone,
+    hand_over,
     interrupted,
     is_watched,
     let_go,
@@ -224,9 +225,13 @@ class Compiled:
         suspect, numbers = specialization.captured.suspect, specialization.captured.numbers
         call, elements = CallRecord(given=frozenset(map(id, slots))), largest(slots)
         call.segment(specialization.node_count(), slots, outs)
+        spent = specialization.captured.spent
         del outs, slots, entry, inputs
         try:
-            result = self._go_on(machine, stance, suspect, numbers, call)
+            if spent:
+                result = hand_over(machine)
+            else:
+                result = self._go_on(machine, stance, suspect, numbers, call)
         except BaseException as error:
             if machine.frame is None or not is_interrupt(error):
                 raise
@@ -291,6 +296,8 @@ class Compiled:
             if specialization.returns:
                 return specialization.rebuild(outs, at.slots)
             machine.go_on_from(specialization.rebuild(outs, at.slots))
+            if specialization.captured.spent:
+                return hand_over(machine)
             suspect, numbers = specialization.captured.suspect, specialization.captured.numbers
             del at, entry, inputs, outs
         return resume(machine)

@@ -217,7 +217,8 @@ def f(x):
         "budget": Example(
             "",
             "A Python loop is unrolled while it is captured; this one turns too often. What runs "
-            "in it is compiled, the loop itself is not.",
+            "in it until then is compiled; the rest of the call runs natively, and CPython goes on "
+            "with the loop from where it stands.",
         ),
         "outside-iterator": Example(
             """

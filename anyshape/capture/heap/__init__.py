@@ -9,5 +9,6 @@ shadow_heap.py       created objects, mirrors of outside ones (mirrors.py), the 
 sources.py           where a value came from
 native_calls.py      what C code reads and writes of outside objects; purity.py: its tables
 iterators.py         forking native iterators; allocation_age.py: what came to be in this capture
+twins.py             objects of C whose work objects of Python do
 observer.py          what the heap asks of whoever interprets
 """

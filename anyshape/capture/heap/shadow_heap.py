@@ -18,7 +18,7 @@ from functools import partial
 from types import BuiltinFunctionType, CellType, MappingProxyType, ModuleType
 from typing import Any
 
-from anyshape.capture.heap import nested_containers, purity, undo
+from anyshape.capture.heap import nested_containers, purity, twins, undo
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.iterators import SETTABLE, can_fork
 from anyshape.capture.heap.mirrors import (
@@ -465,6 +465,7 @@ class Heap:
             if written[1] is NULL:
                 raise AttributeError(name)
             return written[1]
+        twins.refuse(self.slots, obj, name)
         try:
             value = descriptor.__get__(obj, cls)
         except AttributeError:
@@ -542,6 +543,7 @@ class Heap:
             self._set_slot(obj, name, value)
             self._log_attribute(obj, name, value)
             return
+        twins.refuse(self.slots, obj, name)
         if self.journal is not None:
             self._journal_write(obj, undo.undo_slot(obj, descriptor))
         if value is NULL:

@@ -218,6 +218,8 @@ class TextValue(Proxy):
         self.parts = parts
 
 
+BY_VALUE = frozenset({int, float, complex, str, bytes, tuple})
+"""Classes whose objects are relied on by their values."""
 IMMUTABLE = frozenset(
     {
         int,

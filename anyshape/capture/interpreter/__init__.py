@@ -11,6 +11,7 @@ polyfills.py and *_polyfills.py   algorithms with interpreted calls in their mid
                      is itself interpreted; intrinsic_names.py: the names that only they may call
 *_opcodes.py         handlers of opcodes; opcode_results.py: how they hand over results;
                      opcodes.py: the table, one row for each opcode
+handover.py          frames that CPython goes on with from the middle
 machine.py           Machine: the loop, calls, class lookups, checkpoints. What builtins mean it is
                      handed as a Language
 """

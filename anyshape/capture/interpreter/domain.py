@@ -99,6 +99,8 @@ class Domain:
     records: bool = False
     sorts_natively: Set[Place] = frozenset()
     """Where the program sorts, and the graph has been seen to break meanwhile."""
+    leaves_pickles_to_c = False
+    """The graph has been seen to break while the program pickled something."""
 
     machine: Interpreter
 
@@ -135,6 +137,9 @@ class Domain:
 
     def identify(self, obj: Any) -> None:
         """The program asks which object this is."""
+
+    def identify_value(self, value: Any) -> None:
+        """The program learns which of several equal texts, numbers or tuples this is."""
 
     def is_one(self, a: Any, b: Any) -> Any:
         """Whether two values that differ while recording are one object of the program; a symbolic

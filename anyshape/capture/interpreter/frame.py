@@ -8,7 +8,6 @@ frame owns its lists, so that `copy` makes a fork. Read on in `machine.py` (the 
 
 from __future__ import annotations
 
-import dis
 from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
@@ -17,7 +16,12 @@ from typing import Any, Protocol
 
 from anyshape.capture.heap.iterators import copy_iterator
 from anyshape.capture.heap.purity import is_library
-from anyshape.capture.interpreter.instructions import JUMPS, Instruction, instructions_of
+from anyshape.capture.interpreter.instructions import (
+    JUMPS,
+    Instruction,
+    handler_rows,
+    instructions_of,
+)
 from anyshape.ir.graph import Location
 from anyshape.nouns import frozen
 
@@ -220,9 +224,6 @@ class Frame:
         return f"<Frame {self.code.code.co_qualname} at {self.code.code.co_filename}:{self.line}>"
 
 
-_PRIVATE: Any = dis  # the names of dis that have no stubs
-
-
 class Unsupported(Exception):
     """An instruction that no handler does; its code object is called natively as a whole."""
 
@@ -293,7 +294,7 @@ def _protections(
     code: CodeType, start_of: Callable[[int], int], count: int
 ) -> list[Protection | None]:
     handled_by: list[Protection | None] = [None] * count
-    for entry in _PRIVATE._parse_exception_table(code):
+    for entry in handler_rows(code):
         row = Protection(
             start_of(entry.start),
             start_of(entry.end),

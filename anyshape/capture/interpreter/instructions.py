@@ -50,11 +50,18 @@ def instructions_of(code: CodeType) -> tuple[list[Instruction], Callable[[int], 
 
 def _jump_target(offset: int, name: str, arg: int) -> int:
     """Jumps count from the end of the instruction and its inline caches (bpo-46841)."""
-    after = offset + 2 + 2 * _cache_count(name)
+    after = offset + 2 + 2 * cache_count(name)
     return after - 2 * arg if "BACKWARD" in name else after + 2 * arg
 
 
-def _cache_count(name: str) -> int:
+def handler_rows(code: CodeType) -> list[Any]:
+    """Its table of handlers: `start`, `end`, `target`, `depth` and `lasti` of each row."""
+    rows: list[Any] = _PRIVATE._parse_exception_table(code)
+    return rows
+
+
+def cache_count(name: str) -> int:
+    """How many units of the code lie behind such an instruction for CPython's own use."""
     caches = _PRIVATE._inline_cache_entries
     return caches[dis.opmap[name]] if isinstance(caches, list) else caches.get(name, 0)
 

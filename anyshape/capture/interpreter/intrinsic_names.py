@@ -73,3 +73,8 @@ def sorts(values: list[Any], begins: bool) -> bool:
 def created(value: Any) -> Any:
     """Say that `value` was made in this trace."""
     _only_interpreted("created")
+
+
+def works_for(cls: type, file: Any, twin: Any) -> Any:
+    """An object of this class of C, made of a file, whose work `twin` does."""
+    _only_interpreted("works_for")

@@ -135,9 +135,6 @@ def has_attribute(obj: Any, name: Any) -> Any:
 
 
 # ---- operators -----------------------------------------------------------------------------------
-_SEQUENCES = (list, tuple, str, bytes, bytearray, range, deque)
-
-
 def power_modulo(a: Any, b: Any, modulus: Any) -> Any:
     """``pow(a, b, modulus)`` of an object whose class says what that is."""
     slot = find(type(a), "__pow__")
@@ -208,11 +205,13 @@ def _is_in_python(slot: Any, sign: Any) -> Any:
 
 
 def _is_sequence(cls: Any) -> Any:
-    """Of C itself: a subclass has `+=` in a number slot."""
-    for base in _SEQUENCES:
-        if cls is base:
-            return True
-    return False
+    """Of C itself: a subclass has `+=` in a number slot. Without a loop: its turns would count as
+    those of the program."""
+    if cls is None or cls is ABSENT:
+        return False
+    if cls is list or cls is tuple or cls is str or cls is bytes:
+        return True
+    return cls is bytearray or cls is range or cls is deque
 
 
 def proxy_right(a: Any, b: Any, methods: Any, sign: Any) -> Any:

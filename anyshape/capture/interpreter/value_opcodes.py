@@ -6,7 +6,15 @@ from types import FrameType
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.values import NULL, PROXIES, Break, Call, OpaqueValue, TextValue
+from anyshape.capture.heap.values import (
+    BY_VALUE,
+    NULL,
+    PROXIES,
+    Break,
+    Call,
+    OpaqueValue,
+    TextValue,
+)
 from anyshape.capture.interpreter import (
     attributes,
     c_callbacks,
@@ -204,8 +212,10 @@ def is_op(machine: Interpreter, frame: Frame, arg: int) -> None:
     same = same or _is_frame_of(a, b)
     del stack[-1]
     stack[-1] = same != bool(arg)
-    if machine.recording and not same:
-        _note_identity(machine, a, b)
+    if machine.recording:
+        note_values(machine, a, b)
+        if not same:
+            _note_identity(machine, a, b)
 
 
 def _is_frame_of(a: Any, b: Any) -> bool:
@@ -221,6 +231,14 @@ def _refuse_unread(a: Any, b: Any) -> None:
     unread = OpaqueValue in (type(a), type(b))
     if unread and kinds[0] is kinds[1] and kinds[0] not in protocol.PLAIN:
         raise broken("changing-value", "is")
+
+
+def note_values(machine: Interpreter, a: Any, b: Any) -> None:
+    """Equal values may be one object or two."""
+    kind = type(a)
+    if kind in BY_VALUE and kind is type(b) and (a is b or kind is tuple or a == b):
+        machine.domain.identify_value(a)
+        machine.domain.identify_value(b)
 
 
 def _note_identity(machine: Interpreter, a: Any, b: Any) -> None:

@@ -25,6 +25,7 @@ from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.frame_views import FrameView, locals_of, outer_frame
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.interpreter.unwinding import exception_info, handled_exception
+from anyshape.capture.python import pickles
 from anyshape.capture.python.compiled_text import compiled
 
 Args = tuple[Any, ...]
@@ -390,12 +391,14 @@ def _dir(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 def _getframe(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     depth = max(args[0], 0) if args else 0
+    pickles.refuse_frames(machine)
     frame = visible_frame(machine, depth)
     return _outside(machine, depth) if frame is None else FrameView.of(machine, frame)
 
 
 def _getframemodulename(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     depth = max(args[0] if args else kwargs.get("depth", 0), 0)
+    pickles.refuse_frames(machine)
     frame = visible_frame(machine, depth)
     if frame is not None:
         return frame.globals.get("__name__")

@@ -19,6 +19,7 @@ from anyshape.capture.interpreter import (
     polyfills,
     search_polyfills,
     sort_polyfills,
+    text_polyfills,
 )
 from anyshape.capture.interpreter.domain import Domain, Interpreter
 from anyshape.capture.interpreter.frame import Code
@@ -27,7 +28,9 @@ from anyshape.capture.python import (
     instances,
     itertools_polyfills,
     percent,
+    pickle_polyfills,
     program_times,
+    texts_of_parts,
     time_polyfills,
 )
 from anyshape.capture.python.builtins import BUILTINS, CLASS_METHODS, OBJECT_CALLS
@@ -37,13 +40,18 @@ TORCH_POLYFILLS = str(Path(__file__).parents[1] / "tensors" / "torch_polyfills.p
 POLYFILLS = (
     *(polyfills, class_polyfills, iteration_polyfills, mapping_polyfills),
     *(search_polyfills, sort_polyfills, itertools_polyfills, time_polyfills),
+    pickle_polyfills,
+    text_polyfills,
 )
 
 
 def operated(machine: Interpreter, function: Any, *values: Any) -> Call | None:
     """What is interpreted in the place of an operator of C that would ask the program."""
     if function in TEXTS:
-        return program_times.shown(machine, function, *values)
+        made = program_times.shown(machine, function, *values)
+        if made is None and not any(values[1:]):
+            made = texts_of_parts.shown(machine, values[0])
+        return made
     if function is operator.mod and type(values[0]) is str:
         return percent.formatted(machine, *values)
     return program_times.operated(machine, function, *values)

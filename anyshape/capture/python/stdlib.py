@@ -22,7 +22,13 @@ from anyshape.capture.heap.values import PROXIES, Call
 from anyshape.capture.interpreter import protocol, search_polyfills, sort_polyfills
 from anyshape.capture.interpreter.attributes import C_FUNCTIONS
 from anyshape.capture.interpreter.domain import Interpreter
-from anyshape.capture.python import instances, itertools_polyfills, program_times
+from anyshape.capture.python import (
+    instances,
+    itertools_polyfills,
+    pickles,
+    program_times,
+    texts_of_parts,
+)
 from anyshape.capture.python.builtins import Handler
 
 
@@ -127,6 +133,8 @@ STDLIB: dict[Any, Handler] = {
         for name in BISECT
     },
     **program_times.HANDLERS,
+    **pickles.HANDLERS,
+    str.format: texts_of_parts.format_text,
     **instances.INSTANCE_HANDLERS,
 }
 STDLIB_CLASS_METHODS: dict[Any, Any] = {(itertools.chain, "from_iterable"): _chain_from_iterable}

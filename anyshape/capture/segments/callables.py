@@ -24,9 +24,10 @@ import torch
 from anyshape.capture.heap import purity, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.numpy_scalars import is_function_of_numbers
-from anyshape.capture.heap.values import PROXIES, Call, OpaqueValue, TensorValue
+from anyshape.capture.heap.values import BY_VALUE, PROXIES, Call, OpaqueValue, TensorValue
 from anyshape.capture.interpreter import class_polyfills, iteration_polyfills
 from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.capture.interpreter.value_opcodes import note_values
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.segments import imports, owned_objects, processes, scripted, warned
 from anyshape.capture.tensors import (
@@ -175,6 +176,7 @@ PURE_MODULES = frozenset(
         "_abc",
         "_bisect",
         "_contextvars_",
+        "_statistics",
     }
 )
 STORES = frozenset(
@@ -332,9 +334,10 @@ def _id(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if type(obj) in PROXIES:
         return _id_behind(domain, obj)
     domain.identify(obj)
+    domain.identify_value(obj)
     if domain.machine.heap.is_created(obj):
         domain.took_id = True
-    elif type(obj) in WRITTEN_AS_VALUES or not recorder.is_the_same(obj):
+    elif type(obj) in BY_VALUE or not recorder.is_the_same(obj):
         return domain.take_id(obj)
     return id(obj)
 
@@ -349,15 +352,12 @@ def _id_behind(domain: RecordingDomain, obj: Any) -> int:
     return domain.take_id(obj)
 
 
-WRITTEN_AS_VALUES = frozenset({int, float, complex, str, bytes, tuple})
-"""Classes whose objects are relied on by their values."""
-
-
 def _same_object(same: bool) -> Callable[..., Any]:
     def answer(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         a, b = args
         domain.identify(a)
         domain.identify(b)
+        note_values(domain.machine, a, b)
         found = a is b or domain.is_one(a, b)
         if type(found) is bool:
             return found is same

@@ -28,6 +28,7 @@ from anyshape.capture.heap.values import NULL, Break, InterpreterBug, ProxyLeak
 from anyshape.capture.interpreter.frame import Code, Frame, locate, users_frame
 from anyshape.capture.interpreter.machine import Machine
 from anyshape.capture.interpreter.stressed import StressedMachine
+from anyshape.capture.python import pickles
 from anyshape.capture.python.language import PYTHON, python_machine
 from anyshape.capture.recording.forks import Refusal
 from anyshape.capture.recording.recorder import Recorder
@@ -90,6 +91,7 @@ class Captured:
     proved: bool = True  # what is declared of the result holds by what is known
     watched: bool = False  # the gradient of what it makes is watched behind it
     inference: bool = False  # it runs in inference mode
+    spent: bool = False  # it ends as it has become too long
     once: bool = False  # it hands on what belongs to one run
     restartable: bool = True  # it writes nothing outside
     modes: execution_modes.TorchModes | None = None  # in which capture began
@@ -121,6 +123,7 @@ class _Assumed:
     contexts: bool = True
     takes_gradients: bool = True
     sorts_natively: frozenset[Place] = frozenset()
+    pickles_natively: bool = False
 
 
 @mutable
@@ -161,27 +164,20 @@ class Capturer:
             del self.breaks[breaks:]
             try:
                 return self._capture(entry, widen, general, assumed)
-            except _LooksIntoTexts:
-                assumed = dataclasses.replace(assumed, forms_texts=False)
+            except _Otherwise as found:
+                assumed = found.assumed(assumed)
             except aliases.PicksAreSeen:
                 assumed = dataclasses.replace(assumed, picks_are_views=True)
             except aliases.GradientsAreSeen:
                 assumed = dataclasses.replace(assumed, takes_gradients=False)
-            except _BreaksInSort as found:
-                sorts = assumed.sorts_natively | found.places
-                assumed = dataclasses.replace(assumed, sorts_natively=sorts)
             except NotWithin:
                 assumed = dataclasses.replace(assumed, contexts=False)
-            except _NotOnce:
-                assumed = dataclasses.replace(assumed, checkpoints=False)
             except FunctionsAreSeen as found:
                 self.functions += 1
                 why = found.why if assumed.own_backwards else ""
                 assumed = dataclasses.replace(assumed, own_backwards=True, functions=why)
             except RefusedByEager as found:
                 assumed = dataclasses.replace(assumed, refused=assumed.refused | found.calls)
-            except _Counts as found:
-                assumed = dataclasses.replace(assumed, counters=assumed.counters | found.sources)
             except (Break, ProxyLeak, InterpreterBug) as error:
                 raise mistake("the compiler", error) from error
 
@@ -206,6 +202,7 @@ class Capturer:
             forms_texts=assumed.forms_texts,
         )
         domain.sorts_natively = assumed.sorts_natively
+        domain.leaves_pickles_to_c = assumed.pickles_natively
         domain.enters_contexts = assumed.contexts
         domain.functions.refused = assumed.functions
         if assumed.own_backwards:
@@ -236,6 +233,7 @@ class Capturer:
                 ending, suspect = self._run(machine, domain, entry)
                 returns = not isinstance(ending, Frame)
                 proved = entry.declared is None or not returns or prove_returned(recorder, ending)
+                spent = not returns and self.breaks[-1].id == "budget"
                 numbers = frozenset() if returns else numbers_of(ending, recorder.is_symbolic)
                 new_machine = partial(concrete_machine, self.codes)
                 outputs, rebuild, once = finish(domain, ending, new_machine)
@@ -276,6 +274,7 @@ class Capturer:
             watched=domain.functions.watched,
             inference=under_inference(recorder, outputs),
             once=once,
+            spent=spent,
             restartable=not aliases.writes_arguments(recorder),
             modes=recorder.entry_modes,
             names=recorder.symbol_names,
@@ -313,6 +312,8 @@ class Capturer:
             places = frozenset(machine.heap.sorting.places.values())
             if not places <= domain.sorts_natively and not self.options.fullgraph:
                 raise _BreaksInSort(places) from None
+            if pickles.is_within(machine) and not self.options.fullgraph:
+                raise _BreaksInPickle from None
             if machine.frame is None or signal.reason == "escape":
                 raise
             self._break(signal, machine)
@@ -430,26 +431,52 @@ LOOKING = frozenset({"changing-value", "proxy-leak", "unknown-call"})
 """Breaks that a text of sizes may cause by being formed in each call only."""
 
 
-class _Counts(BaseException):
+class _Otherwise(BaseException):
+    """Capture is to begin again, and take something else for granted."""
+
+    def assumed(self, before: _Assumed) -> _Assumed:
+        raise NotImplementedError
+
+
+class _Counts(_Otherwise):
     """The program writes another number where it has read one: it is to be a symbol."""
 
     def __init__(self, sources: frozenset[str]) -> None:
         self.sources = sources
 
+    def assumed(self, before: _Assumed) -> _Assumed:
+        return dataclasses.replace(before, counters=before.counters | self.sources)
 
-class _NotOnce(BaseException):
+
+class _NotOnce(_Otherwise):
     """The segment ends inside a checkpoint: torch's own is to run."""
 
+    def assumed(self, before: _Assumed) -> _Assumed:
+        return dataclasses.replace(before, checkpoints=False)
 
-class _BreaksInSort(BaseException):
+
+class _BreaksInSort(_Otherwise):
     """The segment ends while a list is sorted."""
 
     def __init__(self, places: frozenset[Place]) -> None:
         self.places = places
 
+    def assumed(self, before: _Assumed) -> _Assumed:
+        return dataclasses.replace(before, sorts_natively=before.sorts_natively | self.places)
 
-class _LooksIntoTexts(BaseException):
+
+class _BreaksInPickle(_Otherwise):
+    """The segment ends while something is pickled in the place of C."""
+
+    def assumed(self, before: _Assumed) -> _Assumed:
+        return dataclasses.replace(before, pickles_natively=True)
+
+
+class _LooksIntoTexts(_Otherwise):
     """The program may look into a text of sizes: it is to be a constant."""
+
+    def assumed(self, before: _Assumed) -> _Assumed:
+        return dataclasses.replace(before, forms_texts=False)
 
 
 class _Escaped(BaseException):

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 import torch
 
 from anyshape.capture.heap.values import Call
-from anyshape.capture.interpreter import calls_of_the_program, unwinding
+from anyshape.capture.interpreter import calls_of_the_program, handover, unwinding
 from anyshape.capture.interpreter.concrete import Concrete
 from anyshape.capture.interpreter.continuations import Finished
 from anyshape.capture.interpreter.domain import Interpreter
@@ -129,6 +129,12 @@ def resume(machine: Machine) -> Any:
     assert isinstance(domain, Native)
     domain.calls = _any_function
     return machine.resume()
+
+
+def hand_over(machine: Machine) -> Any:
+    """The same, where the program has a loop of many turns: CPython goes on with the frames."""
+    handover.hand_over(machine)
+    return resume(machine)
 
 
 def goes_on_alone(machine: Machine) -> bool:

@@ -78,7 +78,7 @@ OWNED: tuple[Owned, ...] = (
     Owned(
         io.BytesIO,
         (io.BytesIO,),
-        _STREAM + " read1 getbuffer",
+        _STREAM + " read1 getbuffer readinto",
         _state_of_stream,
         functools.partial(_stream, io.BytesIO),
         is_stream=True,
@@ -93,6 +93,8 @@ OWNED: tuple[Owned, ...] = (
     ),
 )
 KINDS: Mapping[type, Owned] = {row.kind: row for row in OWNED}
+WRITES = frozenset({"readinto"})
+"""Methods that write to what they are given."""
 PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 
 
@@ -131,6 +133,8 @@ def _called(fn: Any) -> Handler:
             return fn(args[0], *(None for _ in args[1:]), **kwargs)
         shown = [_given(domain, fn, arg) for arg in args[1:]]
         named = {name: _given(domain, fn, value) for name, value in kwargs.items()}
+        if fn.__name__ in WRITES and not all(map(heap.is_created, args[1:])):
+            raise broken("unknown-call", name_of(fn))
         try:
             return fn(args[0], *shown, **named)
         except BufferError:  # of a view that the program has dropped, maybe

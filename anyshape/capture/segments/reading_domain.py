@@ -22,7 +22,7 @@ from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.iterators import FORKABLE
 from anyshape.capture.heap.numpy_scalars import is_numpy_number
 from anyshape.capture.heap.sources import Source
-from anyshape.capture.heap.values import PROXIES, OpaqueValue, TensorValue
+from anyshape.capture.heap.values import BY_VALUE, PROXIES, OpaqueValue, TensorValue
 from anyshape.capture.interpreter import c_callbacks
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.domain import RecordingDomain
@@ -89,6 +89,10 @@ class ReadingDomain(RecordingDomain):
         self._twins: dict[int, tuple[Any, Any]] = {}
         self._long_numbers: set[int] = set()
         self._by_code: dict[type, frozenset[str]] = {}
+        self._values: dict[int, list[tuple[Source, Any]]] = {}  # by id: where they were read
+        self._shown: dict[
+            int, tuple[Any, Any]
+        ] = {}  # tuples made of items, by id, and what they are
 
     # ---- reads -----------------------------------------------------------------------------------
     def read(self, obj: Any, kind: str, key: Any, value: Any) -> Any:
@@ -203,7 +207,26 @@ class ReadingDomain(RecordingDomain):
         if type(value) in (int, tuple):
             self._see_numbers(value)
         self.recorder.guard(source, "equals", value)
+        if type(value) in BY_VALUE:
+            self._note_value(source, value, value)
         return value if value is None or type(value) is bool else self._handed(value, source)
+
+    def _note_value(self, source: Source, value: Any, part: Any) -> None:
+        """That it is this very object is relied on where the program asks, of parts of tuples
+        too."""
+        self._values.setdefault(id(part), []).append((source, value))
+        for item in part if type(part) is tuple else ():
+            if type(item) in BY_VALUE:
+                self._note_value(source, value, item)
+
+    def is_one_value(self, a: Any, b: Any) -> bool:
+        """Whether two tuples, of which one was made of what lies in it, are one that was read."""
+        real = [self._shown.get(id(value), (value, value))[1] for value in (a, b)]
+        return type(a) is tuple and real[0] is real[1]
+
+    def identify_value(self, value: Any) -> None:
+        for source, whole in self._values.get(id(value), ()):
+            self.recorder.guard(source, "is", whole)
 
     def _handed(self, value: Any, source: Source) -> Any:
         """What stands for an object that was handed in, and is it where it is given back."""
@@ -237,7 +260,10 @@ class ReadingDomain(RecordingDomain):
         self.recorder.guard(source, "type", kind)
         self.recorder.guard(source, "length", len(value))
         items = [self.see(sources.child(source, "item", i), item) for i, item in enumerate(value)]
-        return self._handed(tuple(items) if kind is tuple else tensor_ops.SizeTuple(items), source)
+        made = tuple(items) if kind is tuple else tensor_ops.SizeTuple(items)
+        self._values.setdefault(id(made), []).append((source, value))
+        self._shown[id(made)] = made, value
+        return self._handed(made, source)
 
     def _see_method(self, source: Source, value: Any) -> Any:
         """A bound method is made anew each time: what it is made of is relied on."""

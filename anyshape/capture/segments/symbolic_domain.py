@@ -127,6 +127,8 @@ class SymbolicDomain(ReadingDomain):
         machine.frame = machine.escaped = None
         for table in (
             self._twins,
+            self._values,
+            self._shown,
             self._iterators,
             machine.heap.created,
             machine.heap.mirrors,
@@ -212,7 +214,7 @@ class SymbolicDomain(ReadingDomain):
         if type(a) in SYMBOLIC_NUMBERS or type(b) in SYMBOLIC_NUMBERS:
             return self._is_one_number(a, b)
         if type(a) is not TensorValue or type(b) is not TensorValue:
-            return False
+            return self.is_one_value(a, b)
         given_back = aliases.is_given_back
         return given_back(self.recorder, a.value, b.value) or given_back(
             self.recorder, b.value, a.value

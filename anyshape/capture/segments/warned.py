@@ -12,6 +12,7 @@ import warnings
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.python import pickles
 from anyshape.capture.python.builtin_objects import visible_frame
 from anyshape.capture.recording.domain import RecordingDomain
 
@@ -25,6 +26,8 @@ def warn(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any])
     if domain.relied.asked(are_raised, (category,)):
         raise broken("unknown-call", "a warning that a filter turns into an error,")
     level = given.get("stacklevel", 1)
+    if level != 1:
+        pickles.refuse_frames(domain.machine)
     plain = given.keys() <= {"message", "category", "stacklevel"} and "message" in given
     frame = visible_frame(domain.machine, max(level, 1) - 1) if type(level) is int else None
     if frame is None or not plain or not issubclass(category, Warning):

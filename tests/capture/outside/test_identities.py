@@ -28,6 +28,18 @@ def set_in(x: Tensor, a: Any, b: Any) -> Any:
     return x + b.value
 
 
+def text() -> str:
+    return "".join(["he", "llo"])
+
+
+def number() -> int:
+    return int("1000")
+
+
+def memo(x: Tensor, a: Any, b: Any) -> Any:
+    return x + {id(a): 1}.get(id(b), 2)
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], Any]]] = {
     "is": (lambda x, a, b: x + 1 if a is b else x - 1, lambda: Thing(1)),
     "is of lists": (lambda x, a, b: x + 1 if a is b else x - 1, lambda: [1]),
@@ -39,6 +51,38 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], Any]]] = {
     "append": (written, lambda: [1]),
     "attribute": (set_in, lambda: Thing(1)),
 }
+
+VALUES: dict[str, tuple[Callable[..., Any], Callable[[], Any]]] = {
+    "is of texts": (lambda x, a, b: x + 1 if a is b else x - 1, text),
+    "is not of numbers": (lambda x, a, b: x + 1 if a is not b else x - 1, number),
+    "operator.is_ of texts": (lambda x, a, b: x + operator.is_(a, b), text),
+    "identity of texts": (lambda x, a, b: x + (id(a) == id(b)), text),
+    "a memo of texts": (memo, text),
+    "is of tuples": (lambda x, a, b: x + 1 if a is b else x - 1, lambda: (number(), 2)),
+    "is of what lies in tuples": (
+        lambda x, a, b: x + 1 if a[0] is b[0] else x - 1,
+        lambda: (number(), 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("name", VALUES)
+def test_two_equal_values_may_be_one_object(name: str, first: bool) -> None:
+    """Where nobody asks which object a value is, any equal one will do."""
+    program, make = VALUES[name]
+    fast, a, b = compiled(program), make(), make()
+    x = torch.ones(2)
+    for one in (first, not first, first):
+        same(fast(x, a, a if one else b), program(x, a, a if one else b))
+    assert fast.stats().specializations == 2
+
+
+def test_a_value_that_nobody_asks_about_may_be_another_object() -> None:
+    fast = compiled(lambda x, a: x + 1 if a is None or a == 1000 else x)
+    for _ in range(3):
+        same(fast(torch.ones(2), number()), torch.ones(2) + 1)
+    assert fast.stats().specializations == 1
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

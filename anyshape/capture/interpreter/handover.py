@@ -1,0 +1,137 @@
+"""A frame that CPython goes on with from the middle: a loop of many turns without a tensor costs as
+much as it does natively.
+
+In: a real frame at a loop, between segments. Out: what the frame returns. CPython cannot be told
+where to begin, so that the code gets a few instructions in front, which put locals and stack where
+they were and jump; the user's lines and handlers move with it.
+
+    def f(n):                 RESUME
+        for i in range(n):    LOAD_CONST iterator over [n, i, ...]
+            ...               UNPACK_SEQUENCE, STORE_FAST ... (the stack is left)
+                              JUMP_FORWARD to FOR_ITER, then all that f had
+"""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Iterator, Sequence
+from types import CodeType, FunctionType
+from typing import Any
+
+from anyshape.capture.heap.values import LOST, NULL
+from anyshape.capture.interpreter import calls_of_the_program
+from anyshape.capture.interpreter.control_opcodes import leave
+from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.capture.interpreter.frame import Code, Frame
+from anyshape.capture.interpreter.instructions import cache_count, handler_rows
+from anyshape.capture.interpreter.unwinding import handled_exception
+
+UNIT = 2
+"""Bytes of an instruction."""
+NO_PLACE = 0x80 | 15 << 3
+"""In a table of lines: the next instructions, at most eight, are on no line."""
+
+
+def hand_over(machine: Interpreter) -> None:
+    """From here on, each frame is handed over where it comes to a loop."""
+    for frame in machine.frames():
+        if frame.generator is None and frame.names is None and not frame.code.hidden:
+            frame.instructions = [
+                (_run_rest, None) if _is_of_a_loop(name) else instruction
+                for (name, _), instruction in zip(frame.code.opcodes, frame.code.instructions)
+            ]
+
+
+def _is_of_a_loop(name: str) -> bool:
+    """There, only iterators and what `with` has to call lie on the stack, and a condition."""
+    return name == "FOR_ITER" or "JUMP_BACKWARD" in name
+
+
+def _run_rest(machine: Interpreter, frame: Frame, arg: Any) -> Frame:
+    index = frame.index - 1
+    if not _is_whole(frame):
+        frame.instructions, frame.index = frame.code.instructions, index
+        return frame
+    values = [value for value in frame.locals if value is not NULL] + frame.stack[::-1]
+    free = len(frame.code.code.co_freevars)
+    cells = tuple(frame.locals[len(frame.locals) - free :])
+    code = resuming(frame, index, iter(values))
+    rest = FunctionType(code, frame.globals, closure=cells or None)
+    frame.locals, frame.stack = [], []  # what the program drops from here on dies
+    del values, cells, code
+    frame.code, frame.index = Code(frame.code.code), 1
+    frame.code.handled_by, frame.code.hidden = [None], True  # it has handled what it could
+    frame.code.opcodes = [("RETURN_VALUE", None)]
+    return leave(machine, frame, calls_of_the_program.call(frame.back, rest, (), {}))
+
+
+def _is_whole(frame: Frame) -> bool:
+    """Whether all that the frame is lies in its locals and its stack, as CPython has it there."""
+    alone = frame.locals_dict is None and not frame.is_watched()
+    known = not any(value is NULL or value is LOST for value in frame.stack)
+    known = known and not any(value is LOST for value in frame.locals)
+    return alone and known and handled_exception(frame) is None
+
+
+def resuming(frame: Frame, index: int, values: Iterator[Any]) -> CodeType:
+    """Code that goes on with the frame at this instruction: `values` are its locals, and its stack
+    from the top down. The iterator holds none of them once they have been taken."""
+    code = frame.code.code
+    bound = [slot for slot, value in enumerate(frame.locals) if value is not NULL]
+    count = len(bound) + len(frame.stack)
+    front = [*_instruction("RESUME", 0), *_instruction("LOAD_CONST", len(code.co_consts))]
+    front += _instruction("UNPACK_SEQUENCE", count)
+    for slot in bound:
+        front += _instruction("STORE_FAST", slot)
+    front += _instruction("JUMP_FORWARD", _begin(code, frame.code.offsets[index]) // UNIT)
+    return code.replace(
+        co_code=bytes(front) + code.co_code,
+        co_consts=(*code.co_consts, values),
+        co_argcount=0,
+        co_posonlyargcount=0,
+        co_kwonlyargcount=0,
+        co_flags=code.co_flags & ~0x0C,  # no `*args` and `**kwargs`
+        co_stacksize=code.co_stacksize + count,
+        co_linetable=bytes(_without_lines(len(front) // UNIT)) + code.co_linetable,
+        co_exceptiontable=bytes(_moved(code, len(front))),
+    )
+
+
+def _instruction(name: str, arg: int) -> list[int]:
+    parts = arg.to_bytes(max(1, (arg.bit_length() + 7) // 8), "big")
+    more = dis.opmap["EXTENDED_ARG"]
+    wide = [byte for part in parts[:-1] for byte in (more, part)]
+    return [*wide, dis.opmap[name], parts[-1], *[0] * (UNIT * cache_count(name))]
+
+
+def _begin(code: CodeType, offset: int) -> int:
+    """Where the instruction begins, with what its argument is made of."""
+    while offset and code.co_code[offset - UNIT] == dis.opmap["EXTENDED_ARG"]:
+        offset -= UNIT
+    return offset
+
+
+def _without_lines(count: int) -> Iterator[int]:
+    for left in range(count, 0, -8):
+        yield NO_PLACE | min(left, 8) - 1
+
+
+def _moved(code: CodeType, by: int) -> Iterator[int]:
+    """The table of handlers, in numbers of six bits, of which the first of a row is marked."""
+    for row in handler_rows(code):
+        numbers = (
+            (row.start + by) // UNIT,
+            (row.end - row.start) // UNIT,
+            (row.target + by) // UNIT,
+            row.depth << 1 | row.lasti,
+        )
+        for position, number in enumerate(numbers):
+            yield from _sixes(number, 0x80 if position == 0 else 0)
+
+
+def _sixes(number: int, mark: int) -> Sequence[int]:
+    digits = [number & 0x3F]
+    while number := number >> 6:
+        digits.insert(0, number & 0x3F)
+    digits = [digit | 0x40 for digit in digits[:-1]] + digits[-1:]
+    return [digits[0] | mark, *digits[1:]]

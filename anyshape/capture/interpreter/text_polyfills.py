@@ -1,0 +1,48 @@
+"""Texts of containers and of `str.format`, interpreted (polyfills.py): their parts are asked for
+theirs one after the other, as C does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anyshape.capture.interpreter.intrinsic_names import native
+
+
+def format_fields(fields: Any) -> Any:
+    """`text.format(...)`, cut into texts and what stands between them."""
+    text = ""
+    for literal, value, conversion, spec in fields:
+        text = native(str.__add__, text, literal)
+        if conversion is not None:
+            value = repr(value) if conversion == "r" else str(value) if conversion else value
+            text = native(str.__add__, text, format(value, spec))
+    return text
+
+
+def repr_of_list(values: Any) -> Any:
+    parts: list[Any] = []
+    while len(parts) < native(len, values):
+        parts.append(repr(native(list.__getitem__, values, len(parts))))
+    return "[" + native(str.join, ", ", parts) + "]"
+
+
+def repr_of_tuple(values: Any) -> Any:
+    parts = [repr(value) for value in native(list, values)]
+    return "(" + native(str.join, ", ", parts) + (",)" if len(parts) == 1 else ")")
+
+
+def repr_of_dict(values: Any) -> Any:
+    parts = []
+    for key, value in [*values.items()]:
+        parts.append(native(str.join, ": ", [repr(key), repr(value)]))
+    return "{" + native(str.join, ", ", parts) + "}"
+
+
+def repr_of_set(values: Any) -> Any:
+    parts = [repr(value) for value in native(list, values)]
+    return "{" + native(str.join, ", ", parts) + "}"
+
+
+def repr_of_frozenset(values: Any) -> Any:
+    parts = [repr(value) for value in native(list, values)]
+    return "frozenset({" + native(str.join, ", ", parts) + "})"

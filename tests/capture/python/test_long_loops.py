@@ -1,0 +1,253 @@
+"""A loop of more turns than capture takes goes on in CPython, from where it stands."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import anyshape
+from anyshape.capture.interpreter import handover
+
+TURNS = 40
+LOG: list[Any] = []
+
+
+def sums(x: Tensor, n: int) -> Any:
+    total = 0
+    for i in range(n):
+        total += i
+    return x * 2, total
+
+
+def nested(x: Tensor, n: int) -> Any:
+    found = []
+    for i in range(n):
+        for j in (1, 2, 3):
+            if i % 7 == j:
+                continue
+            found.append((i, j))
+        else:
+            found.append(i)
+    return x + len(found), found
+
+
+def whiles(x: Tensor, n: int) -> Any:
+    i = 0
+    while i < n:
+        i += 1
+        if i == n - 3:
+            break
+    return x + i, i
+
+
+def cells(x: Tensor, n: int) -> Any:
+    count, shared = 0, []
+
+    def more(by: int) -> int:
+        nonlocal count
+        count += by
+        return n
+
+    for i in range(n):
+        more(i)
+        shared.append(lambda i=i: (i, count))
+    return x + count, count, [f() for f in shared[-3:]]
+
+
+class Suppressing:
+    def __enter__(self) -> Suppressing:
+        LOG.append("enter")
+        return self
+
+    def __exit__(self, *error: object) -> bool:
+        LOG.append(error[0])
+        return True
+
+
+def handlers(x: Tensor, n: int) -> Any:
+    seen = []
+    with Suppressing():
+        for i in range(n):
+            try:
+                if i % 5 == 0:
+                    raise ValueError(i)
+                if i % 7 == 0:
+                    raise KeyError(i)
+            except ValueError as error:
+                seen.append(error.args)
+                try:
+                    raise TypeError from error
+                except TypeError as other:
+                    seen.append(type(other.__cause__))
+            except KeyError:
+                continue
+            finally:
+                seen.append(i)
+        [][n]
+    return x + len(seen), seen
+
+
+def raises(x: Tensor, n: int) -> Any:
+    y = x + 1
+    for i in range(n):
+        if i == n - 1:
+            raise ValueError(i)
+    return y
+
+
+def caught_outside(x: Tensor, n: int) -> Any:
+    try:
+        raises(x, n)
+    except ValueError as error:
+        found = traceback.extract_tb(error.__traceback__)
+        return x * 2, [(f.name, f.lineno, f.line) for f in found], error.args
+
+
+def callers(x: Tensor, n: int) -> Any:
+    names = []
+    for i in range(n):
+        if i > TURNS + 9:
+            frame = sys._getframe()
+            names.append((frame.f_code.co_name, frame.f_lineno, sorted(frame.f_locals)[:2]))
+    return x + 1, names[-1:]
+
+
+def inner(n: int) -> int:
+    total = 0
+    for i in range(n):
+        total += i
+    return total
+
+
+def calls_inner(x: Tensor, n: int) -> Any:
+    values = [x]
+    for i in range(3):
+        values.append(values[-1] + inner(n) + i)
+    return values
+
+
+def unbound(x: Tensor, n: int, *rest: int, key: int = 3, **named: int) -> Any:
+    for i in range(n):
+        if i < 5:
+            late = i
+        elif i == 5:
+            del late
+    try:
+        late
+    except UnboundLocalError as error:
+        return x + key, str(error), rest, named
+
+
+def comprehends(x: Tensor, n: int) -> Any:
+    found = [i * 2 for i in range(n) if i % 3]
+    return x + 1, found, {i: n for i in range(n)}, sum(i for i in range(n))
+
+
+def generated(n: int) -> Iterator[int]:
+    for i in range(n):
+        yield i
+
+
+def generators(x: Tensor, n: int) -> Any:
+    found = []
+    for i in generated(n):
+        found.append(i)
+    return x + 1, found
+
+
+class Held:
+    pass
+
+
+def deaths(x: Tensor, n: int) -> Any:
+    held, seen = Held(), []
+    for i in range(n):
+        if i == TURNS + 10:
+            LOG.append(weakref.ref(held, lambda ref: seen.append("dead")))
+        if i == n - 2:
+            held = None
+            seen.append(i)
+    return x + 1, seen
+
+
+@contextmanager
+def managed() -> Iterator[int]:
+    LOG.append("in")
+    yield 3
+    LOG.append("out")
+
+
+def contexts(x: Tensor, n: int) -> Any:
+    with managed() as three:
+        for i in range(n):
+            with Suppressing():
+                if i == 2:
+                    raise OSError
+    return x + three, three
+
+
+PROGRAMS = [
+    sums, nested, whiles, cells, handlers, caught_outside, callers, calls_inner, unbound,
+    comprehends, generators, deaths, contexts,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_long_loop_goes_on_in_cpython(
+    program: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed = []
+    resuming = handover.resuming
+    monkeypatch.setattr(
+        handover, "resuming", lambda *given: handed.append(given) or resuming(*given)
+    )
+    fast = anyshape.compile(program, options={"unroll_budget": TURNS})
+    x = torch.ones(2)
+    for n in (100, 100, 120, 3):
+        expected = _result(program, x, n)
+        assert _result(fast, x, n) == expected
+    assert handed
+
+
+def test_what_escapes_a_long_loop_has_its_own_lines() -> None:
+    fast = anyshape.compile(raises, options={"unroll_budget": TURNS})
+    found = []
+    for fn in (raises, fast):
+        with pytest.raises(ValueError, match="99") as caught:
+            fn(torch.ones(2), 100)
+        entries = traceback.extract_tb(caught.value.__traceback__)
+        found.append([(e.name, e.lineno) for e in entries if e.filename == __file__][1:])
+    assert found[0] == found[1]
+
+
+def test_a_million_turns_take_little() -> None:
+    fast = anyshape.compile(sums)
+    result, total = fast(torch.ones(2), 3_000_000)
+    assert total == sum(range(3_000_000))
+    assert result.tolist() == [2.0, 2.0]
+
+
+def test_more_than_256_names() -> None:
+    names = "\n".join(f"    v{i} = {i}" for i in range(300))
+    adds = "\n".join(f"        v{i} += i" for i in range(300))
+    text = f"def program(x, n):\n{names}\n    for i in range(n):\n{adds}\n    return x + v299, v0\n"
+    space: dict[str, Any] = {}
+    exec(text, space)
+    fast = anyshape.compile(space["program"], options={"unroll_budget": TURNS})
+    x = torch.ones(2)
+    assert str(fast(x, 100)) == str(space["program"](x, 100))
+
+
+def _result(fn: Callable[..., Any], x: Tensor, n: int) -> Any:
+    LOG.clear()
+    value = fn(x, n)
+    log = [entry for entry in LOG if type(entry) is not weakref.ref]
+    return str(value), str(log)

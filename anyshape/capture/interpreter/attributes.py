@@ -25,6 +25,7 @@ from types import (
 from typing import Any
 
 from anyshape.capture.heap import answers
+from anyshape.capture.heap.hidden_dicts import hidden_dict
 from anyshape.capture.heap.values import NULL, PROXIES, REFUSAL_CODE, Call
 from anyshape.capture.interpreter import polyfills
 from anyshape.capture.interpreter.domain import Interpreter
@@ -62,6 +63,8 @@ def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
         return machine.domain.getattr(obj, name)
     if cls is Generator:
         obj.check_attribute(name)
+        if name in ("__name__", "__qualname__"):
+            return obj.read_name(name)
     if cls is FrameView:
         return obj.read(machine, name)
     if obj is None or cls in _OWN:  # a descriptor cannot tell None from no object
@@ -167,7 +170,7 @@ def instance_dict(obj: Any) -> dict[str, Any] | None:
     try:
         namespace = _object_getattribute(obj, "__dict__")
     except AttributeError:
-        return None
+        return hidden_dict(obj)
     return namespace if isinstance(namespace, dict) else None
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
+from anyshape.capture.heap.hidden_dicts import hidden_dict
 from anyshape.capture.heap.values import Call
 from anyshape.capture.interpreter import control_opcodes, exception_opcodes, value_opcodes
 from anyshape.capture.interpreter.domain import Interpreter
@@ -27,7 +28,9 @@ def _print(machine: Interpreter, frame: Frame, arg: Any) -> Frame | None:
 def _type_parameter(kind: str) -> Callable[[Interpreter, Frame, Any], None]:
     def make(machine: Interpreter, frame: Frame, arg: Any) -> None:
         options = {} if kind == "TypeVarTuple" else {"infer_variance": True}
-        frame.stack[-1] = getattr(typing, kind)(frame.stack[-1], **options)
+        made = getattr(typing, kind)(frame.stack[-1], **options)
+        (hidden_dict(made) or {}).pop("__module__", None)  # the program has called nothing
+        frame.stack[-1] = machine.heap.create(made) if machine.recording else made
 
     return make
 

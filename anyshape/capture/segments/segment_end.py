@@ -354,10 +354,14 @@ class Rebuilder:
         name = self.fresh(value)
         make = self.constant(Generator.restored)
         machine = f"{self.constant(self.new_machine)}()"
-        self.add(f"{name} = {make}({machine}, {self.constant(value.frame.code)})")
+        names = "" if value.function is None else f", {self._names_of(value)}"
+        self.add(f"{name} = {make}({machine}, {self.constant(value.frame.code)}{names})")
         if not value.running:  # the frame of a running one is among the frames
             self._leave(name, value)
         return name
+
+    def _names_of(self, value: Generator) -> str:
+        return repr((value.read_name("__name__"), value.read_name("__qualname__")))
 
     def generators(self) -> None:
         """Brings generators from outside to where their twins are."""

@@ -122,8 +122,9 @@ class Rebuilder:
         return self._made.get(id(obj))
 
     def is_unmade(self, obj: Any) -> bool:
-        """Whether an object of this trace has no name yet."""
-        return id(obj) not in self._made and self.heap.is_created(obj)
+        """Whether an object of this trace has no name yet, and is not handed on as it is."""
+        known = id(obj) in self._made or id(obj) in self._classes.belonging
+        return not known and self.heap.is_created(obj)
 
     def read(self, source: Source) -> str:
         """What lies outside at the end of the graph, before any write is replayed."""

@@ -24,7 +24,7 @@ from types import (
 )
 from typing import Any
 
-from anyshape.capture.heap import answers
+from anyshape.capture.heap import answers, decimals
 from anyshape.capture.heap.hidden_dicts import hidden_dict
 from anyshape.capture.heap.values import NULL, PROXIES, REFUSAL_CODE, Call
 from anyshape.capture.interpreter import polyfills
@@ -114,7 +114,10 @@ def _native_getattr(machine: Interpreter, obj: Any, name: str) -> Any:
         raise
     if name == "__class__":
         return value
-    return machine.heap.attribute(obj, name, value) if machine.recording else value
+    if not machine.recording:
+        return value
+    decimals.refuse_signals(value)
+    return machine.heap.attribute(obj, name, value)
 
 
 def _is_of_function(machine: Interpreter, kind: type, name: str) -> bool:
@@ -217,7 +220,9 @@ def descriptor_get(machine: Interpreter, attribute: Any, obj: Any, cls: type, na
             return getattr(obj, attribute.__name__)
         return getter(attribute, instance, cls)
     if obj is not NULL and machine.recording:
-        return machine.heap.slot(obj, attribute, cls, name)
+        value = machine.heap.slot(obj, attribute, cls, name)
+        decimals.refuse_signals(value)
+        return value
     return getter(attribute, instance, cls)
 
 

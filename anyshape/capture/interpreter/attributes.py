@@ -89,7 +89,10 @@ def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
     hook = machine.lookup(cls, "__getattr__")
     if hook is not NULL:
         return _getattr_with_hook(machine, obj, cls, name, hook)
-    return generic_getattr(machine, obj, cls, name)
+    try:
+        return generic_getattr(machine, obj, cls, name)
+    except AttributeError:  # what C's own access may know more names than
+        return _native_getattr(machine, obj, name)
 
 
 def _native_getattr(machine: Interpreter, obj: Any, name: str) -> Any:

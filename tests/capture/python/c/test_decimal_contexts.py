@@ -83,3 +83,21 @@ def test_signals_of_a_context_made_inside_are_read_in_c():
     fast = anyshape.compile(program)
     for _ in range(2):
         assert fast(X)[1:] == program(X)[1:]
+
+
+class Own(Context):
+    @property
+    def own(self):
+        return 5
+
+
+def test_attributes_of_a_class_of_the_program_over_that_of_c():
+    def program(x):
+        context = Own(prec=4)
+        try:
+            text = str(context.missing)
+        except AttributeError as error:
+            text = str(error)
+        return x + 1, context.own, context.prec, text, len(list(context.flags))
+
+    assert anyshape.compile(program)(X)[1:] == program(X)[1:]

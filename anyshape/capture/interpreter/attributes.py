@@ -270,7 +270,16 @@ def _module_getattr(machine: Interpreter, obj: Any, cls: type, name: str) -> Any
     own = vars(obj).get("__getattr__")
     if own is not None:
         return Call(own, (name,))
-    raise AttributeError(f"module {obj.__name__!r} has no attribute {name!r}", name=name, obj=obj)
+    raise AttributeError(_text_of_absence(obj, name), name=name, obj=obj)
+
+
+def _text_of_absence(module: ModuleType, name: str) -> str:
+    """C's own: of a module without a name, or in the middle of its import, it says so."""
+    try:
+        _module_getattribute(module, name)
+    except AttributeError as error:
+        return str(error)
+    return f"module {module.__name__!r} has no attribute {name!r}"  # the segment has deleted it
 
 
 def super_getattr(machine: Interpreter, obj: Any, name: str) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.descriptions import name_of
+from anyshape.capture.heap.descriptions import HEAP_TYPE, IMMUTABLE_TYPE, name_of
 from anyshape.capture.heap.nested_containers import values_of
 
 _mro: Callable[[type], tuple[type, ...]] = vars(type)["__mro__"].__get__
@@ -34,7 +34,14 @@ def _is_decimal(value: Any) -> bool:
 
 
 def _is_class(cls: type) -> bool:
-    return cls.__name__ == "Decimal" and cls.__module__ == "decimal"
+    if cls.__name__ != "Decimal" or cls.__module__ != "decimal":
+        return False
+    return cls.__flags__ & (HEAP_TYPE | IMMUTABLE_TYPE) != HEAP_TYPE  # `_pydecimal` has one, too
+
+
+def is_number(cls: type) -> bool:
+    """Whether its objects are made exactly by their texts: of C's own class and of no other."""
+    return _is_class(cls)
 
 
 def refuse_signals(value: Any) -> None:

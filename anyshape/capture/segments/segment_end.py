@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from anyshape.capture.guards import execution_modes
+from anyshape.capture.heap import decimals
 from anyshape.capture.heap.allocation_age import may_be_young, young_objects
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.effects import Effect
@@ -228,6 +229,8 @@ class Rebuilder:
 
     def _small_object(self, value: Any, kind: type) -> str | None:
         """The expression that makes what is made by one."""
+        if decimals.is_number(kind) and self.recorder.sources.of(value) is None:
+            return f"{self.constant(kind)}({str(value)!r})"
         if kind is slice:
             return (
                 f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"

@@ -101,3 +101,16 @@ def test_attributes_of_a_class_of_the_program_over_that_of_c():
         return x + 1, context.own, context.prec, text, len(list(context.flags))
 
     assert anyshape.compile(program)(X)[1:] == program(X)[1:]
+
+
+def test_a_number_made_inside_leaves_the_function_as_another_one_each_time():
+    def program(x, given):
+        a = Decimal("1.50")
+        return x + 1, a, given, a + 1, Decimal("-NaN123"), Decimal("1E+5")
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for _ in range(2):
+        given = Decimal("2.50")
+        found, wanted = fast(X, given)[1:], program(X, given)[1:]
+        assert list(map(str, found)) == list(map(str, wanted)) and found[1] is given
+    assert fast(X, given)[1] is not fast(X, given)[1]

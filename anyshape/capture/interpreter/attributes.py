@@ -8,6 +8,7 @@ Operators, items and iteration are in protocol.py.
 
 from __future__ import annotations
 
+import gc
 import threading
 import weakref
 from collections import OrderedDict
@@ -25,6 +26,7 @@ from types import (
 from typing import Any
 
 from anyshape.capture.heap import answers, decimals
+from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.hidden_dicts import hidden_dict
 from anyshape.capture.heap.values import NULL, PROXIES, REFUSAL_CODE, Call
 from anyshape.capture.interpreter import polyfills
@@ -223,10 +225,22 @@ def descriptor_get(machine: Interpreter, attribute: Any, obj: Any, cls: type, na
             return getattr(obj, attribute.__name__)
         return getter(attribute, instance, cls)
     if obj is not NULL and machine.recording:
+        _refuse_evaluation(machine, obj, name)
         value = machine.heap.slot(obj, attribute, cls, name)
         decimals.refuse_signals(value)
         return value
     return getter(attribute, instance, cls)
+
+
+EVALUATED = frozenset({"__bound__", "__constraints__", "__default__", "__value__"})
+"""What parameters of `typing` and aliases made by syntax compute when they are asked for it."""
+
+
+def _refuse_evaluation(machine: Interpreter, obj: Any, name: str) -> None:
+    """C would call code of the program, unseen."""
+    if name in EVALUATED and type(obj).__module__ == "typing" and machine.heap.is_created(obj):
+        if any(type(part) is FunctionType for part in gc.get_referents(obj)):
+            raise broken("unknown-call", f"{type(obj).__name__}.{name}, computed when it is read,")
 
 
 def type_getattr(machine: Interpreter, obj: Any, meta: type, name: str) -> Any:

@@ -88,3 +88,59 @@ def test_attributes_that_their_class_does_not_show_are_written_once_a_call():
             3,
             12,
         )
+
+
+SYNTAX_OF_312 = """
+import os
+
+def used(x):
+    def f[T: int](v: T): return v
+    class K[T: (int, str)]: ...
+    type X[U] = list[U]
+    return x + 1, f(3), K.__name__, X.__name__
+
+def asked(x, bound):
+    def f[T: bound](v: T): return v
+    type X[U] = bound
+    before = f.__type_params__[0].__bound__, X.__value__
+    bound = str
+    y = x + 1
+    os.getpid()
+    return y, before, f.__type_params__[0].__bound__, X.__value__, X.__module__, repr(X[int])
+
+def given_back(x):
+    def f[T, *Ts](v): return v
+    return x + 1, f
+"""
+
+
+def _program(name):
+    space = {"__name__": "somewhere"}
+    exec(SYNTAX_OF_312, space)
+    return space[name]
+
+
+since_312 = pytest.mark.skipif(sys.version_info < (3, 12), reason="syntax of 3.12")
+
+
+@since_312
+def test_bounds_and_aliases_of_syntax_are_captured():
+    fast = anyshape.compile(_program("used"), fullgraph=True)
+    assert fast(X)[1:] == (3, "K", "X")
+
+
+@since_312
+def test_bounds_and_aliases_are_computed_when_they_are_asked_for():
+    program = _program("asked")
+    fast = anyshape.compile(program)
+    for bound in (int, float, int):
+        assert fast(X, bound)[1:] == program(X, bound)[1:] == (
+            (bound, bound), bound, bound, "somewhere", "X[int]"
+        )  # fmt: skip
+
+
+@since_312
+def test_a_function_that_leaves_keeps_its_parameters():
+    fast = anyshape.compile(_program("given_back"))
+    for _ in range(2):
+        assert list(map(repr, fast(X)[1].__type_params__)) == ["T", "Ts"]

@@ -19,7 +19,7 @@ _mro: Callable[[type], tuple[type, ...]] = vars(type)["__mro__"].__get__
 
 
 def are_among(values: Iterable[Any]) -> bool:
-    """Whether one of the values is a decimal number or its class, or a list or a tuple holds one."""
+    """Whether one of the values is a decimal number, its class, or a list or tuple of some."""
     return "_decimal" in sys.modules and any(map(_is_or_holds, values))
 
 

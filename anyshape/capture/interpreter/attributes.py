@@ -45,8 +45,7 @@ INSTANCE_METHOD = "instancemethod"  # the class of pybind11's methods, which Pyt
 _DATA_DESCRIPTORS = frozenset({property, MemberDescriptorType, GetSetDescriptorType})
 _METHOD_DOC = vars(MethodType)["__doc__"]
 _FORWARDING = frozenset({GenericAlias, MethodType})
-# Our own objects that programs hold, and C types with an attribute access of their own.
-_OWN = frozenset({Generator, FrameView})
+# C types with an attribute access of their own.
 _FOREIGN = (type(threading.local()), weakref.ProxyType, weakref.CallableProxyType)
 
 _object_getattribute = object.__getattribute__
@@ -64,12 +63,10 @@ def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
     if cls in PROXIES:
         return machine.domain.getattr(obj, name)
     if cls is Generator:
-        obj.check_attribute(name)
-        if name in ("__name__", "__qualname__"):
-            return obj.read_name(name)
+        return obj.read(name)
     if cls is FrameView:
         return obj.read(machine, name)
-    if obj is None or cls in _OWN:  # a descriptor cannot tell None from no object
+    if obj is None:  # a descriptor cannot tell None from no object
         return getattr(obj, name)
     getattribute = machine.lookup(cls, "__getattribute__")
     if getattribute is _object_getattribute or cls is OrderedDict:

@@ -69,6 +69,9 @@ GOING_ON = STATELESS | {"items_until_index_error", "enumerated", "compress", "ca
 """Those whose code, begun once more with its locals as they are, goes on behind an exception."""
 
 
+NAMES = frozenset({"__name__", "__qualname__"})
+
+
 class Generator:
     """A generator of the virtual program. To native code it is an ordinary iterator that runs its
     machine.
@@ -123,6 +126,11 @@ class Generator:
         code = self.frame.code
         return STOOD_FOR.get(code.code.co_name, GeneratorType) if code.hidden else GeneratorType
 
+    def read(self, name: str) -> Any:
+        """An attribute, as the program asks for it."""
+        self.check_attribute(name)
+        return self.read_name(name) if name in NAMES else getattr(self, name)
+
     def read_name(self, name: str) -> str:
         """`__name__` or `__qualname__`: of its own, or of the function as it is called now."""
         value: str = getattr(self, name)
@@ -159,7 +167,7 @@ class Generator:
 
     def set_attribute(self, name: str, value: Any) -> None:
         """As a generator of C has it, whose names are texts and cannot be deleted."""
-        if self.python_type is not GeneratorType or name not in ("__name__", "__qualname__"):
+        if self.python_type is not GeneratorType or name not in NAMES:
             self.check_attribute(name)
             kind = self._named_by_c()
             if hasattr(getattr(self.python_type, name, None), "__set__"):

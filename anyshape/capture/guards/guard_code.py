@@ -17,6 +17,7 @@ import torch
 
 from anyshape.capture.guards.no_alias import NoAlias
 from anyshape.capture.heap import descriptions, purity
+from anyshape.capture.heap.hidden_dicts import hidden_dict
 from anyshape.capture.heap.mirrors import buffer_of
 from anyshape.capture.heap.numpy_scalars import is_numpy_number
 from anyshape.capture.heap.sources import (
@@ -276,6 +277,13 @@ KINDS: Mapping[str, GuardKind] = {
     "missing": GuardKind(
         _missing_text,
         lambda obj, name: name not in obj.__dict__,
+        lambda path, expected: f"{path} has no {expected!r} of its own",
+    ),
+    "hidden": GuardKind(
+        lambda path, expected, name: (
+            f"{expected!r} in ({name(hidden_dict, 'hidden_dict')}({path}) or ())"
+        ),
+        lambda obj, name: name not in (hidden_dict(obj) or ()),
         lambda path, expected: f"{path} has no {expected!r} of its own",
     ),
     "unset": GuardKind(

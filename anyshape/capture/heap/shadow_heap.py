@@ -18,8 +18,9 @@ from functools import partial
 from types import BuiltinFunctionType, CellType, MappingProxyType, ModuleType
 from typing import Any
 
-from anyshape.capture.heap import nested_containers, purity, twins, undo
+from anyshape.capture.heap import descriptions, nested_containers, purity, twins, undo
 from anyshape.capture.heap.effects import Effect
+from anyshape.capture.heap.hidden_dicts import hides
 from anyshape.capture.heap.iterators import SETTABLE, can_fork
 from anyshape.capture.heap.mirrors import (
     VIEWS,
@@ -432,6 +433,8 @@ class Heap:
     def absent(self, obj: Any, name: str, kind: str = "missing") -> None:
         """The program relies on an object having no such name of its own."""
         fixed = type(obj) in IMMUTABLE and not issubclass(type(obj), type)
+        if kind == "missing" and hides(type(obj)):
+            kind = "hidden"
         if id(obj) not in self.created and not fixed:
             self.domain.read(obj, kind, name, NULL)
 
@@ -570,7 +573,7 @@ class Heap:
             if outside:  # that it is there, or not, is relied on
                 self.instance_attribute(obj, namespace, name)
             if name not in state:
-                text = f"{type(obj).__name__!r} object has no attribute {name!r}"
+                text = f"{descriptions.class_name(type(obj))!r} object has no attribute {name!r}"
                 raise AttributeError(text, name=name, obj=obj)
             del state[name]
         else:

@@ -8,6 +8,7 @@ Operators, items and iteration are in protocol.py.
 
 from __future__ import annotations
 
+import gc
 import threading
 import weakref
 from collections import OrderedDict
@@ -24,7 +25,9 @@ from types import (
 )
 from typing import Any
 
-from anyshape.capture.heap import answers
+from anyshape.capture.heap import answers, decimals
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.hidden_dicts import hidden_dict
 from anyshape.capture.heap.values import NULL, PROXIES, REFUSAL_CODE, Call
 from anyshape.capture.interpreter import polyfills
 from anyshape.capture.interpreter.domain import Interpreter
@@ -42,8 +45,7 @@ INSTANCE_METHOD = "instancemethod"  # the class of pybind11's methods, which Pyt
 _DATA_DESCRIPTORS = frozenset({property, MemberDescriptorType, GetSetDescriptorType})
 _METHOD_DOC = vars(MethodType)["__doc__"]
 _FORWARDING = frozenset({GenericAlias, MethodType})
-# Our own objects that programs hold, and C types with an attribute access of their own.
-_OWN = frozenset({Generator, FrameView})
+# C types with an attribute access of their own.
 _FOREIGN = (type(threading.local()), weakref.ProxyType, weakref.CallableProxyType)
 
 _object_getattribute = object.__getattribute__
@@ -61,10 +63,10 @@ def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
     if cls in PROXIES:
         return machine.domain.getattr(obj, name)
     if cls is Generator:
-        obj.check_attribute(name)
+        return obj.read(name)
     if cls is FrameView:
         return obj.read(machine, name)
-    if obj is None or cls in _OWN:  # a descriptor cannot tell None from no object
+    if obj is None:  # a descriptor cannot tell None from no object
         return getattr(obj, name)
     getattribute = machine.lookup(cls, "__getattribute__")
     if getattribute is _object_getattribute or cls is OrderedDict:
@@ -86,7 +88,10 @@ def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
     hook = machine.lookup(cls, "__getattr__")
     if hook is not NULL:
         return _getattr_with_hook(machine, obj, cls, name, hook)
-    return generic_getattr(machine, obj, cls, name)
+    try:
+        return generic_getattr(machine, obj, cls, name)
+    except AttributeError:  # what C's own access may know more names than
+        return _native_getattr(machine, obj, name)
 
 
 def _native_getattr(machine: Interpreter, obj: Any, name: str) -> Any:
@@ -111,7 +116,10 @@ def _native_getattr(machine: Interpreter, obj: Any, name: str) -> Any:
         raise
     if name == "__class__":
         return value
-    return machine.heap.attribute(obj, name, value) if machine.recording else value
+    if not machine.recording:
+        return value
+    decimals.refuse_signals(value)
+    return machine.heap.attribute(obj, name, value)
 
 
 def _is_of_function(machine: Interpreter, kind: type, name: str) -> bool:
@@ -167,7 +175,7 @@ def instance_dict(obj: Any) -> dict[str, Any] | None:
     try:
         namespace = _object_getattribute(obj, "__dict__")
     except AttributeError:
-        return None
+        return hidden_dict(obj)
     return namespace if isinstance(namespace, dict) else None
 
 
@@ -214,8 +222,22 @@ def descriptor_get(machine: Interpreter, attribute: Any, obj: Any, cls: type, na
             return getattr(obj, attribute.__name__)
         return getter(attribute, instance, cls)
     if obj is not NULL and machine.recording:
-        return machine.heap.slot(obj, attribute, cls, name)
+        _refuse_evaluation(machine, obj, name)
+        value = machine.heap.slot(obj, attribute, cls, name)
+        decimals.refuse_signals(value)
+        return value
     return getter(attribute, instance, cls)
+
+
+EVALUATED = frozenset({"__bound__", "__constraints__", "__default__", "__value__"})
+"""What parameters of `typing` and aliases made by syntax compute when they are asked for it."""
+
+
+def _refuse_evaluation(machine: Interpreter, obj: Any, name: str) -> None:
+    """C would call code of the program, unseen."""
+    if name in EVALUATED and type(obj).__module__ == "typing" and machine.heap.is_created(obj):
+        if any(type(part) is FunctionType for part in gc.get_referents(obj)):
+            raise broken("unknown-call", f"{type(obj).__name__}.{name}, computed when it is read,")
 
 
 def type_getattr(machine: Interpreter, obj: Any, meta: type, name: str) -> Any:
@@ -259,7 +281,16 @@ def _module_getattr(machine: Interpreter, obj: Any, cls: type, name: str) -> Any
     own = vars(obj).get("__getattr__")
     if own is not None:
         return Call(own, (name,))
-    raise AttributeError(f"module {obj.__name__!r} has no attribute {name!r}", name=name, obj=obj)
+    raise AttributeError(_text_of_absence(obj, name), name=name, obj=obj)
+
+
+def _text_of_absence(module: ModuleType, name: str) -> str:
+    """C's own: of a module without a name, or in the middle of its import, it says so."""
+    try:
+        _module_getattribute(module, name)
+    except AttributeError as error:
+        return str(error)
+    return f"module {module.__name__!r} has no attribute {name!r}"  # the segment has deleted it
 
 
 def super_getattr(machine: Interpreter, obj: Any, name: str) -> Any:

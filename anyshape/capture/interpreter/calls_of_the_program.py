@@ -8,6 +8,7 @@ globals, the names, the file and the line of the virtual one.
 from __future__ import annotations
 
 import re
+import typing
 from collections.abc import Callable
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any
@@ -16,6 +17,11 @@ from anyshape.capture.interpreter.frame import Code, Frame
 
 IN_C = frozenset({type(len), type(list.append), type(list.__len__)})
 """Callables that ask for the innermost frame at most; `re` warns of the program that called it."""
+ASKING = frozenset(
+    getattr(typing, name, None)
+    for name in ("TypeVar", "ParamSpec", "TypeVarTuple", "TypeAliasType")
+)
+"""Classes whose objects know the module of the program that made them; since 3.12 they are C."""
 MARK = "<called for the program>"
 """A name in such a frame's code: tracebacks leave it out."""
 
@@ -51,9 +57,10 @@ def prepare(code: Code) -> None:
 
 def calls_python(fn: Callable[..., Any]) -> bool:
     """Whether a function of C looks further up than at its caller, or calls library code that does:
-    `warn` and `re` warn of a program, and hooks of `typing`'s protocols ask who wants to know."""
+    `warn` and `re` warn of a program, and hooks of `typing`'s protocols ask who wants to know.
+    Classes of C that ask for the module of their caller are called so, too."""
     if type(fn) is not BuiltinFunctionType:
-        return False
+        return type(fn) is type and fn in ASKING
     return type(fn.__self__) is re.Pattern or fn.__module__ in ("_abc", "_warnings")
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any, Protocol
 
 from anyshape.capture.heap.iterators import copy_iterator
@@ -130,6 +130,7 @@ class Frame:
         "code",
         "continuation",
         "depth",
+        "function",
         "generator",
         "globals",
         "handled",
@@ -161,6 +162,7 @@ class Frame:
         self.depth = 0  # how many frames were entered before it
         self.handled: BaseException | None = None
         self.back: Frame | None = None
+        self.function: FunctionType | None = None  # of what makes a generator: it has its names
         self.generator: Resumable | None = None
         self.continuation: Any = None  # a Continuation
         self.shown: Any = None  # a weak reference to the FrameView that shows it

@@ -69,6 +69,9 @@ GOING_ON = STATELESS | {"items_until_index_error", "enumerated", "compress", "ca
 """Those whose code, begun once more with its locals as they are, goes on behind an exception."""
 
 
+NAMES = frozenset({"__name__", "__qualname__"})
+
+
 class Generator:
     """A generator of the virtual program. To native code it is an ordinary iterator that runs its
     machine.
@@ -80,6 +83,7 @@ class Generator:
         "__weakref__",
         "finished",
         "frame",
+        "function",
         "machine",
         "running",
         "started",
@@ -89,20 +93,26 @@ class Generator:
     def __init__(self, machine: Interpreter, frame: Frame) -> None:
         self.machine = machine
         self.frame = frame
-        self.__name__ = frame.code.code.co_name
-        self.__qualname__ = frame.code.code.co_qualname
+        self.function, frame.function = frame.function, None
+        named: Any = self.function or frame.code.code
+        self.__name__ = named.__name__ if self.function else named.co_name
+        self.__qualname__ = named.__qualname__ if self.function else named.co_qualname
         self.running = False
         self.started = False
         self.finished = False
         self.touched = False
 
     @classmethod
-    def restored(cls, machine: Interpreter, code: Code) -> Generator:
-        """A generator over `code` that somebody else gives its state and its frame."""
+    def restored(
+        cls, machine: Interpreter, code: Code, names: tuple[str, str] | None = None
+    ) -> Generator:
+        """A generator over `code` that somebody else gives its state and its frame; its names are
+        those of the code where none are given."""
         made = object.__new__(cls)
         made.machine = machine
         made.frame = Frame(code, {}, {}, [])  # of one that is finished, nobody gives another
-        made.__name__, made.__qualname__ = code.code.co_name, code.code.co_qualname
+        made.__name__, made.__qualname__ = names or (code.code.co_name, code.code.co_qualname)
+        made.function = None
         made.running = made.started = made.finished = made.touched = False
         return made
 
@@ -115,6 +125,22 @@ class Generator:
         """What it is to the program: a generator, or the iterator of C that it stands for."""
         code = self.frame.code
         return STOOD_FOR.get(code.code.co_name, GeneratorType) if code.hidden else GeneratorType
+
+    def read(self, name: str) -> Any:
+        """An attribute, as the program asks for it."""
+        self.check_attribute(name)
+        return self.read_name(name) if name in NAMES else getattr(self, name)
+
+    def read_name(self, name: str) -> str:
+        """`__name__` or `__qualname__`: of its own, or of the function as it is called now."""
+        value: str = getattr(self, name)
+        heap = self.machine.heap
+        if self.machine.recording and self.python_type is GeneratorType:
+            if self.function is None:
+                heap.attribute(self, name, value)
+            else:
+                heap.attribute(self.function, name, value)
+        return value
 
     def _named_by_c(self) -> str:
         """How C's errors call its type."""
@@ -141,7 +167,7 @@ class Generator:
 
     def set_attribute(self, name: str, value: Any) -> None:
         """As a generator of C has it, whose names are texts and cannot be deleted."""
-        if self.python_type is not GeneratorType or name not in ("__name__", "__qualname__"):
+        if self.python_type is not GeneratorType or name not in NAMES:
             self.check_attribute(name)
             kind = self._named_by_c()
             if hasattr(getattr(self.python_type, name, None), "__set__"):
@@ -235,7 +261,7 @@ class Generator:
     def let_go(self) -> None:
         """What its code held dies with the frame that is left."""
         self.frame.let_go()
-        self.frame = Frame(self.frame.code, {}, {}, [])
+        self.frame, self.function = Frame(self.frame.code, {}, {}, []), None
 
     def closed_unstarted(self) -> None:
         """It was closed before it had begun."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dis
 import sys
 import typing
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from anyshape.capture.heap.values import Call
@@ -24,10 +25,29 @@ def _print(machine: Interpreter, frame: Frame, arg: Any) -> Frame | None:
     return push(machine, frame, 1, Call(sys.displayhook, (frame.stack[-1],)))
 
 
-def _type_parameter(kind: str) -> Callable[[Interpreter, Frame, Any], None]:
+def _c_intrinsic(opcode: str, number: int) -> Callable[..., Any]:
+    """A function of as many arguments as the opcode takes, in which CPython executes it."""
+    taken = 1 if opcode == "CALL_INTRINSIC_1" else 2
+    loads = [("LOAD_FAST", index) for index in range(taken)]
+    steps = [("RESUME", 0), *loads, (opcode, number), ("RETURN_VALUE", 0)]
+    text = bytes(part for name, arg in steps for part in (dis.opmap[name], arg))
+    template = (lambda a: a) if taken == 1 else (lambda a, b: a)
+    code = template.__code__.replace(co_code=text, co_stacksize=2)
+    return FunctionType(code, {"__name__": "typing"})
+
+
+def _made_by_c(opcode: str, number: int) -> Callable[[Interpreter, Frame, Any], None]:
+    """A parameter or an alias is an object of C's, which calls what computes its bound, its
+    default or its value when somebody asks for it."""
+    made: list[Callable[..., Any]] = []
+
     def make(machine: Interpreter, frame: Frame, arg: Any) -> None:
-        options = {} if kind == "TypeVarTuple" else {"infer_variance": True}
-        frame.stack[-1] = getattr(typing, kind)(frame.stack[-1], **options)
+        if not made:
+            made.append(_c_intrinsic(opcode, number))
+        taken = made[0].__code__.co_argcount
+        given, frame.stack[-taken:] = frame.stack[-taken:], []
+        value = made[0](*given)
+        frame.stack.append(machine.heap.create(value) if machine.recording else value)
 
     return make
 
@@ -51,21 +71,18 @@ ONE: dict[int, Callable[[Any, Frame, Any], Frame | None]] = {
     3: exception_opcodes.stop_iteration_error,
     5: value_opcodes.unary_positive,
     6: value_opcodes.list_to_tuple,
-    7: _type_parameter("TypeVar"),
-    8: _type_parameter("ParamSpec"),
-    9: _type_parameter("TypeVarTuple"),
+    **{number: _made_by_c("CALL_INTRINSIC_1", number) for number in (7, 8, 9, 11)},
     10: _generic,
 }
 TWO: dict[int, Callable[[Any, Frame, Any], Frame | None]] = {
     1: exception_opcodes.prep_reraise_star,
+    **{number: _made_by_c("CALL_INTRINSIC_2", number) for number in (2, 3, 5)},
     4: _set_type_parameters,
 }
 
 
 def prepare_1(code: CodeType, arg: int) -> Any:
-    """The handler of an intrinsic, or `Unsupported`: lazily evaluated type aliases and bounds run
-    natively.
-    """
+    """The handler of an intrinsic, or `Unsupported`."""
     return _prepared(ONE, arg, "CALL_INTRINSIC_1")
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from inspect import CO_OPTIMIZED
+from inspect import CO_GENERATOR, CO_OPTIMIZED
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NoReturn
 
@@ -316,7 +316,10 @@ class Machine:
         if fn.__closure__ is not None:
             locals_[-len(fn.__closure__) :] = fn.__closure__
         names = None if fn.__code__.co_flags & CO_OPTIMIZED else fn.__globals__  # of no `def`
-        return Frame(code, fn.__globals__, _builtins_of(fn), locals_, names)
+        frame = Frame(code, fn.__globals__, _builtins_of(fn), locals_, names)
+        if fn.__code__.co_flags & CO_GENERATOR:
+            frame.function = fn
+        return frame
 
     def native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call what is not interpreted; a recording machine first sees to outside containers."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from types import GenericAlias, MappingProxyType
 from typing import Any
 
+from anyshape.capture.heap import decimals
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.nested_containers import length_of, values_of
 from anyshape.capture.heap.values import NULL, PROXIES, Break, Call, SizeValue
@@ -164,6 +165,8 @@ def compare(machine: Interpreter, sign: str, a: Any, b: Any) -> Any:
             return _compare_containers(machine, sign, a, b, function)
         machine.heap.look_inside(a)
         machine.heap.look_inside(b)
+        if decimals.are_among((a, b)):
+            return machine.native(function, (a, b), {})
     return function(a, b)
 
 
@@ -311,6 +314,8 @@ def _recorded_contains(machine: Interpreter, container: Any, item: Any) -> Any:
         return Call(polyfills.range_contains, (container, item))
     if issubclass(type(container), (str, bytes)) and type(item) in PROXIES:
         raise Break("proxy-leak", "a text that differs from call to call")
+    if decimals.are_among((container, item)):
+        return machine.native(operator.contains, (container, item), {})
     value = operator.contains(container, item)
     return machine.heap.answer_contains(container, item, value)
 

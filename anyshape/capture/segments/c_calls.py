@@ -18,7 +18,7 @@ import torch
 
 from anyshape.capture.guards import execution_modes
 from anyshape.capture.guards.constant_kinds import CONSTANTS, EQUAL, IDENTITY
-from anyshape.capture.heap import purity, times
+from anyshape.capture.heap import decimals, purity, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.nested_containers import CONTAINERS, values_of
@@ -161,6 +161,11 @@ def _call_pure(
     """A call that has no effects; what it may read of outside containers is relied on."""
     if type(fn) in purity.CALLABLE_TYPES and fn in tensor_ops.SIZE_MAKERS:
         return tensor_ops.made_of_sizes(fn, args)
+    if _computes_with_decimals(fn, (fn, *args, *kwargs.values())):
+        domain.relied.asked(decimals.context_text, ())
+        read = domain.machine.heap.read_whole
+        named = {name: read(value) for name, value in kwargs.items()}
+        return decimals.called(fn, tuple(map(read, args)), named)
     if callables.keeps(fn):
         return fn(*args, **kwargs)
     heap = domain.machine.heap
@@ -169,6 +174,15 @@ def _call_pure(
     if type(fn) is callables.REMEMBERING or calls_of_the_program.calls_python(fn):
         return calls_of_the_program.call(domain.machine.frame, fn, seen, named)
     return fn(*seen, **named)
+
+
+def _computes_with_decimals(fn: Any, given: tuple[Any, ...]) -> bool:
+    keeping = type(fn) in purity.CALLABLE_TYPES and fn in KEEPING
+    return not keeping and decimals.are_among(given)
+
+
+KEEPING = frozenset({*purity.UNLOOKING, *purity.KEYED, *purity.MAKERS, *purity.MUTATORS})
+"""Functions that keep what they are given, or find it."""
 
 
 def unknown(domain: RecordingDomain, fn: Any) -> Break:

@@ -208,6 +208,9 @@ def _function(rebuilder: Rebuilder, value: types.FunctionType) -> str:
     rebuilder.add(f"{name}.__module__ = {rebuilder.text(value.__module__)}")
     if value.__annotations__:
         rebuilder.add(f"{name}.__annotations__ = {rebuilder.text(value.__annotations__)}")
+    parameters = getattr(value, "__type_params__", ())  # since 3.12
+    if parameters:
+        rebuilder.add(f"{name}.__type_params__ = {rebuilder.text(parameters)}")
     for key, item in value.__dict__.items():
         rebuilder.add(f"{name}.__dict__[{rebuilder.text(key)}] = {rebuilder.text(item)}")
     return name

@@ -180,8 +180,8 @@ def _read_unbound(domain: RecordingDomain, source: Source, key: Any, value: Any)
     return value
 
 
-ABSENCES = frozenset({"missing", "unset", "unbound"})
-ATTRIBUTES = frozenset({"attr", "missing", "unset"})
+ABSENCES = frozenset({"missing", "hidden", "unset", "unbound"})
+ATTRIBUTES = frozenset({"attr", "missing", "hidden", "unset"})
 SEQUENCES = (list, tuple, deque)
 CONTAINERS = (*SEQUENCES, dict, set, frozenset, bytearray)
 
@@ -242,6 +242,7 @@ READS: Mapping[str, Callable[[RecordingDomain, Source, Any, Any], Any]] = {
     "type": _relied("type"),
     "contains": _read_contains,
     "missing": _lacks("missing"),
+    "hidden": _lacks("hidden"),
     "unset": _lacks("unset"),
     "no_content": _lacks("no_content"),
     "unbound": _read_unbound,

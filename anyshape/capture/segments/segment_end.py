@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from anyshape.capture.guards import execution_modes
+from anyshape.capture.heap import decimals
 from anyshape.capture.heap.allocation_age import may_be_made_since, objects_made_since
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.effects import Effect
@@ -122,8 +123,9 @@ class Rebuilder:
         return self._made.get(id(obj))
 
     def is_unmade(self, obj: Any) -> bool:
-        """Whether an object of this trace has no name yet."""
-        return id(obj) not in self._made and self.heap.is_created(obj)
+        """Whether an object of this trace has no name yet, and is not handed on as it is."""
+        known = id(obj) in self._made or id(obj) in self._classes.belonging
+        return not known and self.heap.is_created(obj)
 
     def read(self, source: Source) -> str:
         """What lies outside at the end of the graph, before any write is replayed."""
@@ -227,6 +229,8 @@ class Rebuilder:
 
     def _small_object(self, value: Any, kind: type) -> str | None:
         """The expression that makes what is made by one."""
+        if decimals.is_number(kind) and self.recorder.sources.of(value) is None:
+            return f"{self.constant(kind)}({str(value)!r})"
         if kind is slice:
             return (
                 f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"
@@ -356,10 +360,14 @@ class Rebuilder:
         name = self.fresh(value)
         make = self.constant(Generator.restored)
         machine = f"{self.constant(self.new_machine)}()"
-        self.add(f"{name} = {make}({machine}, {self.constant(value.frame.code)})")
+        names = "" if value.function is None else f", {self._names_of(value)}"
+        self.add(f"{name} = {make}({machine}, {self.constant(value.frame.code)}{names})")
         if not value.running:  # the frame of a running one is among the frames
             self._leave(name, value)
         return name
+
+    def _names_of(self, value: Generator) -> str:
+        return repr((value.read_name("__name__"), value.read_name("__qualname__")))
 
     def generators(self) -> None:
         """Brings generators from outside to where their twins are."""

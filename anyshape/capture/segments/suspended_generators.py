@@ -36,7 +36,8 @@ def see_generator(domain: RecordingDomain, source: Source, value: Generator) -> 
     real = value.frame
     frame_source = sources.child(source, "attr", "frame")
     recorder.guard(sources.child(frame_source, "attr", "code"), "is", real.code)
-    twin = Generator.restored(domain.machine, real.code)
+    names = (value.__name__, value.__qualname__)  # where they are read, they are relied on
+    twin = Generator.restored(domain.machine, real.code, names)
     twin.running, twin.started, twin.finished = value.running, value.started, value.finished
     twin.touched = value.running
     sources.remember(twin, source)

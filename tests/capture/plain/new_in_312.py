@@ -31,11 +31,11 @@ result = first([3]), Box(4).get(), [p.__name__ for p in Box.__type_params__], fi
     )
 
 
-def case_type_alias_runs_natively():
+def case_type_alias():
     return _run("type Pair[T] = tuple[T, T]\nresult = Pair.__name__, Pair[int].__origin__.__name__")
 
 
-def case_bounded_type_parameter_runs_natively():
+def case_bounded_type_parameter():
     return _run(
         "def f[T: int](x: T):\n    return x + 1\nresult = f(1), f.__type_params__[0].__bound__"
     )

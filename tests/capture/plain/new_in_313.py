@@ -13,7 +13,7 @@ def _run(source):
     return space.get("result")
 
 
-def case_default_of_a_type_parameter_runs_natively():
+def case_default_of_a_type_parameter():
     return _run(
         """
 def first[T = int](items: list[T]) -> T:

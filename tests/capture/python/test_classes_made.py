@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import os
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -139,7 +140,34 @@ def metaclasses_that_are_called() -> Any:
     return log, type(OfMeta).__name__
 
 
+def a_variable_of_methods_and_frames() -> Any:
+    found = []
+    state = "before"
+
+    def wrapper() -> type:
+        class Setting:
+            def act(self, text: str) -> None:
+                nonlocal state
+                state = text
+
+            def __del__(self) -> None:
+                self.act("deleted")
+
+        os.getpid()
+        Setting().act("acted")
+        found.append(state)
+        return Setting
+
+    made = wrapper()
+    os.getpid()
+    found.append(state)
+    made.act(None, "again")  # type: ignore[attr-defined]
+    os.getpid()
+    return found, state, (lambda: state)()
+
+
 PROGRAMS = (
+    a_variable_of_methods_and_frames,
     a_cached_property_of_slots, a_cached_property_of_a_metaclass, a_list_of_subclasses,
     an_enumeration, a_made_dataclass, descriptors_at_every_level, metaclasses_that_are_called,
 )  # fmt: skip

@@ -1,0 +1,80 @@
+"""Numbers of C's `decimal`: what computes with them asks the thread's context how, and writes to
+its flags.
+
+In: values, and calls that are given them. Out: whether one is such a number; the result of a call
+that has written no flag.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.descriptions import HEAP_TYPE, IMMUTABLE_TYPE, name_of
+from anyshape.capture.heap.nested_containers import values_of
+
+_mro: Callable[[type], tuple[type, ...]] = vars(type)["__mro__"].__get__
+
+
+def are_among(values: Iterable[Any]) -> bool:
+    """Whether one of the values is a decimal number, its class, or a list or tuple of some."""
+    return "_decimal" in sys.modules and any(map(_is_or_holds, values))
+
+
+def _is_or_holds(value: Any) -> bool:
+    if issubclass(type(value), (list, tuple)):
+        return any(map(_is_decimal, values_of(value)))
+    return _is_decimal(value)
+
+
+def _is_decimal(value: Any) -> bool:
+    return any(map(_is_class, _mro(value if issubclass(type(value), type) else type(value))))
+
+
+def _is_class(cls: type) -> bool:
+    if cls.__name__ != "Decimal" or cls.__module__ != "decimal":
+        return False
+    return cls.__flags__ & (HEAP_TYPE | IMMUTABLE_TYPE) != HEAP_TYPE  # `_pydecimal` has one, too
+
+
+def is_number(cls: type) -> bool:
+    """Whether its objects are made exactly by their texts: of C's own class and of no other."""
+    return _is_class(cls)
+
+
+def refuse_signals(value: Any) -> None:
+    """The flags and the traps of a context are read in C's memory, which its numbers write."""
+    if type(value).__name__ == "SignalDict":
+        raise broken("unknown-call", "reading the signals of a decimal context")
+
+
+def context_text() -> str:
+    """How the thread computes with decimal numbers now; `flags` are not part of it."""
+    context = sys.modules["_decimal"].getcontext()
+    parts = (context.prec, context.rounding, context.Emin, context.Emax, context.capitals)
+    trapped = sorted(signal.__name__ for signal, on in context.traps.items() if on)
+    return " ".join(map(str, (*parts, context.clamp, *trapped)))
+
+
+def called(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`fn(*args, **kwargs)`, or a break where it sets a flag of the context, or might: another
+    copy of the module has contexts of its own."""
+    module = sys.modules["_decimal"]
+    classes = {cls for v in (fn, *args) for cls in _mro(type(v)) if _is_class(cls)}
+    if any(cls is not module.Decimal for cls in classes):
+        raise broken("unknown-call", name_of(fn))
+    context = module.getcontext()
+    before = [signal for signal, on in context.flags.items() if on]
+    context.clear_flags()
+    try:
+        result = fn(*args, **kwargs)
+    finally:
+        written = any(context.flags.values())
+        context.clear_flags()
+        for signal in before:
+            context.flags[signal] = True
+        if written:
+            raise broken("unknown-call", f"{name_of(fn)}, which sets flags of a decimal context,")
+    return result

@@ -1,0 +1,116 @@
+"""Decimal numbers are computed as the thread's context says in each call, whose flags they set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Context, Decimal, FloatOperation, getcontext, localcontext, setcontext
+
+import pytest
+import torch
+
+import anyshape
+
+X = torch.ones(2)
+OUTSIDE = Decimal(3)
+
+
+def quotients(x):
+    quotient = Decimal("1.5") / Decimal(7)
+    return x + 1, float(quotient), str(quotient)
+
+
+def comparisons(x):
+    a = Decimal("1.5")
+    return x + 1, a < 7.5, a == 7.5, OUTSIDE < 7.5, OUTSIDE == 3.0
+
+
+def comparisons_in_containers(x):
+    a = Decimal("1.5")
+    return x + 1, a in [1.0, 3.0], [a, 2] == [1.5, 2], max(a, 2.5), sorted([a, 2.5])[1]
+
+
+def sums(x):
+    a = Decimal("1.234567")
+    return x + 1, str(sum([a, a])), str(round(a, 3)), f"{a:.3f}", divmod(a, 1)[0] > 0, str(-a)
+
+
+def flags_between(x):
+    context, y = getcontext(), x + 1
+    context.clear_flags()
+    a = Decimal.from_float(7.5)
+    before = context.flags[FloatOperation]
+    equal = a == 7.5
+    return y, before, equal, context.flags[FloatOperation]
+
+
+def exact(x):
+    a = Decimal("1.5")
+    return x + 1, a + a > 2, float(a * 2)
+
+
+@pytest.fixture(autouse=True)
+def _context() -> Iterator[None]:
+    with localcontext():
+        yield
+
+
+def seen(program, prec):
+    setcontext(Context(prec=prec))
+    results = program(X)[1:]
+    return results, [signal for signal, on in getcontext().flags.items() if on]
+
+
+@pytest.mark.parametrize(
+    "program", [quotients, comparisons, comparisons_in_containers, sums, flags_between, exact]
+)
+def test_numbers_and_flags_are_those_of_each_call(program):
+    fast = anyshape.compile(program)
+    for prec in (28, 5, 28, 5):
+        assert seen(fast, prec) == seen(program, prec)
+
+
+def test_what_sets_no_flag_is_one_graph():
+    fast = anyshape.compile(exact, fullgraph=True)
+    for prec in (28, 5, 28):
+        assert seen(fast, prec) == seen(exact, prec)
+
+
+def test_signals_of_a_context_made_inside_are_read_in_c():
+    def program(x):
+        context = Context(traps=[FloatOperation])
+        return x + 1, [on for _, on in context.traps.items()], context.traps[FloatOperation]
+
+    fast = anyshape.compile(program)
+    for _ in range(2):
+        assert fast(X)[1:] == program(X)[1:]
+
+
+class Own(Context):
+    @property
+    def own(self):
+        return 5
+
+
+def test_attributes_of_a_class_of_the_program_over_that_of_c():
+    def program(x):
+        context = Own(prec=4)
+        try:
+            text = str(context.missing)
+        except AttributeError as error:
+            text = str(error)
+        return x + 1, context.own, context.prec, text, len(list(context.flags))
+
+    assert anyshape.compile(program)(X)[1:] == program(X)[1:]
+
+
+def test_a_number_made_inside_leaves_the_function_as_another_one_each_time():
+    def program(x, given):
+        a = Decimal("1.50")
+        return x + 1, a, given, a + 1, Decimal("-NaN123"), Decimal("1E+5")
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for _ in range(2):
+        given = Decimal("2.50")
+        found, wanted = fast(X, given)[1:], program(X, given)[1:]
+        assert list(map(str, found)) == list(map(str, wanted)) and found[1] is given
+    assert fast(X, given)[1] is not fast(X, given)[1]

@@ -88,6 +88,7 @@ class Specializer:
             entry,
             point.widen,
             general=point.general,
+            expects=point.expects,
             checkpoints=checkpoints,
             functions=functions,
         )

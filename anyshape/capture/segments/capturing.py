@@ -29,6 +29,7 @@ from anyshape.capture.interpreter.frame import Code, Frame, locate, users_frame
 from anyshape.capture.interpreter.machine import Machine
 from anyshape.capture.interpreter.stressed import StressedMachine
 from anyshape.capture.python.language import PYTHON, python_machine
+from anyshape.capture.recording.expected import Expectations
 from anyshape.capture.recording.forks import Refusal
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.segments.cleared_gradients import Cleared, without_cleared
@@ -102,6 +103,7 @@ class Captured:
     widen: frozenset[str] = frozenset()  # the slots whose values are not relied on
     suspect: AnyshapeError | None = None  # what is to be reported where eager torch raises nothing
     cleared: tuple[Cleared, ...] = ()  # gradients that are set to None before the graph runs
+    expected: tuple[str, ...] = ()  # what calls are to find in data, else they run natively
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,7 @@ class _Assumed:
     contexts: bool = True
     takes_gradients: bool = True
     sorts_natively: frozenset[Place] = frozenset()
+    expects: bool = True
 
 
 @dataclass(slots=True)
@@ -143,15 +146,19 @@ class Capturer:
         general: bool,
         checkpoints: bool = True,
         functions: bool = True,
+        expects: bool = True,
     ) -> Captured:
         """One capture from the entry on. `widen` names the slots whose values are not relied on;
         where it is to be `general`, nothing is that differs from call to call. Without
         `checkpoints`, calls of `torch.utils.checkpoint` that record gradients end the segment;
-        without `functions`, so do those of `autograd.Function.apply`.
+        without `functions`, so do those of `autograd.Function.apply`; unless it `expects`
+        something, so do branches on whether there is something in data.
 
         Raises `AnyshapeError`, of a mistake of ours too.
         """
-        assumed, breaks = _Assumed(checkpoints=checkpoints), len(self.breaks)
+        expects = expects and not self.options.fullgraph
+        assumed = _Assumed(checkpoints=checkpoints, expects=expects)
+        breaks = len(self.breaks)
         if self.functions >= 2:  # this program differentiates elsewhere
             assumed = dataclasses.replace(assumed, own_backwards=True)
         if not functions:
@@ -191,6 +198,7 @@ class Capturer:
             dynamic=self.options.dynamic is not False,
             values=not general,
             whole=self.options.fullgraph,
+            expected=Expectations(allowed=assumed.expects),
             picks_are_views=assumed.picks_are_views,
             refused=assumed.refused,
             checkpoints=assumed.checkpoints,
@@ -286,6 +294,7 @@ class Capturer:
             widen=domain.widen,
             suspect=suspect,
             cleared=cleared,
+            expected=tuple(recorder.expected.texts),
         )
 
     def _run(

@@ -170,9 +170,10 @@ class Compiled:
         if denies(specialization, error):
             self.denied += 1
             if specialization.is_denied(self.calls):
+                self.capturer.expects = False
                 with self.lock:
                     points = self.points.items()
-                    self.points = {k: p.without_expecting(specialization) for k, p in points}
+                    self.points = {key: point.without(specialization) for key, point in points}
 
     def _note(self, error: Exception, line: Location | None) -> None:
         """Eager torch did what our code could not: a mistake of ours, unless it is an error of

@@ -106,14 +106,11 @@ class Point:
     spent: int = 0  # specializations that ran their only time
     given_up: int = 0  # how often some made room for another one
     again: int = 0  # the call of the function from which on that may happen again
-    expects: bool = True  # is something expected of data? Not where calls have denied it often
 
-    def without_expecting(self, denied: Specialization) -> Point:
-        """The point, at which nothing is expected of data any more if this one is of it."""
-        if denied not in self.specializations:
-            return self
-        kept = tuple(v for v in self.specializations if not v.captured.expected)
-        return dataclasses.replace(self, specializations=kept, expects=False)
+    def without(self, denied: Specialization) -> Point:
+        """The point without one of its specializations, if it is one."""
+        kept = tuple(v for v in self.specializations if v is not denied)
+        return dataclasses.replace(self, specializations=kept)
 
     def programs(self) -> int:
         """How many different ones its specializations run."""

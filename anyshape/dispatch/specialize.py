@@ -88,7 +88,6 @@ class Specializer:
             entry,
             point.widen,
             general=point.general,
-            expects=point.expects,
             checkpoints=checkpoints,
             functions=functions,
         )

@@ -179,8 +179,7 @@ class Recorder:
         return self.locations[key]
 
     def last_location(self) -> Location | None:
-        """The user's line that is being executed; where the program has returned, the last one
-        that did something."""
+        """The user's line that is being executed, or the last one that did something."""
         return self.location() or self.builder.location
 
     def here(self) -> None:

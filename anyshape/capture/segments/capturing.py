@@ -137,6 +137,7 @@ class Capturer:
     breaks: list[GraphBreak] = field(default_factory=list)
     works: list[Work] = field(default_factory=list)
     functions: int = 0  # captures that were begun again, see ``autograd_functions.py``
+    expects: bool = True  # is something expected of data? Not where calls have denied it often
 
     def capture(
         self,
@@ -146,17 +147,15 @@ class Capturer:
         general: bool,
         checkpoints: bool = True,
         functions: bool = True,
-        expects: bool = True,
     ) -> Captured:
         """One capture from the entry on. `widen` names the slots whose values are not relied on;
         where it is to be `general`, nothing is that differs from call to call. Without
         `checkpoints`, calls of `torch.utils.checkpoint` that record gradients end the segment;
-        without `functions`, so do those of `autograd.Function.apply`; unless it `expects`
-        something, so do branches on whether there is something in data.
+        without `functions`, so do those of `autograd.Function.apply`.
 
         Raises `AnyshapeError`, of a mistake of ours too.
         """
-        expects = expects and not self.options.fullgraph
+        expects = self.expects and not self.options.fullgraph
         assumed = _Assumed(checkpoints=checkpoints, expects=expects)
         breaks = len(self.breaks)
         if self.functions >= 2:  # this program differentiates elsewhere

@@ -35,7 +35,7 @@ def can_be_recorded(node: Node, row: OpDef) -> bool:
         and not node.regions
         and row.resource in RECORDED
         and all(isinstance(value.type, TensorType) for value in node.outputs)
-        and (row.name in SEVERAL or sum(v.dtype.is_floating for v in node.outputs) == 1)
+        and (row.torch in SEVERAL or sum(v.dtype.is_floating for v in node.outputs) == 1)
         and not gives_sparse(node, row)
         and not any(map(_hides_tensors, (*node.args, *node.kwargs.values())))
     )

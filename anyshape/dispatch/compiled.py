@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -51,8 +50,8 @@ from anyshape.dispatch.ranks import Notices
 from anyshape.dispatch.specializations import (
     Point,
     Specialization,
-    has_not_happened,
-    put_gradients_back,
+    denies,
+    let_go_of,
 )
 from anyshape.dispatch.specialize import CompileGraph, Specializer
 from anyshape.dispatch.stats import Explanation, Stats
@@ -87,13 +86,6 @@ def _outcome(run: Callable[..., Any], inputs: list[Any]) -> tuple[Any, Exception
         return None, error
 
 
-def _forget(specialization: Specialization, error: Exception) -> None:
-    """Lets go of what a run that has not happened held; raises the error of one that has."""
-    if not has_not_happened(specialization, error):
-        raise error
-    traceback.clear_frames(error.__traceback__)  # their tensors: memory may have run out
-
-
 class Compiled:
     """The machinery behind one compiled function; see the module.
 
@@ -118,7 +110,7 @@ class Compiled:
         self.lock = threading.Lock()
         self.failures: list[str] = []
         self.calls = 0
-        self.uncompiled = 0
+        self.uncompiled = self.denied = 0
         self.mistakes: dict[tuple[Any, ...], AnyshapeError] = {}  # of ours, each reported once
         self.warned: set[str] = set()  # other codes
         self.slow_paths: set[str] = set()  # of what is slower than it could be
@@ -167,11 +159,22 @@ class Compiled:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        _forget(specialization, error)
-        put_gradients_back(specialization)
+        self._forget(specialization, error)
         result = self.fn(*args, **kwargs)
         self._note(error, specialization.line())
         return result
+
+    def _forget(self, specialization: Specialization, error: Exception) -> None:
+        """Lets go of what a run that has not happened held; raises the error of one that has. Where
+        data was too often not as expected, there is to be one that expects nothing."""
+        let_go_of(specialization, error)
+        if denies(specialization, error):
+            self.denied += 1
+            if specialization.is_denied(self.calls):
+                self.capturer.expects = False
+                with self.lock:
+                    points = self.points.items()
+                    self.points = {key: point.without(specialization) for key, point in points}
 
     def _note(self, error: Exception, line: Location | None) -> None:
         """Eager torch did what our code could not: a mistake of ours, unless it is an error of
@@ -286,9 +289,8 @@ class Compiled:
                 continue
             outs, failed = _outcome(specialization.run, inputs)
             if failed is not None:
-                _forget(specialization, failed)
+                self._forget(specialization, failed)
                 del at, entry, inputs
-                put_gradients_back(specialization)
                 resumed = resume(machine)
                 self._note(failed, specialization.line())
                 return resumed
@@ -470,7 +472,7 @@ class Compiled:
             for other in now.specializations:
                 if other not in point.specializations and other.entry(entry.slots) is not None:
                     return other
-            captured = specialization.captured
+            captured, specialization.made_at = specialization.captured, self.calls
             if entry.point is not None and specialization.run is not None:
                 self.interpreted.note(entry.point, captured.end, specialization.node_count())
             elif entry.point is not None and captured.lost is not None:
@@ -544,6 +546,7 @@ class Compiled:
             recompiles=len(self.failures),
             calls=self.calls,
             uncompiled=self.uncompiled,
+            denied=self.denied,
             compile_seconds=self.specializer.compile_seconds,
             capture_seconds=self.specializer.capture_seconds,
             questions=sum(stage.questions for stage in stages),
@@ -576,9 +579,7 @@ class Compiled:
     def explain(self) -> Explanation:
         """Every break, and the counts."""
         refusals = dict.fromkeys(
-            str(r)
-            for specialization in self._specializations()
-            for r in specialization.captured.refusals
+            text for specialization in self._specializations() for text in specialization.notes()
         )
         return Explanation(
             tuple(self.capturer.breaks),

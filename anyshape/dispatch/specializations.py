@@ -7,6 +7,7 @@ specialization of a segment: guards, a function that runs, and one that rebuilds
 from __future__ import annotations
 
 import dataclasses
+import traceback
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -26,6 +27,8 @@ from anyshape.ir.nesting import nodes_in
 from anyshape.nouns import frozen, mutable
 from anyshape.ops import OPS
 from anyshape.ops.gradients.backward import GRADIENTS
+
+CALLS_PER_DENIAL = 2  # a call that is denied runs about as fast as one in many segments
 
 
 @mutable(eq=False)
@@ -48,6 +51,8 @@ class Specialization:
     returns: bool = False  # its end is the function's
     used: bool = False  # of one that hands on what belongs to one run: it has run
     borrowed: tuple[weakref.ref[Any], ...] = ()  # the modules that callers handed in
+    made_at: int = 0  # the call of the function that needed it
+    denied: int = 0  # calls in which data was not as it expects
 
     @property
     def guards(self) -> GuardSet:
@@ -72,6 +77,18 @@ class Specialization:
         """Whether the program calls ``backward()`` in it."""
         return self.graph is not None and any(n.op == GRADIENTS for n in self.graph.nodes)
 
+    def notes(self) -> list[str]:
+        """What `explain` says of its branches: what is expected of data, and what is guarded."""
+        expected = (
+            f"expected of data, else a call runs natively: {t}" for t in self.captured.expected
+        )
+        return [*expected, *map(str, self.captured.refusals)]
+
+    def is_denied(self, call: int) -> bool:
+        """Counts this call, in which data was not as expected; whether that is too often."""
+        self.denied += 1
+        return CALLS_PER_DENIAL * self.denied > call - self.made_at
+
     def line(self) -> Location | None:
         """Where the segment begins in the user's source."""
         return None if self.graph is None else self.graph.first_line()
@@ -90,6 +107,11 @@ class Point:
     spent: int = 0  # specializations that ran their only time
     given_up: int = 0  # how often some made room for another one
     again: int = 0  # the call of the function from which on that may happen again
+
+    def without(self, denied: Specialization) -> Point:
+        """The point without one of its specializations, if it is one."""
+        kept = tuple(v for v in self.specializations if v is not denied)
+        return dataclasses.replace(self, specializations=kept)
 
     def programs(self) -> int:
         """How many different ones its specializations run."""
@@ -249,10 +271,19 @@ def has_not_happened(specialization: Specialization, error: Exception) -> bool:
     return specialization.captured.restartable or isinstance(error, CheckFailed)
 
 
-def put_gradients_back(specialization: Specialization) -> None:
-    """Before the segment runs again natively: it finds that there are gradients."""
+def let_go_of(specialization: Specialization, error: Exception) -> None:
+    """Lets go of what a run that has not happened held, and puts gradients back, which the native
+    run is to find; raises the error of one that has happened."""
+    if not has_not_happened(specialization, error):
+        raise error
+    traceback.clear_frames(error.__traceback__)  # their tensors: memory may have run out
     for cleared in specialization.captured.cleared:
         cleared.put_back()
+
+
+def denies(specialization: Specialization, error: Exception) -> bool:
+    """Whether data may not have been as the specialization expects."""
+    return isinstance(error, CheckFailed) and bool(specialization.captured.expected)
 
 
 def never_entered(slots: Sequence[Any]) -> None:

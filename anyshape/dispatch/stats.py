@@ -30,6 +30,7 @@ class Stats:
     host_syncs: int = _count("numbers that one pass waits for from another device")
     calls: int = _count("calls so far")
     uncompiled: int = _count("calls of the original, as segments would cost more than they save")
+    denied: int = _count("calls that ran natively, as data was not as it was expected to be")
     compile_seconds: float = _seconds("to capture and to compile")
     capture_seconds: float = _seconds("of these, to capture")
     kernels: int = _count("different generated kernels")

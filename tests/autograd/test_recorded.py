@@ -74,6 +74,42 @@ PROGRAMS = (
 )
 
 
+RECURRENT = {
+    "LSTM": lambda: torch.nn.LSTM(4, 3, num_layers=2, batch_first=True, bidirectional=True),
+    "LSTM with projections": lambda: torch.nn.LSTM(4, 3, proj_size=2),
+    "GRU": lambda: torch.nn.GRU(4, 3, num_layers=2, dropout=0.5),
+    "RNN": lambda: torch.nn.RNN(4, 3, nonlinearity="relu"),
+    "RNN of tanh": lambda: torch.nn.RNN(4, 3, bias=False),
+}
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_layers_are_trained_in_a_compiled_graph(name: str) -> None:
+    """The last states alone, the sequence alone, and both: each has gradients or none."""
+    grads = []
+    for compiled in (True, False):
+        torch.manual_seed(0)
+        layer = RECURRENT[name]().double()
+
+        def step(x: Tensor, layer: torch.nn.Module = layer) -> Any:
+            made, last = layer(torch.tanh(x))
+            states = last if isinstance(last, tuple) else (last,)
+            losses = made.sin().sum(), sum(s.square().sum() for s in states)
+            for loss in (losses[0], losses[1], losses[0] * losses[1]):
+                loss.backward(retain_graph=True)
+            return made.detach(), losses[0].detach()
+
+        run = anyshape.compile(step) if compiled else step
+        for length, count in ((5, 2), (3, 1), (1, 4)):
+            torch.manual_seed(1)
+            x = leaf(length, count, 4)
+            grads.append((run(x), x.grad, [p.grad.clone() for p in layer.parameters()]))
+        if compiled:
+            stats = run.stats()
+            assert (stats.eager_graphs, stats.internal_errors) == ((), 0) and stats.recorded
+    assert_same(grads[:3], grads[3:])
+
+
 def inside(program: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def step(*given: Tensor) -> Tensor:
         loss = program(*given)

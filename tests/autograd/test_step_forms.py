@@ -266,3 +266,32 @@ def test_layers_are_thawed_between_steps() -> None:
         return [*losses, *(p.detach() for p in model.parameters())]
 
     assert_same(trained(anyshape.compile), trained(lambda step: step))
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_schedule_of_averages_rates_is_no_specialization_a_step(fused: bool) -> None:
+    """`OneCycleLR` writes a new tuple `betas` at each step."""
+
+    def trained(compile: Callable[[Any], Any]) -> tuple[Any, nn.Module]:
+        net = model()
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, fused=fused)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=9)
+
+        @compile
+        def step(x: Tensor, y: Tensor) -> Any:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(net(x), y)
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            return loss.detach(), optimizer.param_groups[0]["betas"]
+
+        made = [step(*batch(seed, 4 + seed)) for seed in range(6)]
+        if compile is anyshape.compile:
+            stats = step.stats()
+            assert (stats.specializations, stats.graph_breaks) == (2, 0)
+        return made, net
+
+    (ours, net), (theirs, other) = trained(anyshape.compile), trained(lambda step: step)
+    assert_same(ours, theirs)
+    assert_same_parameters(net, other)

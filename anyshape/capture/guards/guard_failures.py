@@ -194,8 +194,11 @@ def _value_kind(guard: Guard, found: Any) -> Literal["", "text", "number", "floa
         return ""
     if slot:
         return "text" if type(expected) in OPAQUE and type(found) in OPAQUE else ""
-    if type(expected) not in (int, float) or not _widens(expected, found):
+    if type(expected) not in (int, float, tuple) or not _widens(expected, found):
         return ""
+    if type(expected) is tuple:  # the averages' rates that a schedule of an optimizer sets
+        changed = [was for was, now in zip(expected, found) if not same_constant(now, was)]
+        return "float" if all(type(was) is float for was in changed) else ""
     return "float" if type(expected) is float else "number"
 
 

@@ -45,6 +45,7 @@ from anyshape.capture.interpreter.frame import Frame, locate, users_frame
 from anyshape.capture.recording.autocast import Casting
 from anyshape.capture.recording.called import Called
 from anyshape.capture.recording.entry_sizes import argument_shape, argument_strides
+from anyshape.capture.recording.expected import Expectations
 from anyshape.capture.recording.gradients import propagate
 from anyshape.capture.recording.image_order import in_eager_order
 from anyshape.capture.recording.in_vain import refuse_in_vain
@@ -133,6 +134,7 @@ class Recorder:
     picks_are_views: bool = False  # is `x[i]`, with a number in a tensor, never a copy?
     asked: dict[Value, None] = field(default_factory=dict)  # of what they are views, and where
     whole: bool = False  # is a break an error, so that a float's value is rather relied on?
+    expected: Expectations = field(default_factory=Expectations)
     refused: frozenset[Location] = frozenset()  # calls that eager refuses, by its own word
     checkpoints: bool = True  # are calls of `torch.utils.checkpoint` that record captured?
     checkpointed: int = 0  # how many of them there have been
@@ -174,14 +176,12 @@ class Recorder:
             return None
         code, index = frame.code, max(frame.index - 1, 0)
         key = (code.code, index)
-        found = self.locations.get(key)
-        if found is None:
-            found = self.locations[key] = locate(code, index)
-        return found
+        if key not in self.locations:
+            self.locations[key] = locate(code, index)
+        return self.locations[key]
 
     def last_location(self) -> Location | None:
-        """The user's line that is being executed; where the program has returned, the last one
-        that did something."""
+        """The user's line that is being executed, or the last one that did something."""
         return self.location() or self.builder.location
 
     def here(self) -> None:
@@ -284,9 +284,9 @@ class Recorder:
         program takes apart."""
         wanted = None if self.depth else self.unpacked()
         size = self.cx.facts.simplify(size)
-        if wanted is None or self.hint_of(size) is not None:
-            return self.specialize(size, why)
         self.here()
+        if wanted is None or self.hint_of(size) is not None:
+            return self.expected.length(self.cx, size) or self.specialize(size, why)
         try:
             self.cx.require(eq(size, wanted), f"{why}: expected {wanted} values to unpack")
         except OpError:
@@ -322,8 +322,8 @@ class Recorder:
         return value
 
     def _needed(self, value: Any, what: str, condition: str = "") -> Break:
-        lost = value is None or self.is_dropped
-        return broken("size-needed" if lost else "size-changes", what=what, condition=condition)
+        kind = "size-needed" if value is None or self.is_dropped else "size-changes"
+        return broken(kind, what=what, condition=condition)
 
     def is_symbolic(self, value: Any) -> bool:
         """Whether a value of the virtual stack is a number that is another one in other calls."""
@@ -463,7 +463,7 @@ class Recorder:
         finally:
             builder.prepare = None
         propagate(self.cx, builder.nodes, before, self.modes.grad)
-        self.contents.note(builder.nodes, before, None if self.depth else self.cx.facts)
+        self.contents.note(builder, before, None if self.depth else self.cx.facts)
         if len(builder.nodes) > before:
             self.calls.append(Called(name, args, kwargs, made, builder.location, not self.depth))
         return made

@@ -30,6 +30,7 @@ from anyshape.capture.interpreter.machine import Machine
 from anyshape.capture.interpreter.stressed import StressedMachine
 from anyshape.capture.python import pickles
 from anyshape.capture.python.language import PYTHON, python_machine
+from anyshape.capture.recording.expected import Expectations
 from anyshape.capture.recording.forks import Refusal
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.segments.cleared_gradients import Cleared, without_cleared
@@ -105,6 +106,7 @@ class Captured:
     widen: frozenset[str] = frozenset()  # the slots whose values are not relied on
     suspect: AnyshapeError | None = None  # what is to be reported where eager torch raises nothing
     cleared: tuple[Cleared, ...] = ()  # gradients that are set to None before the graph runs
+    expected: tuple[str, ...] = ()  # what calls are to find in data, else they run natively
 
 
 @frozen
@@ -124,6 +126,7 @@ class _Assumed:
     takes_gradients: bool = True
     sorts_natively: frozenset[Place] = frozenset()
     pickles_natively: bool = False
+    expects: bool = True
 
 
 @mutable
@@ -138,6 +141,7 @@ class Capturer:
     breaks: list[GraphBreak] = field(default_factory=list)
     works: list[Work] = field(default_factory=list)
     functions: int = 0  # captures that were begun again, see ``autograd_functions.py``
+    expects: bool = True  # is something expected of data? Not where calls have denied it often
 
     def capture(
         self,
@@ -155,7 +159,9 @@ class Capturer:
 
         Raises `AnyshapeError`, of a mistake of ours too.
         """
-        assumed, breaks = _Assumed(checkpoints=checkpoints), len(self.breaks)
+        expects = self.expects and not self.options.fullgraph
+        assumed = _Assumed(checkpoints=checkpoints, expects=expects)
+        breaks = len(self.breaks)
         if self.functions >= 2:  # this program differentiates elsewhere
             assumed = dataclasses.replace(assumed, own_backwards=True)
         if not functions:
@@ -188,6 +194,7 @@ class Capturer:
             dynamic=self.options.dynamic is not False,
             values=not general,
             whole=self.options.fullgraph,
+            expected=Expectations(allowed=assumed.expects),
             picks_are_views=assumed.picks_are_views,
             refused=assumed.refused,
             checkpoints=assumed.checkpoints,
@@ -286,6 +293,7 @@ class Capturer:
             widen=domain.widen,
             suspect=suspect,
             cleared=cleared,
+            expected=tuple(recorder.expected.texts),
         )
 
     def _run(

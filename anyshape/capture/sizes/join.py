@@ -71,6 +71,8 @@ def branch(domain: RecordingDomain, condition: Condition, frame: Frame) -> Any:
         if outcome is not None:
             domain.recorder.cx.require(~condition if outcome else condition, "a branch that raises")
             return not outcome
+        if domain.recorder.expected.knows(frame):
+            return _decided(domain, condition, frame, jumps=jumps)
         try:
             return _fork_once(domain, condition, frame, name)
         except NotJoined as reason:
@@ -80,8 +82,7 @@ def branch(domain: RecordingDomain, condition: Condition, frame: Frame) -> Any:
                 return data_join.branch(domain, condition, frame)
             except NotJoined as reason:
                 refuse(domain, str(condition), reason)
-    turns = jumps and ends_loop(frame.code, frame.index - 1)
-    answer = _decided(domain, condition, turns=turns)
+    answer = _decided(domain, condition, frame, jumps=jumps)
     domain.forks.guarded += 1
     domain.will_guard()
     return answer
@@ -93,10 +94,16 @@ def refuse(domain: RecordingDomain, condition: str, reason: NotJoined) -> None:
     domain.forks.refusals.append(Refusal(condition, str(reason), location))
 
 
-def _decided(domain: RecordingDomain, condition: Condition, *, turns: bool) -> bool:
-    """By a guard. Behind a graph break, one that says how often a loop `turns` tells a value, which
-    may be another one in each call."""
+def _decided(domain: RecordingDomain, condition: Condition, frame: Frame, *, jumps: bool) -> bool:
+    """By what is expected of data, or by a guard. Behind a graph break, one that says how often a
+    loop turns tells a value, which may be another one in each call."""
     recorder = domain.recorder
+    turns = jumps and ends_loop(frame.code, frame.index - 1)
+    if jumps and not turns and not recorder.depth:
+        recorder.here()
+        expected = recorder.expected.side(recorder.cx, condition, frame)
+        if expected is not None:
+            return expected
     turns = turns and recorder.resumed
     if turns and not recorder.values:
         raise broken("undecided-size", condition=recorder.condition_text(condition))

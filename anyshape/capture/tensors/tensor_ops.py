@@ -21,6 +21,7 @@ from anyshape.capture.heap.numpy_scalars import number_beside_tensor
 from anyshape.capture.heap.values import PROXIES, ScalarValue, SizeValue, TensorValue
 from anyshape.capture.recording import gradients
 from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.recording.scalar_contents import are_all_positions
 from anyshape.capture.sizes import numbers
 from anyshape.capture.tensors import indexing, torchmap
 from anyshape.ir.dtypes import DType, bool_, int64, uint8
@@ -354,7 +355,12 @@ def iterate(domain: RecordingDomain, x: TensorValue) -> Any:
     if not x.value.shape:
         raise TypeError("iteration over a 0-d tensor")
     count = domain.recorder.count(x.value.shape[0], "iteration over a tensor")
-    return iter([call_row(domain, "select", x, 0, i) for i in range(count)])
+    rows = [call_row(domain, "select", x, 0, i) for i in range(count)]
+    recorder = domain.recorder
+    if are_all_positions(recorder.builder, x.value):
+        for position, row in enumerate(rows):
+            recorder.contents.hold(row.value, position)
+    return iter(rows)
 
 
 # ---- attributes ----------------------------------------------------------------------------------

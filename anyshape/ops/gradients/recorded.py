@@ -33,8 +33,13 @@ RECORDED: Mapping[Resource | None, str] = {
 RECORDING = frozenset(f"anyshape.eager_recorded.{name}" for name in RECORDED.values())
 """The functions that do so."""
 
-SEVERAL = frozenset("linalg_qr linalg_eigh linalg_slogdet linalg_svd svd var_mean std_mean".split())
-"""Rows of several results of floats, all of which have gradients; of others that is not known."""
+SEVERAL = frozenset(
+    "torch.linalg.qr torch.linalg.eigh torch.linalg.slogdet torch.linalg.svd torch.svd "
+    "anyshape.eager.var_mean_ anyshape.eager.std_mean_ torch.lstm torch.gru torch.rnn_tanh "
+    "torch.rnn_relu".split()
+)
+"""Functions of several results of floats, all of which have gradients; of others that is not
+known."""
 
 GRADIENTS = "recorded_gradients"
 

@@ -59,6 +59,8 @@ class ElementPrinter:
     """Which piece of a row is printed, where it has several."""
     start: Dim | None = None
     """Where rows begin in memory, while tiles that lie in them as a whole are printed."""
+    whole: bool = False
+    """Are tiles printed that lie in the row as a whole?"""
     phases: Phases = field(init=False)
     columns: frozenset[str] = field(init=False)
     narrow: frozenset[int] = frozenset()
@@ -76,7 +78,8 @@ class ElementPrinter:
         """The mask of elements in the row; nothing where all of the tile lies in it."""
         schedule = self.schedule
         full = schedule.pieces and (schedule.even or (self.piece or 0) < schedule.pieces - 1)
-        return "" if full or self.start is not None else self._of_piece("rmask")
+        inside = full or self.whole or self.start is not None
+        return "" if inside else self._of_piece("rmask")
 
     @property
     def _cell_mask(self) -> str:

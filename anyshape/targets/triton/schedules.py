@@ -114,6 +114,28 @@ class Choice:
         return f"{self.schedule}, {self.shares} shares" if self.shares > 1 else str(self.schedule)
 
 
+@dataclass(frozen=True, slots=True)
+class ThreadElements:
+    """Where in a tile the elements of one thread lie: ``turns`` times ``neighbours`` in the row, of
+    ``lanes`` threads side by side."""
+
+    turns: int
+    lanes: int
+    neighbours: int
+
+
+def thread_elements(kernel: Kernel, schedule: KernelSchedule) -> ThreadElements:
+    """As Triton lays out a tile of the row that is loaded; where it does otherwise, a reduction
+    over these is slower and no less right."""
+    if schedule.block > 1:
+        return ThreadElements(2, schedule.row // 2, 1)
+    own = max(schedule.row // (32 * schedule.warps), 1)
+    sizes = [e.dtype.size_bytes for e in kernel.elements if isinstance(e, Load)]
+    widest = DIVISOR // min(sizes, default=DIVISOR)
+    vector = min(widest, own) if schedule.divisible or schedule.aligned else 1
+    return ThreadElements(own // vector, schedule.row // own, vector)
+
+
 def may_split(kernel: Kernel) -> bool:
     """May shares of a row be given to programs that run in any order?"""
     reduces = any(isinstance(element, Reduce) for element in kernel.elements)

@@ -34,6 +34,7 @@ from anyshape.targets.triton.binaries import LoadedKernel
 from anyshape.targets.triton.flags import with_flags
 from anyshape.targets.triton.launch import Launcher, TritonLoader
 from anyshape.targets.triton.launch_lists import GridLists
+from anyshape.targets.triton.products import with_products
 from anyshape.targets.triton.regions import emit_gpu_region, form_gpu_regions
 from anyshape.targets.triton.schedules import Choice, KernelSchedule
 from anyshape.targets.triton.target import TRITON
@@ -210,7 +211,8 @@ class FakeGpu:
         return self.loader.load(wanted, builder, tune=self.tune)
 
     def listed(self, program: Program) -> Program:
-        flagged = with_flags(deferred(program), TRITON.variants, lambda device: True)
+        fused = with_products(deferred(program), TRITON.variants, "cpu")
+        flagged = with_flags(fused, TRITON.variants, lambda device: True)
         made = with_lists(flagged, "cpu", lambda: GridLists(variants=TRITON.variants))
         self.programs.append(made)
         return made

@@ -32,7 +32,7 @@ from anyshape.targets.triton.online import LOWEST as ONLINE_LOWEST
 from anyshape.targets.triton.schedules import (
     KernelSchedule,
 )
-from anyshape.targets.triton.sizes import to_triton
+from anyshape.targets.triton.sizes import nested_operands, to_triton
 from anyshape.targets.triton.texts import (
     accumulator,
     cast_text,
@@ -226,4 +226,11 @@ class ElementPrinter:
             self._line(f"{module}atomic_{store.mode}({given})")
 
     def _dim(self, dim: Dim) -> str:
-        return to_triton(dim, self._symbol_name)
+        """Its text. What a division divides has a line of its own where it holds divisions: theirs
+        repeats it, and they lie deep in one another where rows are shifted by reshapes."""
+        computed: dict[Dim, str] = {}
+        for inner in nested_operands(dim):
+            name = f"q{len(self.lines)}"
+            self._line(f"{name} = {to_triton(inner, self._symbol_name, computed=computed)}")
+            computed[inner] = name
+        return to_triton(dim, self._symbol_name, computed=computed)

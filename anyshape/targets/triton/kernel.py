@@ -31,6 +31,7 @@ from anyshape.targets.triton.elements import HIGH, LOW, ElementPrinter
 from anyshape.targets.triton.narrow import HIGHEST, LOWEST, narrow_elements, row_start
 from anyshape.targets.triton.online import online
 from anyshape.targets.triton.prelude import HEADER
+from anyshape.targets.triton.product_kernel import ProductPrinter
 from anyshape.targets.triton.schedules import (
     DIVISOR,
     KernelSchedule,
@@ -53,6 +54,9 @@ then it waits before it touches memory, and the next one may begin."""
 
 def emit_triton(kernel: Kernel, name: str, schedule: KernelSchedule | None = None) -> str:
     """The module's text. Raises NotImplementedError for what Triton cannot do in order."""
+    if schedule is not None and schedule.columns:
+        printer = ProductPrinter(kernel, name, schedule)
+        return printer.text(block_sizes(schedule), f"as_begin({OVERLAP})")
     return _Emitter(kernel, name, schedule or default_schedule(kernel)).text()
 
 
@@ -77,6 +81,8 @@ def block_sizes(schedule: KernelSchedule) -> dict[str, int]:
     sizes = {OVERLAP: 0, "XBLOCK": schedule.block}
     if schedule.row:
         sizes["RBLOCK"] = schedule.row
+    if schedule.columns:
+        sizes["YBLOCK"] = schedule.columns
     if schedule.phase is not None:
         sizes["SBLOCK"] = schedule.totals
     return sizes
@@ -121,7 +127,6 @@ class _Emitter(ElementPrinter):
             "arguments": [p.name for p in kernel.params],
             "constants": block_sizes(self.schedule),
             "num_warps": self.schedule.warps,
-            "tiles": [self._dim(axis.extent) for axis in kernel.axes],
         }
 
     # --- loops ---

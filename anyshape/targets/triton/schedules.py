@@ -26,6 +26,7 @@ from anyshape.symbolic import Dim, Expr, Symbol, substitute, to_python
 from anyshape.targets.reduction_phases import Phases, analyse, lane
 from anyshape.targets.triton.narrow import row_start
 from anyshape.targets.triton.online import online
+from anyshape.targets.triton.products import tiled_product
 
 DIVISOR = 16
 """Of addresses in bytes, and of sizes in elements: what the widest loads ask for."""
@@ -75,7 +76,8 @@ class KernelSchedule:
     indices are 64 bits. ``phase``: rows are shared out among programs, and this is one phase over
     them, for which ``totals`` shares of the phases before are combined at a time. ``once``: a
     share is one tile. ``unroll``: turns of a loop over a
-    row whose loads are under way together."""
+    row whose loads are under way together. ``columns``: a matrix product in tiles of ``block`` rows
+    and so many columns, ``row`` elements of the summed axis at a time."""
 
     block: int
     row: int = 0
@@ -89,14 +91,30 @@ class KernelSchedule:
     aligned: bool = False
     unroll: int = 1
     once: bool = False
+    columns: int = 0
 
     def __str__(self) -> str:
+        if self.columns:
+            tile = f"{self.block} x {self.columns} x {self.row}"
+            return f"product in tiles of {tile}, {self.warps} warps"
         tile = f"{self.block} x {self.row}" if self.row else f"{self.block}"
         row = f"rows in {self.pieces} tiles of " if self.pieces > 1 else "tiles of "
         row = "aligned tiles of " if self.aligned else row
         phase = "" if self.phase is None else f"phase {self.phase} over shares of rows, "
         wide = ", 64-bit indices" if self.wide else ""
         return f"{phase}{row}{tile}, {self.warps} warps{wide}"
+
+
+PRODUCT_TILES = (
+    KernelSchedule(128, 64, columns=128, warps=8),
+    KernelSchedule(128, 64, columns=64, warps=4),
+    KernelSchedule(64, 64, columns=128, warps=4),
+    KernelSchedule(64, 64, columns=64, warps=4),
+    KernelSchedule(16, 128, columns=64, warps=4),
+    KernelSchedule(16, 128, columns=32, warps=4),
+)
+"""Of matrix products, the largest first."""
+FEWEST_TILES = 112
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +204,8 @@ class Chooser:
     passes: int
     pointers: tuple[int, ...]
     sizes: tuple[int, ...]
+    sides: tuple[Callable[..., int], Callable[..., int]] | None
+    """The numbers of rows and of columns of a matrix product."""
 
     @classmethod
     def of(cls, kernel: Kernel) -> Chooser:
@@ -201,16 +221,34 @@ class Chooser:
             passes(kernel),
             _of_several_elements(kernel),
             tuple(n for n, p in enumerate(kernel.params) if isinstance(p, SizeParam)),
+            _sides(kernel, names) if tiled_product(kernel) else None,
         )
 
     def schedule(self, arguments: Sequence[int]) -> Choice:
         """The schedule that the rule gives, the number of tiles of cells, and of shares of a
         row."""
+        if self.sides is not None:
+            return self._choice(self._product_tile(arguments), 1, arguments)
         cells, row = self.cells(*arguments), self.row(*arguments)
         return self._choice(*self._rule(cells, row), arguments)
 
+    def _product_tile(self, arguments: Sequence[int]) -> KernelSchedule:
+        """The largest tile of which each multiprocessor gets one, nearly."""
+        fit = (t for t in PRODUCT_TILES if self._tiles(t, arguments) >= FEWEST_TILES)
+        return _fitted(next(fit, PRODUCT_TILES[-1]), self.row(*arguments))
+
+    def _tiles(self, tile: KernelSchedule, arguments: Sequence[int]) -> int:
+        if self.sides is None:
+            return -(-self.cells(*arguments) // tile.block) * self.kernel.parts
+        rows, columns = (side(*arguments) for side in self.sides)
+        return -(-rows // tile.block) * -(-columns // tile.columns)
+
     def candidates(self, arguments: Sequence[int]) -> tuple[Choice, ...]:
         """That of the rule, and others that do the same."""
+        if self.sides is not None:
+            fitted = (_fitted(tile, self.row(*arguments)) for tile in PRODUCT_TILES)
+            every = dict.fromkeys((self._product_tile(arguments), *fitted))
+            return tuple(self._choice(tile, 1, arguments) for tile in every)
         cells, row = self.cells(*arguments), self.row(*arguments)
         tile, shares = self._rule(cells, row)
         others = dict.fromkeys(((tile, shares), *self._others(tile, shares, cells, row)))
@@ -219,6 +257,9 @@ class Chooser:
     def kind(self, arguments: Sequence[int]) -> tuple[object, ...]:
         """What sizes have in common whose candidates are alike: among them the number of cells, to
         a factor of two."""
+        if self.sides is not None:
+            numbers = (*(side(*arguments) for side in self.sides), self.row(*arguments))
+            return "product", *(number.bit_length() for number in numbers)
         cells, row = self.cells(*arguments), self.row(*arguments)
         tile, shares = self._rule(cells, row)
         return replace(tile, even=False), shares.bit_length(), cells.bit_length(), row.bit_length()
@@ -238,7 +279,7 @@ class Chooser:
             tile = replace(tile, totals=most, once=each == tile.row)
         wide = largest > LARGEST_INT32 - WIDEST_TILE
         tile = replace(tile, divisible=divisible, wide=wide)
-        tiles = -(-cells // tile.block) * self.kernel.parts
+        tiles = self._tiles(tile, arguments)
         return Choice(tile, tiles, cells * max(row, 1) * self.kernel.parts, shares, each)
 
     def _rule(self, cells: int, row: int) -> tuple[KernelSchedule, int]:
@@ -324,6 +365,16 @@ class Chooser:
         if self.passes > 2:
             return KernelSchedule(1, 2048, aligned=True, warps=16)
         return KernelSchedule(1, 1024, aligned=True, warps=4)
+
+
+def _sides(kernel: Kernel, names: Sequence[str]) -> tuple[Callable[..., int], Callable[..., int]]:
+    rows, columns = (_compiled(names, to_python(axis.extent)) for axis in kernel.axes)
+    return rows, columns
+
+
+def _fitted(tile: KernelSchedule, summed: int) -> KernelSchedule:
+    """No more of a short summed axis at a time than it has."""
+    return replace(tile, row=min(tile.row, power_of_two(summed)))
 
 
 def power_of_two(number: int) -> int:

@@ -1,0 +1,119 @@
+"""Products that are one kernel with what follows them: which, and that they are right."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+pytest.importorskip("triton")
+sys.path.insert(0, str(Path(__file__).parent.parent / "schedule"))
+
+import anyshape
+from anyshape.ir.program import ExternCall
+from anyshape.targets.triton.products import LONGEST_SUM, tiled_product
+from anyshape.targets.triton.schedules import Chooser
+from tests.fake_gpu import FakeGpu
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    gc.collect()
+    return FakeGpu(monkeypatch)
+
+
+@pytest.mark.parametrize("mode", ["interpret", "every-80-90-100"])
+def test_products_and_what_follows_them_are_right_and_compile(mode):
+    script = Path(__file__).parent / "product_programs.py"
+    done = subprocess.run(
+        [sys.executable, str(script), mode], capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert done.stdout.count("ok ") == 8
+
+
+def linear_gelu(summed: int, dtype: torch.dtype = torch.bfloat16):
+    w, c = torch.randn(24, summed, dtype=dtype), torch.randn(24, dtype=dtype)
+    return lambda x: F.gelu(F.linear(x, w, c))
+
+
+def library_calls(gpu: FakeGpu) -> int:
+    steps = (step for program in gpu.programs for step in program.flat_steps())
+    return sum(isinstance(step, ExternCall) for step in steps)
+
+
+def same(found: torch.Tensor, wanted: torch.Tensor) -> None:
+    torch.testing.assert_close(found, wanted, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("rows", [(5,), (0,), (1,), (2, 3)])
+def test_a_short_product_is_made_by_the_kernel_that_reads_it(gpu, rows):
+    program = linear_gelu(40)
+    fast = anyshape.compile(program, fullgraph=True)
+    for more in (0, 2):
+        x = torch.randn(rows[0] and rows[0] + more, *rows[1:], 40, dtype=torch.bfloat16)
+        same(fast(x), program(x))
+    assert library_calls(gpu) == 0 and fast.stats().kernels == 1
+
+
+def residual(x):
+    w = torch.ones(40, 24, dtype=torch.bfloat16)
+    product = x @ w
+    return product + 1.0, product
+
+
+def written(x):
+    """The kernel writes what the product reads."""
+    w = torch.ones(24, 24, dtype=torch.bfloat16)
+    return x.copy_(torch.tanh(x[:, :24] @ w)) if x.shape[1] == 24 else x
+
+
+REFUSED = {
+    "long": (linear_gelu(LONGEST_SUM + 1), LONGEST_SUM + 1, torch.bfloat16),
+    "float32": (linear_gelu(40, torch.float32), 40, torch.float32),
+    "returned": (residual, 40, torch.bfloat16),
+    "into what it reads": (written, 24, torch.bfloat16),
+    "read twice": (
+        lambda x: (lambda p: (p.exp(), p.float().cumsum(0)))(x @ torch.ones(40, 9, dtype=x.dtype)),
+        40,
+        torch.bfloat16,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name", ["long", "float32", "returned", "into what it reads", "read twice"]
+)
+def test_other_products_stay_the_librarys(gpu, name):
+    program, summed, dtype = REFUSED[name]
+    fast = anyshape.compile(program, fullgraph=True)
+    x = torch.randn(7, summed, dtype=dtype)
+    found, wanted = fast(x.clone()), program(x.clone())
+    for a, b in zip(*((t if isinstance(t, tuple) else (t,)) for t in (found, wanted))):
+        same(a, b)
+    assert library_calls(gpu) == 1
+
+
+def test_tiles_are_the_largest_of_which_each_multiprocessor_gets_one(gpu):
+    fast = anyshape.compile(linear_gelu(40), fullgraph=True)
+    fast(torch.randn(5, 40, dtype=torch.bfloat16))
+    (launcher,) = gpu.loader.launchers.values()
+    assert tiled_product(launcher.function.kernel)
+    chooser = Chooser.of(launcher.function.kernel)
+    names = [param.name for param in chooser.kernel.params]
+
+    def chosen(rows: int):
+        return chooser.schedule([rows if n in chooser.sizes else 0 for n in range(len(names))])
+
+    few, many = chosen(16), chosen(1 << 16)
+    assert (few.schedule.block, few.schedule.columns, few.tiles) == (16, 32, 1)
+    assert (many.schedule.block, many.schedule.columns, many.tiles) == (128, 128, 512)
+    assert few.schedule.row == 64  # no more than the summed axis has
+    assert len(chooser.candidates([64] * len(names))) > 3

@@ -142,10 +142,13 @@ def _product(
     bias: Buffer | None,
     result: Buffer,
 ) -> Product | None:
-    if len(shape) != 2 or len(left.shape) < 2 or (len(left.shape) > 2 and not is_row_major(left)):
+    if len(shape) != 2 or len(left.shape) < 2:
         return None
     summed, columns = shape
     if not isinstance(summed, int) or not isinstance(columns, int) or summed > LONGEST_SUM:
+        return None
+    left = replace(left, shape=(*left.shape[:-1], summed))  # both are one size, by another name
+    if len(left.shape) > 2 and not is_row_major(left):
         return None
     if bias is not None and (bias.shape != (columns,) or bias.strides != (1,)):
         return None

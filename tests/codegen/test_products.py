@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "schedule"))
 
 import anyshape
 from anyshape.ir.program import ExternCall
+from anyshape.targets.triton import tuning
 from anyshape.targets.triton.products import LONGEST_SUM, tiled_product
 from anyshape.targets.triton.schedules import Chooser
 from tests.fake_gpu import FakeGpu
@@ -117,3 +118,59 @@ def test_tiles_are_the_largest_of_which_each_multiprocessor_gets_one(gpu):
     assert (many.schedule.block, many.schedule.columns, many.tiles) == (128, 128, 512)
     assert few.schedule.row == 64  # no more than the summed axis has
     assert len(chooser.candidates([64] * len(names))) > 3
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """Both ways are measured; how long a candidate takes is in a table by its text."""
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a GPU")
+    times = {}
+
+    def took(choices, run):
+        launches = [run(choice) for choice in choices]
+        for launch in launches:
+            launch()
+        return [(str(c), times.get("library" if c.library else "template", 9.0)) for c in choices]
+
+    monkeypatch.setattr(tuning, "_measured", took)
+    return times
+
+
+LIBRARY = "a library's product, and a kernel"
+
+
+@pytest.mark.parametrize("fastest", ["library", "template"])
+@pytest.mark.parametrize("summed", [40, 700])
+def test_the_faster_of_library_and_template_is_launched(
+    monkeypatch, tmp_path, measured, fastest, summed
+):
+    gpu = FakeGpu(monkeypatch, tune=True)
+    measured[fastest] = 1.0
+    program = linear_gelu(summed)
+    fast = anyshape.compile(program, fullgraph=True, options={"cache_dir": str(tmp_path)})
+    for rows in (5, 7, 0, 1, 300):
+        x = torch.randn(rows, summed, dtype=torch.bfloat16)
+        same(fast(x), program(x))
+    assert library_calls(gpu) == 0
+    (launcher,) = gpu.loader.launchers.values()
+    assert {c.library for c in launcher.choices.values() if c.tiles} == {fastest == "library"}
+    told = [*launcher.tuned.lines()]
+    chosen, *losers = told
+    assert (LIBRARY in chosen) is (fastest == "library") and len(losers) > 3
+    assert any(LIBRARY in line for line in told)
+
+
+def residual_scaled(x, y):
+    w = torch.ones(24, 40, dtype=torch.bfloat16).t()
+    return ((x @ w + y) * 0.5).float()
+
+
+def test_the_librarys_product_of_turned_operands(monkeypatch, tmp_path, measured):
+    FakeGpu(monkeypatch, tune=True)
+    measured["library"] = 1.0
+    fast = anyshape.compile(residual_scaled, fullgraph=True, options={"cache_dir": str(tmp_path)})
+    for rows in (5, 1, 31):
+        x = torch.randn(40, rows, dtype=torch.bfloat16).t()
+        y = torch.randn(rows, 24, dtype=torch.bfloat16)
+        same(fast(x, y), residual_scaled(x, y))

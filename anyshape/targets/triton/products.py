@@ -7,9 +7,9 @@
 The product is a kernel like any other: cells are rows and columns, the summed axis is its row. A
 schedule with ``columns`` walks it in tiles, by tensor cores (``product_kernel.py``); what follows
 reads the product as eager torch rounds it. A library's product and a kernel take 1.2 to 1.6 times
-as long where the summed axis has 256 elements or fewer, and less above it (docs/gpu.md), so that
-such products stay the library's. Nothing is moved past a step that touches what it reads, and no
-cell is written before others have read it.
+as long where the summed axis has 256 elements or fewer, and less above it (docs/gpu.md): longer
+products stay the library's, unless both ways are measured (``library_product.py``). Nothing is
+moved past a step that touches what it reads, and no cell is written before others have read it.
 
 In: the steps of a program. Out: the same, fewer.
 """
@@ -83,11 +83,19 @@ class Product:
 
 
 def with_products(
-    program: Program, variants: Callable[[Kernel], Variants], kind: str = "cuda"
+    program: Program,
+    variants: Callable[[Kernel], Variants],
+    kind: str = "cuda",
+    *,
+    measured: bool = False,
 ) -> Program:
-    """See the module; of the programs inside it, too."""
+    """See the module; of the programs inside it, too. ``measured``: a launch is made in the faster
+    way, so that every product may be a kernel."""
+    longest = None if measured else LONGEST_SUM
     inner = program.with_bodies(
-        lambda body: replace(body, program=with_products(body.program, variants, kind))
+        lambda body: replace(
+            body, program=with_products(body.program, variants, kind, measured=measured)
+        )
     )
     if not any(type(s) is ExternCall and s.function in FUNCTIONS for s in inner.steps):
         return inner
@@ -97,6 +105,8 @@ def with_products(
         if not isinstance(call, ExternCall) or call.function not in FUNCTIONS:
             continue
         product = product_of(call, buffers, kind)
+        if product is not None and longest is not None and product.summed > longest:
+            continue
         launch = None if product is None else _only_reader(steps, call, outputs)
         if product is None or launch is None or not _may_move(steps, call, launch, product):
             continue
@@ -145,7 +155,7 @@ def _product(
     if len(shape) != 2 or len(left.shape) < 2:
         return None
     summed, columns = shape
-    if not isinstance(summed, int) or not isinstance(columns, int) or summed > LONGEST_SUM:
+    if not isinstance(summed, int) or not isinstance(columns, int):
         return None
     left = replace(left, shape=(*left.shape[:-1], summed))  # both are one size, by another name
     if len(left.shape) > 2 and not is_row_major(left):

@@ -120,15 +120,19 @@ FEWEST_TILES = 112
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What is launched: ``shares`` of a row, ``each`` of so many elements, where it is cut.
-    ``work``: elements of all rows."""
+    ``work``: elements of all rows. ``library``: a library makes the product, and a kernel reads
+    it."""
 
     schedule: KernelSchedule
     tiles: int
     work: int
     shares: int = 1
     each: int = 0
+    library: bool = False
 
     def __str__(self) -> str:
+        if self.library:
+            return "a library's product, and a kernel"
         return f"{self.schedule}, {self.shares} shares" if self.shares > 1 else str(self.schedule)
 
 

@@ -101,8 +101,9 @@ def _measured(function: DeviceFunction, options: Options) -> Iterable[str]:
     return _LOADER.measured(function, tune=options.tune)
 
 
-def _listed(program: Program) -> Program:
-    fused = with_products(program, _variants)
+def _listed(program: Program, options: Options) -> Program:
+    measured = options.tune and options.cuda_graphs
+    fused = with_products(program, _variants, measured=measured)
     return with_gpu_lists(with_flags(fused, _variants, is_seen), _variants)
 
 

@@ -99,6 +99,8 @@ def jobs(folder: Path) -> Iterator[Job]:
     for name in MODELS:
         command = module("benchmarks.gpu", out, "models", "--only", name)
         yield Job("e", name, command, 420, alone=True)
+    products = module("benchmarks.gpu", out, "products", "--no-peers")
+    yield Job("g", "products and what follows them", products, 90, alone=True)
     for name, seconds in BESIDE:
         given = "--only", name, "--seconds", str(seconds)
         command = module("benchmarks.gpu_beside", out, *given)

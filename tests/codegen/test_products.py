@@ -115,7 +115,7 @@ def test_tiles_are_the_largest_of_which_each_multiprocessor_gets_one(gpu):
 
     few, many = chosen(16), chosen(1 << 16)
     assert (few.schedule.block, few.schedule.columns, few.tiles) == (16, 32, 1)
-    assert (many.schedule.block, many.schedule.columns, many.tiles) == (128, 128, 512)
+    assert (many.schedule.block, many.schedule.columns, many.tiles) == (64, 32, 1024)
     assert few.schedule.row == 64  # no more than the summed axis has
     assert len(chooser.candidates([64] * len(names))) > 3
 

@@ -106,14 +106,15 @@ class KernelSchedule:
 
 
 PRODUCT_TILES = (
-    KernelSchedule(128, 64, columns=128, warps=8),
-    KernelSchedule(128, 64, columns=64, warps=4),
     KernelSchedule(64, 64, columns=128, warps=4),
+    KernelSchedule(128, 64, columns=64, warps=4),
     KernelSchedule(64, 64, columns=64, warps=4),
     KernelSchedule(16, 128, columns=64, warps=4),
     KernelSchedule(16, 128, columns=32, warps=4),
 )
-"""Of matrix products, the largest first."""
+"""Of matrix products, the best of those that are large first."""
+LARGE_PRODUCT_TILES = (KernelSchedule(128, 64, columns=128, warps=8),)
+"""Best where little is made of the product: measured, and never the rule's."""
 FEWEST_TILES = 112
 
 
@@ -206,6 +207,7 @@ class Chooser:
     may_split: bool
     may_align: bool
     passes: int
+    is_online: bool
     pointers: tuple[int, ...]
     sizes: tuple[int, ...]
     sides: tuple[Callable[..., int], Callable[..., int]] | None
@@ -223,6 +225,7 @@ class Chooser:
             may_split(kernel),
             row_start(kernel, analyse(kernel)) is not None,
             passes(kernel),
+            bool(online(kernel).sums),
             _of_several_elements(kernel),
             tuple(n for n, p in enumerate(kernel.params) if isinstance(p, SizeParam)),
             _sides(kernel, names) if tiled_product(kernel) else None,
@@ -239,7 +242,17 @@ class Chooser:
     def _product_tile(self, arguments: Sequence[int]) -> KernelSchedule:
         """The largest tile of which each multiprocessor gets one, nearly."""
         fit = (t for t in PRODUCT_TILES if self._tiles(t, arguments) >= FEWEST_TILES)
-        return _fitted(next(fit, PRODUCT_TILES[-1]), self.row(*arguments))
+        return self._fitted(next(fit, PRODUCT_TILES[-1]), arguments)
+
+    def _fitted(self, tile: KernelSchedule, arguments: Sequence[int]) -> KernelSchedule:
+        """No more columns, and no more of the summed axis at a time, than there are."""
+        assert self.sides is not None
+        columns, summed = self.sides[1](*arguments), self.row(*arguments)
+        return replace(
+            tile,
+            columns=min(tile.columns, power_of_two(columns)),
+            row=min(tile.row, power_of_two(summed)),
+        )
 
     def _tiles(self, tile: KernelSchedule, arguments: Sequence[int]) -> int:
         if self.sides is None:
@@ -250,7 +263,8 @@ class Chooser:
     def candidates(self, arguments: Sequence[int]) -> tuple[Choice, ...]:
         """That of the rule, and others that do the same."""
         if self.sides is not None:
-            fitted = (_fitted(tile, self.row(*arguments)) for tile in PRODUCT_TILES)
+            tiles = (*PRODUCT_TILES, *LARGE_PRODUCT_TILES)
+            fitted = (self._fitted(tile, arguments) for tile in tiles)
             every = dict.fromkeys((self._product_tile(arguments), *fitted))
             return tuple(self._choice(tile, 1, arguments) for tile in every)
         cells, row = self.cells(*arguments), self.row(*arguments)
@@ -358,6 +372,8 @@ class Chooser:
         if row > (WIDEST_WRITTEN_ROW if writes and row % DIVISOR == 0 else WIDEST_ROW):
             if row % DIVISOR and self.may_align:
                 return self._aligned_tile()
+            if self.is_online and not writes:
+                return KernelSchedule(1, 2048 if row % DIVISOR else 4096, warps=8)
             return KernelSchedule(1, 2048 if row % DIVISOR else 8192, warps=16)
         return row_in_registers(row, few=cells <= 2 * MULTIPROCESSORS)
 
@@ -365,7 +381,8 @@ class Chooser:
         """Of long rows that begin at any address. Where they are read three times fewer of them are
         under way, so that they stay in the cache."""
         if all(store.per == "row" for store in self.kernel.stores):
-            return KernelSchedule(1, 4096, aligned=True, warps=16)
+            tile = KernelSchedule(1, 2048, aligned=True, warps=4)
+            return tile if self.is_online else replace(tile, row=4096, warps=16)
         if self.passes > 2:
             return KernelSchedule(1, 2048, aligned=True, warps=16)
         return KernelSchedule(1, 1024, aligned=True, warps=4)
@@ -374,11 +391,6 @@ class Chooser:
 def _sides(kernel: Kernel, names: Sequence[str]) -> tuple[Callable[..., int], Callable[..., int]]:
     rows, columns = (_compiled(names, to_python(axis.extent)) for axis in kernel.axes)
     return rows, columns
-
-
-def _fitted(tile: KernelSchedule, summed: int) -> KernelSchedule:
-    """No more of a short summed axis at a time than it has."""
-    return replace(tile, row=min(tile.row, power_of_two(summed)))
 
 
 def power_of_two(number: int) -> int:

@@ -15,7 +15,7 @@ pytest.importorskip("triton")
 sys.path.insert(0, str(Path(__file__).parent.parent / "schedule"))
 
 import anyshape
-from anyshape.ir.program import ExternCall
+from anyshape.ir.program import ExternCall, Free
 from anyshape.targets.triton import tuning
 from anyshape.targets.triton.products import LONGEST_SUM, tiled_product
 from anyshape.targets.triton.schedules import Chooser
@@ -174,3 +174,18 @@ def test_the_librarys_product_of_turned_operands(monkeypatch, tmp_path, measured
         x = torch.randn(40, rows, dtype=torch.bfloat16).t()
         y = torch.randn(rows, 24, dtype=torch.bfloat16)
         same(fast(x, y), residual_scaled(x, y))
+
+
+def test_each_layer_of_a_chain_is_one_kernel(gpu):
+    """What a product is the last to read is freed behind the launch that makes it."""
+    layers = [m for _ in range(4) for m in (torch.nn.Linear(24, 24), torch.nn.GELU())]
+    net = torch.nn.Sequential(*layers).bfloat16()
+    fast = anyshape.compile(net, fullgraph=True, options={"verify_programs": True})
+    with torch.no_grad():
+        for rows in (5, 9):
+            x = torch.randn(rows, 24, dtype=torch.bfloat16)
+            same(fast(x), net(x))
+    assert library_calls(gpu) == 0
+    steps = [*gpu.programs[-1].flat_steps()]
+    freed = [name for step in steps if isinstance(step, Free) for name in step.buffers]
+    assert len(freed) == len({*freed}) == 3

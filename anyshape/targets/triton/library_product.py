@@ -147,11 +147,11 @@ def _factor(kernel: Kernel, number: int, axes: tuple[str, str]) -> Factor | None
     assert isinstance(load, Load) and isinstance(load.index, Expr)
     names = [param.name for param in kernel.params]
     own = {s: 0 for s in load.index.symbols if s.name in axes}
-    strides = [coefficient(load.index, axis) for axis in axes]
-    if substitute(load.index, own) != 0 or None in strides:
+    first, second = (coefficient(load.index, axis) for axis in axes)
+    if substitute(load.index, own) != 0 or first is None or second is None:
         return None
-    first, second = (_number(names, stride or 0) for stride in strides)
-    return Factor(names.index(load.pointer), (first, second))
+    strides = _number(names, first), _number(names, second)
+    return Factor(names.index(load.pointer), strides)
 
 
 def _number(names: Sequence[str], dim: Dim) -> Number:

@@ -17,7 +17,7 @@ In: the steps of a program. Out: the same, fewer.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from anyshape.ir.buffers import Buffer, BufferRef
@@ -52,8 +52,8 @@ LONGEST_SUM = 256
 """Elements of a summed axis below which a library's product and a kernel are slower."""
 DTYPES: frozenset[DType] = frozenset({bfloat16, float16})
 """Those that tensor cores multiply exactly and add in 32 bits."""
-FUNCTIONS = {"torch.mm": 2, "torch.addmm": 3, LINEAR: 2}
-"""Those that are products, and how many operands they have; `linear` may have a bias, too."""
+FUNCTIONS = frozenset({"torch.mm", "torch.addmm", LINEAR})
+"""Those that are products."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def with_products(
             continue
         made = fused(launch, call.outputs[0], product, variants)
         if made is not None:
-            steps = [*_without(steps, call, launch, made)]
+            steps = [*_without(steps, call, launch, product, made)]
             del buffers[call.outputs[0]]
     return replace(inner, steps=tuple(steps), buffers=buffers)
 
@@ -180,38 +180,56 @@ def _only_reader(steps: list[Step], call: ExternCall, outputs: set[str]) -> Laun
 
 
 def _may_move(steps: list[Step], call: ExternCall, launch: Launch, product: Product) -> bool:
-    """Does the launch find what the product reads, and write nothing of it?"""
+    """Does the launch find what the product reads, and write nothing of it? Memory that was
+    allocated here is nobody else's; what is freed in between is freed later."""
     start, end = (next(n for n, s in enumerate(steps) if s is each) for each in (call, launch))
-    between, own = steps[start + 1 : end], {*product.operands()}
-    for step in between:
-        gone = {*step.buffers} if isinstance(step, Free) else {*step.writes()}
-        taken = {step.over} if isinstance(step, Allocate) else set()
-        if (gone | taken) & own or not isinstance(step, (Allocate, Free, Launch)):
+    own = _memory(steps, product)
+    new = {s.buffer for s in steps[:end] if isinstance(s, Allocate)} - own
+    for step in steps[start + 1 : end]:
+        if not isinstance(step, (Allocate, Free, Launch)) or not {*step.writes()} <= new:
             return False
-    new = {
-        s.buffer
-        for s in steps[:end]
-        if isinstance(s, Allocate) and s.over in (None, call.outputs[0])
-    }
+        if isinstance(step, Allocate) and step.over in own:
+            return False
     return {*launch.writes()} <= new
 
 
-def _without(steps: list[Step], call: ExternCall, launch: Launch, made: Launch) -> tuple[Step, ...]:
-    """The steps without the product, and with the launch that makes it."""
-    name, kept = call.outputs[0], list[Step]()
+def _memory(steps: list[Step], product: Product) -> set[str]:
+    """The buffers that lie, or may lie, where what the product reads does."""
+    own = {*product.operands()}
+    pairs = [({*step.defines()}, {*step.may_lie_in()}) for step in steps]
+    pairs += [({s.buffer}, {s.over}) for s in steps if isinstance(s, Allocate) and s.over]
+    found = True
+    while found:
+        more = set[str]().union(*(a | b for a, b in pairs if b and (a | b) & own))
+        found = not more <= own
+        own |= more
+    return own
+
+
+def _without(
+    steps: list[Step], call: ExternCall, launch: Launch, product: Product, made: Launch
+) -> Iterator[Step]:
+    """The steps without the product, and with the launch that makes it, behind which that is freed
+    which the product was the last to read."""
+    name, own = call.outputs[0], _memory(steps, product)
+    called = late = False
+    waiting: list[str] = []
     for step in steps:
-        if step is call:
-            continue
+        called, late = called or step is call, late or step is launch
         if step is launch:
-            kept.append(made)
+            yield made
+            if waiting:
+                yield Free(tuple(waiting))
         elif isinstance(step, Allocate) and step.over == name:
-            kept.append(replace(step, over=None))
-        elif isinstance(step, Free) and name in step.buffers:
-            rest = tuple(n for n in step.buffers if n != name)
-            kept += [replace(step, buffers=rest)] if rest else []
-        else:
-            kept.append(step)
-    return tuple(kept)
+            yield replace(step, over=None)
+        elif isinstance(step, Free):
+            kept = own if called and not late else set[str]()
+            waiting += (n for n in step.buffers if n in kept)
+            rest = tuple(n for n in step.buffers if n != name and n not in kept)
+            if rest:
+                yield replace(step, buffers=rest)
+        elif step is not call:
+            yield step
 
 
 def fused(
@@ -416,6 +434,8 @@ def _factors(kernel: Kernel, number: int) -> tuple[int, int] | None:
             return None
         load = elements[cast.args[0]]
         if not isinstance(load, Load) or load.mask is not None or load.dtype not in DTYPES:
+            return None
+        if [*index_elements(load.index)]:  # the place is data's
             return None
         loads.append(cast.args[0])
     a, b = loads

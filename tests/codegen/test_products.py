@@ -15,12 +15,17 @@ pytest.importorskip("triton")
 sys.path.insert(0, str(Path(__file__).parent.parent / "schedule"))
 
 import anyshape
+from anyshape.ir.dtypes import bfloat16, float32, int64
+from anyshape.ir.loops import Axis, Kernel, Load, Op, PointerParam, Reduce, SizeParam, Store
 from anyshape.ir.program import ExternCall, Free
+from anyshape.symbolic import Space
 from anyshape.targets.triton import tuning
 from anyshape.targets.triton.products import LONGEST_SUM, tiled_product
 from anyshape.targets.triton.schedules import Chooser
 from tests.fake_gpu import FakeGpu
 
+SPACE = Space()
+I, J, R, N, V = (SPACE.symbol(name) for name in ("i0", "i1", "r0", "n0", "v0"))
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -189,3 +194,33 @@ def test_each_layer_of_a_chain_is_one_kernel(gpu):
     steps = [*gpu.programs[-1].flat_steps()]
     freed = [name for step in steps if isinstance(step, Free) for name in step.buffers]
     assert len(freed) == len({*freed}) == 3
+
+
+def sum_of_products(left, right, first=()) -> Kernel:
+    """[i0, i1] = the sum over r0 of p0[left] * p1[right]."""
+    at = len(first)
+    elements = (
+        *first,
+        Load("p0", left, bfloat16),
+        Op("cast", (at,), float32),
+        Load("p1", right, bfloat16),
+        Op("cast", (at + 2,), float32),
+        Op("mul", (at + 1, at + 3), float32),
+        Reduce("sum", at + 4, float32),
+    )
+    pointers = (
+        *(PointerParam(name, bfloat16, "read") for name in ("p0", "p1")),
+        PointerParam("p2", float32, "write"),
+        PointerParam("p3", int64, "read"),
+    )
+    axes, row = (Axis("i0", N), Axis("i1", N)), (Axis("r0", N),)
+    stores = (Store("p2", I * N + J, at + 5, "row"),)
+    return Kernel((*pointers, SizeParam("n0")), axes, row, elements, stores)
+
+
+def test_a_product_has_a_side_for_each_axis_at_places_that_follow_from_them():
+    assert tiled_product(sum_of_products(I * N + R, J * N + R)) == (0, 2, 5)
+    assert tiled_product(sum_of_products(I * N + R, I * N + R)) is None
+    assert tiled_product(sum_of_products(R, J * N + R)) is None
+    loaded = (Load("p3", I, int64),)
+    assert tiled_product(sum_of_products(I * N + R + V, J * N + R, loaded)) is None

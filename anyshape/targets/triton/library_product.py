@@ -187,8 +187,9 @@ def _after(kernel: Kernel, result: int, left: int, right: int) -> Kernel:
 
 
 def _symbol(kernel: Kernel, number: int, name: str) -> Symbol:
-    index = getattr(kernel.elements[number], "index", 0)
-    return next(s for s in index.symbols if s.name == name)
+    load = kernel.elements[number]
+    assert isinstance(load, Load) and isinstance(load.index, Expr)
+    return next(s for s in load.index.symbols if s.name == name)
 
 
 def _renumbered(element: Element, place: dict[int, int]) -> Element:

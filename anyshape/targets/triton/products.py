@@ -17,7 +17,7 @@ In: the steps of a program. Out: the same, fewer.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from anyshape.ir.buffers import Buffer, BufferRef
@@ -30,6 +30,7 @@ from anyshape.ir.loops import (
     Op,
     Param,
     PointerParam,
+    Position,
     Reduce,
     SizeParam,
     index_elements,
@@ -165,7 +166,9 @@ def _product(
     rows = math.prod(left.shape[:-1], start=1)
     own = left.strides if len(left.shape) == 2 else (summed, 1)
     matrices = Matrix(left.name, (own[0], own[1])), Matrix(right, (strides[0], strides[1]))
-    return Product(*matrices, bias and bias.name, rows, columns, summed, result.dtype)
+    return Product(
+        *matrices, None if bias is None else bias.name, rows, columns, summed, result.dtype
+    )
 
 
 def _only_reader(steps: list[Step], call: ExternCall, outputs: set[str]) -> Launch | None:
@@ -370,8 +373,9 @@ class _Maker:
         if isinstance(element, Load):
             mask = None if element.mask is None else element.mask + count
             return replace(element, index=self._moved_index(element.index), mask=mask)
-        index = getattr(element, "index", None)
-        return element if index is None else replace(element, index=self._moved_index(index))  # type: ignore[call-arg]
+        if isinstance(element, Position):
+            return replace(element, index=self._moved_index(element.index))
+        return element
 
     def _moved_index(self, index: Dim) -> Dim:
         return substitute(index, self.places)
@@ -382,7 +386,7 @@ def _dims(kernel: Kernel) -> list[Dim]:
     return [getattr(item, "index", 0) for item in items]
 
 
-def _value(dim: Dim | None, given: dict[str, object]) -> object:
+def _value(dim: Dim | None, given: Mapping[str, object]) -> object:
     """A size of the kernel as the program knows it."""
     if isinstance(dim, Expr) and dim.symbol is not None:
         return given.get(dim.symbol.name)

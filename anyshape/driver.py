@@ -362,7 +362,7 @@ class Driver:
             if self.options.sizes == "device":
                 libraries = targets.sizes_in_memory
                 program = assign_placements(program, final.facts, libraries, targets.variants)
-            program = targets.listed(program)
+            program = targets.listed(program, self.options)
         if self.options.verify:
             refuse_malformed(graph, passed, program.kernels())
         proven = self.options.verify or self.options.verify_programs

@@ -1,23 +1,26 @@
 """Compiled programs on one GPU beside eager torch and torch.compile, in one process.
 
-    python -m benchmarks.gpu OUT_FOLDER [kernels|models ...] [--only NAME ...] [--no-peers]
+    python -m benchmarks.gpu OUT_FOLDER [kernels|products|models ...] [--only NAME ...] [--no-peers]
 
 Kernels: the time of a CUDA graph of ten calls, which is the device's time alone; `host` is what a
-call costs the host. Models: the median of calls that are waited for, and the sum of first calls
-over all shapes. Peers are torch.compile's defaults, a graph for each shape (`static`) and one for
-all (`dynamic`). Rows of what is measured again replace those in the folder; others stay.
+call costs the host. Products are linear layers and what follows them, by rows, columns and summed
+axis; `max-autotune` is ours. Models: the median of calls that are waited for, and the sum of first
+calls over all shapes. Peers are torch.compile's defaults, a graph for each shape (`static`) and
+one for all (`dynamic`). Rows of what is measured again replace those in the folder; others stay.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import itertools
 import json
 import platform
 import statistics
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -26,13 +29,16 @@ import torch
 import torch.nn.functional as F
 import transformers
 import triton
-from torch import Tensor
+from torch import Tensor, nn
 
 import anyshape
 from benchmarks.gpu_models import MODELS, VOCABULARY
 from benchmarks.moe_kernels import ceilings
 
 SIZES = ((16384, 4096), (4096, 5120), (4096, 4096), (64, 2048), (4096, 50257), (3, 131072))
+ROWS = (1, 16, 100, 512, 2048, 8192)
+LAYERS = ((64, 256), (256, 1024), (128, 512), (64, 64), (1024, 4096))
+"""The summed axis and the columns of linear layers."""
 SHAPES = ((1, 512), (1, 384), (4, 100), (1, 1), (8, 1), (64, 1), (17, 1), (2, 1024))
 REPLAYED = ((1, 512), (1, 1), (64, 1))
 """Shapes at which CUDA graphs are compared, each of which costs the peer a compile."""
@@ -217,6 +223,42 @@ def kernels(peers: bool, only: Collection[str]) -> Iterator[Row]:
         assert ours.stats().specializations == 1, name
 
 
+def linear_gelu(layer: nn.Linear) -> Callable[..., Tensor]:
+    return lambda x, y: F.gelu(layer(x))
+
+
+def linear_residual(layer: nn.Linear) -> Callable[..., Tensor]:
+    return lambda x, y: (layer(x) + y) * 0.5
+
+
+PRODUCTS = {"linear + GELU": linear_gelu, "linear + residual": linear_residual}
+
+
+def products(peers: bool, only: Collection[str]) -> Iterator[Row]:
+    for (name, make), (summed, columns) in itertools.product(PRODUCTS.items(), LAYERS):
+        if name not in only:
+            continue
+        layer = nn.Linear(summed, columns, device="cuda", dtype=torch.bfloat16)
+        program, exact = make(layer), make(copy.deepcopy(layer).double())
+        sides: dict[str, Callable[..., Any]] = {
+            "ours": anyshape.compile(program, fullgraph=True, options={"fallback": "error"}),
+            "max-autotune": anyshape.compile(program, fullgraph=True, mode="max-autotune"),
+            "eager": program,
+        }
+        if peers:
+            torch.compiler.reset()
+            sides["dynamic"] = torch.compile(program, dynamic=True)
+        for rows in ROWS:
+            x, y = (torch.randn(rows, n, device="cuda").bfloat16() for n in (summed, columns))
+            true = exact(x.double(), y.double())
+            right, times = True, {}
+            for side, call in sides.items():
+                right = right and is_right(call(x, y), program(x, y), true)
+                times[side] = device_time(partial(call, x, y))
+            moved = 2 * (rows * (summed + columns) + columns * summed)
+            yield Row(f"{name}, {summed}", (rows, columns), right, moved, times, 0.0)
+
+
 def waited(call: Callable[[], object], calls: int = 15) -> float:
     """Milliseconds of a call that is waited for, the median."""
     for _ in range(3):
@@ -287,7 +329,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("tables", nargs="*", default=["kernels", "models"])
-    parser.add_argument("--only", nargs="+", default=[*PROGRAMS, *MODELS])
+    parser.add_argument("--only", nargs="+", default=[*PROGRAMS, *PRODUCTS, *MODELS])
     parser.add_argument("--no-peers", action="store_true")
     chosen = parser.parse_args()
     torch.manual_seed(0)
@@ -300,7 +342,7 @@ def main() -> None:
     }  # fmt: skip
     print(json.dumps(content, indent=1), flush=True)
     makers: dict[str, Callable[[bool, Collection[str]], Iterator[Any]]]
-    makers = {"kernels": kernels, "models": models}
+    makers = {"kernels": kernels, "products": products, "models": models}
     chosen.folder.mkdir(parents=True, exist_ok=True)
     with torch.no_grad():
         for table in chosen.tables:
@@ -315,7 +357,7 @@ def main() -> None:
 def name_of(row: Mapping[str, Any]) -> str:
     """The program or model of a row as it is written."""
     name: str = row.get("name") or row["model"]
-    return name
+    return name.partition(", ")[0] if "name" in row else name
 
 
 if __name__ == "__main__":

@@ -55,6 +55,11 @@ KERNELS = (
     *("sum over rows", "sum of squares", "add + GELU", "transposed add"),
 )
 MODELS = ("Llama, 8 layers", "Qwen3-MoE, 4 layers")
+BESIDE = (
+    *(("Qwen3-MoE, 4 layers", 130), ("Llama, 8 layers", 80)),
+    *(("ResNet-50, channels last", 70), ("ViT-B/16", 70)),
+)
+"""Models beside torch.compile, and the seconds that each has."""
 TABLES = (("decode",), ("prefill",), ("mixed", "pages"), ("training",))
 
 
@@ -94,6 +99,14 @@ def jobs(folder: Path) -> Iterator[Job]:
     for name in MODELS:
         command = module("benchmarks.gpu", out, "models", "--only", name)
         yield Job("e", name, command, 420, alone=True)
+    products = module("benchmarks.gpu", out, "products", "--no-peers")
+    yield Job("g", "products and what follows them", products, 90, alone=True)
+    for name, seconds in BESIDE:
+        given = "--only", name, "--seconds", str(seconds)
+        command = module("benchmarks.gpu_beside", out, *given)
+        yield Job("g", f"{name}, beside", command, seconds + 60, alone=True)
+    first = module("benchmarks.launches", out, "first", "--no-peers")
+    yield Job("g", "first calls of a second process", first, 90, alone=True)
     training = module("benchmarks.gpu_training", out)
     yield Job("f", "training steps", training, 300, alone=True)
     peers = module("benchmarks.gpu_training", out, "--sides", "--peers", "--seconds", "580")
@@ -175,7 +188,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--minutes", type=float, default=9.0)
-    parser.add_argument("--part", nargs="+", default=[*"abcdef"])
+    parser.add_argument("--part", nargs="+", default=[*"abcdefg"])
     parser.add_argument("--again", action="store_true", help="what was right before, too")
     parser.add_argument("--list", action="store_true", help="print the jobs and how they ended")
     chosen = parser.parse_args()

@@ -32,8 +32,9 @@ from anyshape.targets.target import as_it_is, awake, nothing, one_by_one, when_l
 from anyshape.targets.triton import launch as triton_launch
 from anyshape.targets.triton.binaries import LoadedKernel
 from anyshape.targets.triton.flags import with_flags
-from anyshape.targets.triton.launch import Launcher, TritonLoader
+from anyshape.targets.triton.launch import Launcher, TritonLoader, followers
 from anyshape.targets.triton.launch_lists import GridLists
+from anyshape.targets.triton.products import with_products
 from anyshape.targets.triton.regions import emit_gpu_region, form_gpu_regions
 from anyshape.targets.triton.schedules import Choice, KernelSchedule
 from anyshape.targets.triton.target import TRITON
@@ -188,6 +189,7 @@ class FakeGpu:
         monkeypatch.setattr(runtime_launch, "torch_libraries", lambda: libraries)
         monkeypatch.setattr(triton_launch, "driver_entry", lambda: entry)
         monkeypatch.setattr(triton_launch, "overlaps", lambda device: True)
+        monkeypatch.setattr(triton_launch, "device_of", lambda function: torch.device("cpu"))
         monkeypatch.setattr(Launcher, "_choose", counted)
         monkeypatch.setattr(Launcher, "_compiled", self._compiled)
         monkeypatch.setattr(Launcher, "_start", lambda *given: Future())
@@ -201,16 +203,19 @@ class FakeGpu:
 
     def load(self, wanted: Mapping[str, DeviceFunction], options: Options) -> Mapping[str, Loaded]:
         builder = builder_of(options)
+        after = {name: f for name, (_, f) in followers(wanted).items()} if self.tune else {}
+        own = {**wanted, **after}
         texts = {
             f"run_{name}": NativeFunction(runner(f.kernel, name), caller="none")
-            for name, f in wanted.items()
+            for name, f in own.items()
         }
         built = builder.load(texts)
-        self.addresses |= {name: built[f"run_{name}"].address or 0 for name in wanted}
+        self.addresses |= {name: built[f"run_{name}"].address or 0 for name in own}
         return self.loader.load(wanted, builder, tune=self.tune)
 
-    def listed(self, program: Program) -> Program:
-        flagged = with_flags(deferred(program), TRITON.variants, lambda device: True)
+    def listed(self, program: Program, options: Options) -> Program:
+        fused = with_products(deferred(program), TRITON.variants, "cpu", measured=self.tune)
+        flagged = with_flags(fused, TRITON.variants, lambda device: True)
         made = with_lists(flagged, "cpu", lambda: GridLists(variants=TRITON.variants))
         self.programs.append(made)
         return made

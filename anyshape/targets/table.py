@@ -56,10 +56,10 @@ class Targets:
         target = self.of(device)
         return None if target is None else target.sizes_in_memory
 
-    def listed(self, program: Program) -> Program:
+    def listed(self, program: Program, options: Options) -> Program:
         """Each target makes lists of launches of its own."""
         for target in self.by_kind.values():
-            program = target.listed(program)
+            program = target.listed(program, options)
         return program
 
     def group(self, program: Program, facts: Facts) -> Program:

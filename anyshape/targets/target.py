@@ -39,7 +39,7 @@ def as_it_is(program: Program, facts: Facts) -> Program:
     return program
 
 
-def one_by_one(program: Program) -> Program:
+def one_by_one(program: Program, options: Options) -> Program:
     """The target launches kernels one by one."""
     return program
 
@@ -126,7 +126,7 @@ class Target:
     prepare: Callable[[Options], object] = at_once
     missing: Callable[[], str | None] = nothing
     variants: Callable[[Kernel], Variants] = one_way
-    listed: Callable[[Program], Program] = one_by_one
+    listed: Callable[[Program, Options], Program] = one_by_one
     group: Callable[[Program, Facts], Program] = as_it_is
     print_region: PrintRegion = no_region
     allocator: str | None = None

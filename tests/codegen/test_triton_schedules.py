@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
+from anyshape.ir.code import DeviceFunction
 from anyshape.ir.dtypes import bool_, float32, int64
 from anyshape.ir.loops import (
     Axis,
@@ -17,12 +20,21 @@ from anyshape.ir.loops import (
     SizeParam,
     Store,
 )
-from anyshape.symbolic import Space
+from anyshape.symbolic import Expr, Space, evaluate
 from anyshape.targets.reduction_phases import analyse
+from anyshape.targets.triton.binaries import compile_kernel
+from anyshape.targets.triton.elements import ElementPrinter
+from anyshape.targets.triton.kernel import emit_triton
 from anyshape.targets.triton.launch_lists import parted
 from anyshape.targets.triton.narrow import narrow_elements, row_start
 from anyshape.targets.triton.online import online
-from anyshape.targets.triton.schedules import Chooser, passes, row_in_registers
+from anyshape.targets.triton.schedules import (
+    Chooser,
+    KernelSchedule,
+    passes,
+    row_in_registers,
+    thread_elements,
+)
 
 SPACE = Space()
 I, R, ROWS, COLUMNS = (SPACE.symbol(name) for name in ("i0", "r0", "n0", "n1"))
@@ -247,3 +259,58 @@ def test_a_sum_below_a_maximum_is_found_and_nothing_like_it_is():
     assert passes(softmax_like()) == 1
     for other in (softmax_like(below="add"), softmax_like(combine="min")):
         assert not online(other).sums and online(other).kernel is other and passes(other) == 2
+
+
+@pytest.mark.parametrize("columns", [32_000, 50_257, 50_264])
+def test_what_one_thread_has_of_a_row_is_combined_without_the_others(columns, tmp_path):
+    """No element of a long row goes through shared memory, in which threads meet."""
+    kernel = softmax_like()
+    schedule = Chooser.of(kernel).schedule((0, 0, 4096, columns)).schedule
+    assert not schedule.pieces and schedule.phase is None
+    made = compile_kernel(DeviceFunction("kernel", "", kernel, 0), schedule, tmp_path, 90)
+    whole, loops = made.asm["ttgir"], made.asm["ttgir"].split("scf.for")[2:]
+    assert len(loops) == 2  # over the row: tiles that lie in it, and its ends
+    for loop in loops:
+        body = loop[: loop.index("scf.yield")]
+        assert "tt.reduce" in body and "math.exp" in body
+        assert "ttg.convert_layout" not in body, whole
+    own = thread_elements(kernel, schedule)
+    assert own.turns * own.neighbours * 32 * schedule.warps == schedule.row
+
+
+def test_tiles_that_lie_in_a_row_have_no_mask():
+    schedule = Chooser.of(softmax_like()).schedule((0, 0, 4096, 32_000)).schedule
+    first, last = emit_triton(softmax_like(), "kernel", schedule).split("for start in")[-2:]
+    assert "mask=rmask" not in first and "mask=rmask" in last
+
+
+def test_text_of_divisions_in_one_another_is_as_long_as_they_are_many():
+    def nested(depth: int) -> Expr:
+        index = I + R
+        for _ in range(depth):
+            index = (index * ROWS - 3) // COLUMNS + (index - 7) % COLUMNS
+        return index
+
+    def text(depth: int) -> str:
+        return emit_triton(
+            rows(nested(depth)), "kernel", Chooser.of(rows(R)).schedule((0, 0, 5, 40)).schedule
+        )
+
+    lengths = [len(text(depth)) for depth in (2, 4, 6, 8)]
+    steps = [b - a for a, b in zip(lengths, lengths[1:])]
+    assert max(steps) < 2 * min(steps), steps
+
+
+def test_divisions_in_one_another_round_down():
+    index, printer = I, ElementPrinter(rows(R), "kernel", KernelSchedule(16))
+    for _ in range(3):
+        index = (index * ROWS - 30) // COLUMNS + (index - 70) % COLUMNS
+    printer.phases = analyse(rows(R))
+    result = printer._dim(index)
+    for i0, n0, n1 in itertools.product((0, 1, 9, 40), (1, 3), (1, 5, 8)):
+        values = {"i0": i0, "n0": n0, "n1": n1}
+        for line in printer.lines:
+            exec(line.strip(), {}, values)
+        assert eval(result, {}, values) == evaluate(
+            index, {I.symbol: i0, ROWS.symbol: n0, COLUMNS.symbol: n1}
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -78,3 +79,11 @@ def test_explain_tells_what_was_measured(monkeypatch):
     assert (
         "us" not in str(anyshape.explain(torch.exp)(torch.randn(3))).split() and quiet.chosen == 1
     )
+
+
+def test_what_was_measured_of_other_candidates_is_not_asked(tmp_path, took):
+    took += [3.0, 1.0, 2.5]
+    tuned(tmp_path).best((), CHOICES, lambda choice: print)
+    library = [replace(CHOICES[0], library=True), *CHOICES]
+    took += [3.0, 2.0, 1.0, 2.5]
+    assert tuned(tmp_path).best((), library, lambda choice: print) is CHOICES[1] and not took

@@ -200,6 +200,7 @@ def launch(step, values, sizes, modules):
     for param, arg in zip(step.kernel.params, step.args, strict=True):
         if isinstance(arg, BufferRef):
             buffer, offset = values[arg.name], evaluate(step.offsets.get(param.name, 0), sizes)
+            buffer = buffer if buffer.numel() else torch.zeros((), dtype=buffer.dtype)
             args.append(torch.as_strided(buffer, (), (), buffer.storage_offset() + offset))
         elif IN_MEMORY and isinstance(param, SizeParam):
             args.append(torch.tensor([evaluate(arg, sizes)]))

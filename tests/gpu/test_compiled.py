@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -9,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch._higher_order_ops.associative_scan import associative_scan
 
 import anyshape
-from benchmarks.gpu import PROGRAMS, exactly, is_right
+from benchmarks.gpu import PRODUCTS, PROGRAMS, exactly, is_right
 
 pytestmark = [
     pytest.mark.gpu,
@@ -56,6 +57,23 @@ def test_measured_schedules_are_right(name: str) -> None:
         values = operands(rows, columns, torch.bfloat16)
         given = [values[letter] for letter in letters]
         assert is_right(fast(*given), program(*given), exactly(program, given)), (rows, columns)
+
+
+@pytest.mark.parametrize("mode", ["default", "max-autotune"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_with_what_follows_them_are_right(
+    name: str, dtype: torch.dtype, mode: str
+) -> None:
+    for summed, columns in ((64, 256), (50, 77), (256, 16), (1000, 33)):
+        layer = nn.Linear(summed, columns, device="cuda", dtype=dtype)
+        program, exact = (PRODUCTS[name](each) for each in (layer, copy.deepcopy(layer).double()))
+        fast = anyshape.compile(program, fullgraph=True, mode=mode)
+        with torch.no_grad():
+            for rows in (5, 1, 0, 300, 4097, 5):
+                x, y = (torch.randn(rows, n, device="cuda").to(dtype) for n in (summed, columns))
+                wanted = program(x, y), exact(x.double(), y.double())
+                assert is_right(fast(x, y), *wanted), (rows, columns, summed)
 
 
 def written_in_place(x: Tensor) -> Tensor:

@@ -72,6 +72,10 @@ def _identity(options: Options) -> str:
     return "\n".join((toolchain.identity, *toolchain.flags, cpu_identity(), library_identity()))
 
 
+def _listed(program: Program, options: Options) -> Program:
+    return with_launch_lists(program)
+
+
 CPU = Target(
     "cpu",
     NativeFunction,
@@ -80,7 +84,7 @@ CPU = Target(
     start=_start,
     prepare=builder_of,
     variants=variants,
-    listed=with_launch_lists,
+    listed=_listed,
     group=_group,
     print_region=_print_region,
     allocator="anyshape.empty_cpu",

@@ -33,7 +33,7 @@ from anyshape.targets.triton.online import LOWEST as ONLINE_LOWEST
 from anyshape.targets.triton.schedules import (
     KernelSchedule,
 )
-from anyshape.targets.triton.sizes import to_triton
+from anyshape.targets.triton.sizes import nested_operands, to_triton
 from anyshape.targets.triton.texts import (
     accumulator,
     cast_text,
@@ -60,6 +60,8 @@ class ElementPrinter:
     """Which piece of a row is printed, where it has several."""
     start: Dim | None = None
     """Where rows begin in memory, while tiles that lie in them as a whole are printed."""
+    whole: bool = False
+    """Are tiles printed that lie in the row as a whole?"""
     phases: Phases = field(init=False)
     columns: frozenset[str] = field(init=False)
     narrow: frozenset[int] = frozenset()
@@ -77,7 +79,8 @@ class ElementPrinter:
         """The mask of elements in the row; nothing where all of the tile lies in it."""
         schedule = self.schedule
         full = schedule.pieces and (schedule.even or (self.piece or 0) < schedule.pieces - 1)
-        return "" if full or self.start is not None else self._of_piece("rmask")
+        inside = full or self.whole or self.start is not None
+        return "" if inside else self._of_piece("rmask")
 
     @property
     def _cell_mask(self) -> str:
@@ -224,4 +227,11 @@ class ElementPrinter:
             self._line(f"{module}atomic_{store.mode}({given})")
 
     def _dim(self, dim: Dim) -> str:
-        return to_triton(dim, self._symbol_name)
+        """Its text. What a division divides has a line of its own where it holds divisions: theirs
+        repeats it, and they lie deep in one another where rows are shifted by reshapes."""
+        computed: dict[Dim, str] = {}
+        for inner in nested_operands(dim):
+            name = f"q{len(self.lines)}"
+            self._line(f"{name} = {to_triton(inner, self._symbol_name, computed=computed)}")
+            computed[inner] = name
+        return to_triton(dim, self._symbol_name, computed=computed)

@@ -30,10 +30,12 @@ from anyshape.targets.triton.elements import HIGH, LOW, ElementPrinter
 from anyshape.targets.triton.narrow import HIGHEST, LOWEST, narrow_elements, row_start
 from anyshape.targets.triton.online import online
 from anyshape.targets.triton.prelude import HEADER
+from anyshape.targets.triton.product_kernel import ProductPrinter
 from anyshape.targets.triton.schedules import (
     DIVISOR,
     KernelSchedule,
     default_schedule,
+    thread_elements,
     works_in_row,
 )
 from anyshape.targets.triton.texts import (
@@ -51,6 +53,9 @@ then it waits before it touches memory, and the next one may begin."""
 
 def emit_triton(kernel: Kernel, name: str, schedule: KernelSchedule | None = None) -> str:
     """The module's text. Raises NotImplementedError for what Triton cannot do in order."""
+    if schedule is not None and schedule.columns:
+        printer = ProductPrinter(kernel, name, schedule)
+        return printer.text(block_sizes(schedule), f"as_begin({OVERLAP})")
     return _Emitter(kernel, name, schedule or default_schedule(kernel)).text()
 
 
@@ -75,6 +80,8 @@ def block_sizes(schedule: KernelSchedule) -> dict[str, int]:
     sizes = {OVERLAP: 0, "XBLOCK": schedule.block}
     if schedule.row:
         sizes["RBLOCK"] = schedule.row
+    if schedule.columns:
+        sizes["YBLOCK"] = schedule.columns
     if schedule.phase is not None:
         sizes["SBLOCK"] = schedule.totals
     return sizes
@@ -84,7 +91,7 @@ def block_sizes(schedule: KernelSchedule) -> dict[str, int]:
 class _Emitter(ElementPrinter):
     def text(self) -> str:
         schedule = self.schedule
-        if schedule.aligned or schedule.phase is not None:
+        if not schedule.pieces:
             found = online(self.kernel)
             self.kernel, self.sums = found.kernel, found.sums
         kernel = self.kernel
@@ -119,7 +126,6 @@ class _Emitter(ElementPrinter):
             "arguments": [p.name for p in kernel.params],
             "constants": block_sizes(self.schedule),
             "num_warps": self.schedule.warps,
-            "tiles": [self._dim(axis.extent) for axis in kernel.axes],
         }
 
     # --- loops ---
@@ -266,13 +272,18 @@ class _Emitter(ElementPrinter):
         once = self.schedule.phase is not None and self.schedule.once
         for n in reduces:
             start, kind = self._identity(n), self._accumulator(n)
-            if not once or n in self.sums or n in self.sums.values():
-                self._line(f"a{n} = tl.full([XBLOCK, RBLOCK], {start}, {kind})")
+            joined = n in self.sums or n in self.sums.values()
+            lanes = thread_elements(self.kernel, self.schedule).lanes if joined else "RBLOCK"
+            if not once or joined:
+                self._line(f"a{n} = tl.full([XBLOCK, {lanes}], {start}, {kind})")
         if once:
             self._cells(body, reduces, stores, "first", first=True)
             return
         if self.schedule.aligned:
             self._aligned_loops(body, reduces, stores)
+            return
+        if self.schedule.phase is None and self.schedule.block == 1:
+            self._whole_tiles_first(body, reduces, stores)
             return
         if self.schedule.phase is None:
             self._open(f"for start in {self._turns('0', 'rtotal')}:")
@@ -282,6 +293,17 @@ class _Emitter(ElementPrinter):
         self.opened.discard(None)
         self._cells(body, reduces, stores, "start", first=False)
         self.depth -= 1
+
+    def _whole_tiles_first(self, body: list[int], reduces: list[int], stores: list[Store]) -> None:
+        """A loop over tiles that lie in the row as a whole, whose elements have no mask, and one
+        that turns once at most."""
+        self._line("whole = rtotal // RBLOCK * RBLOCK")
+        for self.whole, first, stop in ((True, "0", "whole"), (False, "whole", "rtotal")):
+            turns = self._turns(first, stop) if self.whole else f"range({first}, {stop}, RBLOCK)"
+            self._open(f"for start in {turns}:")
+            self.opened.discard(None)
+            self._cells(body, reduces, stores, "start", first=False)
+            self.depth -= 1
 
     def _turns(self, first: str, stop: str) -> str:
         if self.schedule.unroll == 1:
@@ -360,7 +382,7 @@ class _Emitter(ElementPrinter):
             assert isinstance(element, Reduce)
             self._line(f"w{n}s = {self._totals_of_shares(n)}")
             if n in self.sums:
-                self._joined(n, f"w{self.sums[n]}s", f"w{n}s")
+                self._joined("as_online_joined", n, f"w{self.sums[n]}s", f"w{n}s")
             elif n not in self.sums.values():
                 combined = combined_text(element, f"a{n}", f"w{n}s")
                 self._line(f"a{n} = tl.where(smask, {combined}, a{n})")
@@ -378,7 +400,9 @@ class _Emitter(ElementPrinter):
             return  # with its sum
         if number in self.sums:
             given = f'tl.where({mask}, {value}, float("-inf"))' if mask else value
-            self._joined(number, given)
+            given = f"tl.broadcast_to({given}, [XBLOCK, RBLOCK])"
+            own = thread_elements(self.kernel, self.schedule)
+            self._joined("as_online", number, given, str(own.turns), str(own.neighbours))
             return
         if first:
             made, other = f"tl.broadcast_to({value}, [XBLOCK, RBLOCK])", self._identity(number)
@@ -386,10 +410,9 @@ class _Emitter(ElementPrinter):
             made, other = combined_text(element, total, value), total
         self._line(f"{total} = {f'tl.where({mask}, {made}, {other})' if mask else made}")
 
-    def _joined(self, number: int, *given: str) -> None:
+    def _joined(self, function: str, number: int, *given: str) -> None:
         """A maximum and its sum take in elements, or totals of shares: maxima and sums."""
         both = f"a{self.sums[number]}, a{number}"
-        function = "as_online" if len(given) == 1 else "as_online_joined"
         self._line(f"{both} = {function}({both}, {', '.join(given)})")
 
     def _online_total(self, number: int) -> None:

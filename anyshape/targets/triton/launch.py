@@ -33,7 +33,9 @@ from anyshape.targets.triton.binaries import (
     overlaps,
 )
 from anyshape.targets.triton.kernel import total_dtype, totals
+from anyshape.targets.triton.library_product import ByLibrary, by_library
 from anyshape.targets.triton.online import online
+from anyshape.targets.triton.products import LONGEST_SUM
 from anyshape.targets.triton.records import (
     LAUNCH_FUNCTION,
     LAUNCH_NAME,
@@ -74,6 +76,8 @@ class Launcher:
     cut: Callable[..., int]
     cache: DiskCache
     tuned: Tuned | None = None
+    library: tuple[ByLibrary, Callable[..., None]] | None = None
+    """Where schedules are measured: how a library makes a product, and what launches the rest."""
     compiled: dict[KernelSchedule, LoadedKernel] = field(default_factory=dict)
     chosen: dict[tuple[int, ...], Chosen] = field(default_factory=dict)
     choices: dict[tuple[int, ...], Choice] = field(default_factory=dict)
@@ -135,14 +139,17 @@ class Launcher:
         params = self.function.kernel.params
         wanted = [sizes.get(params[n].name) for n in self.chooser.sizes]
         found = (c for key, c in self.choices.items() if [*key[:-1]] == wanted)
-        parts = (part for c in found for part, _ in parts_of(self.function.kernel, c))
-        return [*dict.fromkeys(map(str, parts))]
+        texts = (
+            [str(c)] if c.library else [str(s) for s, _ in parts_of(self.function.kernel, c)]
+            for c in found
+        )
+        return [*dict.fromkeys(text for each in texts for text in each)]
 
     def expect(self, arguments: tuple[Any, ...]) -> None:
         """Begins to make what a launch with such arguments needs."""
         choices = [self.chooser.schedule(arguments)]
         if self.tuned is not None:
-            choices += self.chooser.candidates(arguments)
+            choices += self._candidates(arguments)
         for choice in choices:
             for schedule, _ in parts_of(self.function.kernel, choice):
                 self._start(schedule)
@@ -159,9 +166,11 @@ class Launcher:
 
     def _choice(self, arguments: tuple[Any, ...]) -> Choice:
         """By rule, or what was measured to be fastest at such sizes."""
-        if self.tuned is None or torch.cuda.is_current_stream_capturing():
+        if self.tuned is None:
             return self.chooser.schedule(arguments)
-        choices = self.chooser.candidates(arguments)
+        choices = self._candidates(arguments)
+        if torch.cuda.is_current_stream_capturing():
+            return choices[0]
         if len(choices) == 1 or not self._repeatable(arguments):
             return choices[0]
 
@@ -174,6 +183,15 @@ class Launcher:
         self.expect(arguments)
         COMPILER.settle()
         return self.tuned.best(self.chooser.kind(arguments), choices, run)
+
+    def _candidates(self, arguments: tuple[Any, ...]) -> tuple[Choice, ...]:
+        """The rule's comes first: of a long product that is the library's."""
+        found = self.chooser.candidates(arguments)
+        if self.library is None:
+            return found
+        theirs = (replace(found[0], library=True),)
+        long = self.chooser.row(*arguments) > LONGEST_SUM
+        return (*theirs, *found) if long else (*found, *theirs)
 
     def _repeatable(self, arguments: tuple[Any, ...]) -> bool:
         """Does the kernel leave what it reads, so that it can be run again and again?"""
@@ -188,6 +206,8 @@ class Launcher:
         tiles = min(choice.tiles, LARGEST_GRID)
         if not tiles:
             return None, 0, 0, _nothing
+        if choice.library:
+            return None, 0, 0, self._by_library
         if choice.shares > 1:
             return None, 0, 0, self._cut(choice, tiles)
         loaded, early = self._compiled(choice.schedule), self._early(choice.work)
@@ -197,6 +217,12 @@ class Launcher:
             in_context(lambda: self._launched(*about, arguments))
 
         return loaded, tiles, early, launch
+
+    def _by_library(self, stream: int, arguments: tuple[Any, ...]) -> None:
+        assert self.library is not None
+        way, after = self.library
+        made = way.product(arguments, device_of(self.function))
+        after(*arguments, made.data_ptr())
 
     def _early(self, work: int) -> int:
         """Does a kernel that touches so many elements begin while the one before it ends? Programs
@@ -223,7 +249,7 @@ class Launcher:
             for (schedule, count), work in zip(plan, works, strict=True)
         ]
         sizes = [total_dtype(kernel, n).size_bytes for n in totals(kernel)]
-        device = torch.device("cuda", self.function.device)
+        device = device_of(self.function)
 
         def launch(stream: int, arguments: tuple[Any, ...]) -> None:
             cells, end, ends = self.chooser.cells(*arguments), 0, []
@@ -257,7 +283,9 @@ class Launcher:
 
 def parts_of(kernel: Kernel, choice: Choice) -> Iterator[tuple[KernelSchedule, int]]:
     """The kernels that a choice launches, and how many shares each works on: where rows are cut a
-    kernel for each phase, of which the last combines totals."""
+    kernel for each phase, of which the last combines totals; none where a library does it."""
+    if choice.library:
+        return
     if choice.shares <= 1:
         yield choice.schedule, 1
         return
@@ -306,6 +334,29 @@ def _launches(
     }
 
 
+def device_of(function: DeviceFunction) -> torch.device:
+    """Where the function runs."""
+    return torch.device("cuda", function.device)
+
+
+def after_name(name: str) -> str:
+    """The kernel that follows a library's product, where ``name`` is both."""
+    return f"after_{name}"
+
+
+def followers(
+    wanted: Mapping[str, DeviceFunction],
+) -> dict[str, tuple[ByLibrary, DeviceFunction]]:
+    """How libraries make products, and the kernels that follow, by the names of these."""
+    found = {}
+    for name, function in wanted.items():
+        way = by_library(function.kernel)
+        if way is not None:
+            own = after_name(name)
+            found[own] = way, DeviceFunction(own, "", way.after, function.device)
+    return found
+
+
 def _has_sizes(kernel: Kernel) -> bool:
     return any(isinstance(param, SizeParam) for param in kernel.params)
 
@@ -336,7 +387,8 @@ class TritonLoader:
     ) -> Mapping[str, Loaded]:
         """Launchers by name. Kernels with sizes are made where they are expected or launched;
         ``builder`` builds the C functions that hand arguments to the driver."""
-        calls = _launches(wanted)
+        after = followers(wanted) if tune else {}
+        calls = _launches({**wanted, **{name: f for name, (_, f) in after.items()}})
         built = builder.functions(dict(call for pair in calls.values() for call in pair))
         launch = builder.load({LAUNCH_NAME: LAUNCH_FUNCTION})[LAUNCH_NAME].address
         assert launch is not None
@@ -348,6 +400,13 @@ class TritonLoader:
                     tuned = Tuned(name, function.device, builder.cache) if tune else None
                     chooser = Chooser.of(function.kernel)
                     launcher = Launcher(function, chooser, direct, cut, builder.cache, tuned)
+                    if after_name(name) in after:
+                        way, rest = after[after_name(name)]
+                        direct, cut = (built[call] for call, _ in calls[rest.name])
+                        follower = Launcher(
+                            rest, Chooser.of(rest.kernel), direct, cut, builder.cache
+                        )
+                        launcher.library = way, follower.call()
                     record = Record.of(function.kernel, launcher.launched, launch, driver_entry())
                     self.launchers[key], self.records[key] = launcher, record
                     self.loaded[key] = Loaded(launcher.call(), record.address)

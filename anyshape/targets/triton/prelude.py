@@ -30,10 +30,13 @@ def as_times(a, b):
 
 
 @triton.jit
-def as_online(highest, total, x):
-    d = tl.exp(-tl.abs(x - highest))
-    total = tl.where(x > highest, tl.fma(total, d, 1.0), total + d)
-    return as_max(highest, x), total
+def as_online(highest, total, x, TURNS: tl.constexpr, NEXT: tl.constexpr):
+    # of the elements that one thread has, so that what was summed is made smaller once for all
+    own = tl.reshape(x, [x.shape[0], TURNS, highest.shape[1], NEXT])
+    above = tl.reduce(tl.reduce(own, 3, as_max), 1, as_max)
+    above = as_max(highest, above)
+    powers = tl.exp(own - above[:, None, :, None])
+    return above, total * tl.exp(highest - above) + tl.sum(tl.sum(powers, 3), 1)
 
 
 @triton.jit

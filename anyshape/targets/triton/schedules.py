@@ -27,6 +27,7 @@ from anyshape.symbolic import Dim, Expr, Symbol, substitute, to_python
 from anyshape.targets.reduction_phases import Phases, analyse, lane
 from anyshape.targets.triton.narrow import row_start
 from anyshape.targets.triton.online import online
+from anyshape.targets.triton.products import tiled_product
 
 DIVISOR = 16
 """Of addresses in bytes, and of sizes in elements: what the widest loads ask for."""
@@ -76,7 +77,8 @@ class KernelSchedule:
     indices are 64 bits. ``phase``: rows are shared out among programs, and this is one phase over
     them, for which ``totals`` shares of the phases before are combined at a time. ``once``: a
     share is one tile. ``unroll``: turns of a loop over a
-    row whose loads are under way together."""
+    row whose loads are under way together. ``columns``: a matrix product in tiles of ``block`` rows
+    and so many columns, ``row`` elements of the summed axis at a time."""
 
     block: int
     row: int = 0
@@ -90,8 +92,12 @@ class KernelSchedule:
     aligned: bool = False
     unroll: int = 1
     once: bool = False
+    columns: int = 0
 
     def __str__(self) -> str:
+        if self.columns:
+            tile = f"{self.block} x {self.columns} x {self.row}"
+            return f"product in tiles of {tile}, {self.warps} warps"
         tile = f"{self.block} x {self.row}" if self.row else f"{self.block}"
         row = f"rows in {self.pieces} tiles of " if self.pieces > 1 else "tiles of "
         row = "aligned tiles of " if self.aligned else row
@@ -100,19 +106,58 @@ class KernelSchedule:
         return f"{phase}{row}{tile}, {self.warps} warps{wide}"
 
 
+PRODUCT_TILES = (
+    KernelSchedule(64, 64, columns=128, warps=4),
+    KernelSchedule(128, 64, columns=64, warps=4),
+    KernelSchedule(64, 64, columns=64, warps=4),
+    KernelSchedule(16, 128, columns=64, warps=4),
+    KernelSchedule(16, 128, columns=32, warps=4),
+)
+"""Of matrix products, the best of those that are large first."""
+LARGE_PRODUCT_TILES = (KernelSchedule(128, 64, columns=128, warps=8),)
+"""Best where little is made of the product: measured, and never the rule's."""
+FEWEST_TILES = 112
+
+
 @frozen
 class Choice:
     """What is launched: ``shares`` of a row, ``each`` of so many elements, where it is cut.
-    ``work``: elements of all rows."""
+    ``work``: elements of all rows. ``library``: a library makes the product, and a kernel reads
+    it."""
 
     schedule: KernelSchedule
     tiles: int
     work: int
     shares: int = 1
     each: int = 0
+    library: bool = False
 
     def __str__(self) -> str:
+        if self.library:
+            return "a library's product, and a kernel"
         return f"{self.schedule}, {self.shares} shares" if self.shares > 1 else str(self.schedule)
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadElements:
+    """Where in a tile the elements of one thread lie: ``turns`` times ``neighbours`` in the row, of
+    ``lanes`` threads side by side."""
+
+    turns: int
+    lanes: int
+    neighbours: int
+
+
+def thread_elements(kernel: Kernel, schedule: KernelSchedule) -> ThreadElements:
+    """As Triton lays out a tile of the row that is loaded; where it does otherwise, a reduction
+    over these is slower and no less right."""
+    if schedule.block > 1:
+        return ThreadElements(2, schedule.row // 2, 1)
+    own = max(schedule.row // (32 * schedule.warps), 1)
+    sizes = [e.dtype.size_bytes for e in kernel.elements if isinstance(e, Load)]
+    widest = DIVISOR // min(sizes, default=DIVISOR)
+    vector = min(widest, own) if schedule.divisible or schedule.aligned else 1
+    return ThreadElements(own // vector, schedule.row // own, vector)
 
 
 def may_split(kernel: Kernel) -> bool:
@@ -163,8 +208,11 @@ class Chooser:
     may_split: bool
     may_align: bool
     passes: int
+    is_online: bool
     pointers: tuple[int, ...]
     sizes: tuple[int, ...]
+    sides: tuple[Callable[..., int], Callable[..., int]] | None
+    """The numbers of rows and of columns of a matrix product."""
 
     @classmethod
     def of(cls, kernel: Kernel) -> Chooser:
@@ -178,18 +226,48 @@ class Chooser:
             may_split(kernel),
             row_start(kernel, analyse(kernel)) is not None,
             passes(kernel),
+            bool(online(kernel).sums),
             _of_several_elements(kernel),
             tuple(n for n, p in enumerate(kernel.params) if isinstance(p, SizeParam)),
+            _sides(kernel, names) if tiled_product(kernel) else None,
         )
 
     def schedule(self, arguments: Sequence[int]) -> Choice:
         """The schedule that the rule gives, the number of tiles of cells, and of shares of a
         row."""
+        if self.sides is not None:
+            return self._choice(self._product_tile(arguments), 1, arguments)
         cells, row = self.cells(*arguments), self.row(*arguments)
         return self._choice(*self._rule(cells, row), arguments)
 
+    def _product_tile(self, arguments: Sequence[int]) -> KernelSchedule:
+        """The largest tile of which each multiprocessor gets one, nearly."""
+        fit = (t for t in PRODUCT_TILES if self._tiles(t, arguments) >= FEWEST_TILES)
+        return self._fitted(next(fit, PRODUCT_TILES[-1]), arguments)
+
+    def _fitted(self, tile: KernelSchedule, arguments: Sequence[int]) -> KernelSchedule:
+        """No more columns, and no more of the summed axis at a time, than there are."""
+        assert self.sides is not None
+        columns, summed = self.sides[1](*arguments), self.row(*arguments)
+        return replace(
+            tile,
+            columns=min(tile.columns, power_of_two(columns)),
+            row=min(tile.row, power_of_two(summed)),
+        )
+
+    def _tiles(self, tile: KernelSchedule, arguments: Sequence[int]) -> int:
+        if self.sides is None:
+            return -(-self.cells(*arguments) // tile.block) * self.kernel.parts
+        rows, columns = (side(*arguments) for side in self.sides)
+        return -(-rows // tile.block) * -(-columns // tile.columns)
+
     def candidates(self, arguments: Sequence[int]) -> tuple[Choice, ...]:
         """That of the rule, and others that do the same."""
+        if self.sides is not None:
+            tiles = (*PRODUCT_TILES, *LARGE_PRODUCT_TILES)
+            fitted = (self._fitted(tile, arguments) for tile in tiles)
+            every = dict.fromkeys((self._product_tile(arguments), *fitted))
+            return tuple(self._choice(tile, 1, arguments) for tile in every)
         cells, row = self.cells(*arguments), self.row(*arguments)
         tile, shares = self._rule(cells, row)
         others = dict.fromkeys(((tile, shares), *self._others(tile, shares, cells, row)))
@@ -198,6 +276,9 @@ class Chooser:
     def kind(self, arguments: Sequence[int]) -> tuple[object, ...]:
         """What sizes have in common whose candidates are alike: among them the number of cells, to
         a factor of two."""
+        if self.sides is not None:
+            numbers = (*(side(*arguments) for side in self.sides), self.row(*arguments))
+            return "product", *(number.bit_length() for number in numbers)
         cells, row = self.cells(*arguments), self.row(*arguments)
         tile, shares = self._rule(cells, row)
         return replace(tile, even=False), shares.bit_length(), cells.bit_length(), row.bit_length()
@@ -217,7 +298,7 @@ class Chooser:
             tile = replace(tile, totals=most, once=each == tile.row)
         wide = largest > LARGEST_INT32 - WIDEST_TILE
         tile = replace(tile, divisible=divisible, wide=wide)
-        tiles = -(-cells // tile.block) * self.kernel.parts
+        tiles = self._tiles(tile, arguments)
         return Choice(tile, tiles, cells * max(row, 1) * self.kernel.parts, shares, each)
 
     def _rule(self, cells: int, row: int) -> tuple[KernelSchedule, int]:
@@ -292,6 +373,8 @@ class Chooser:
         if row > (WIDEST_WRITTEN_ROW if writes and row % DIVISOR == 0 else WIDEST_ROW):
             if row % DIVISOR and self.may_align:
                 return self._aligned_tile()
+            if self.is_online and not writes:
+                return KernelSchedule(1, 2048 if row % DIVISOR else 4096, warps=8)
             return KernelSchedule(1, 2048 if row % DIVISOR else 8192, warps=16)
         return row_in_registers(row, few=cells <= 2 * MULTIPROCESSORS)
 
@@ -299,10 +382,16 @@ class Chooser:
         """Of long rows that begin at any address. Where they are read three times fewer of them are
         under way, so that they stay in the cache."""
         if all(store.per == "row" for store in self.kernel.stores):
-            return KernelSchedule(1, 4096, aligned=True, warps=16)
+            tile = KernelSchedule(1, 2048, aligned=True, warps=4)
+            return tile if self.is_online else replace(tile, row=4096, warps=16)
         if self.passes > 2:
             return KernelSchedule(1, 2048, aligned=True, warps=16)
         return KernelSchedule(1, 1024, aligned=True, warps=4)
+
+
+def _sides(kernel: Kernel, names: Sequence[str]) -> tuple[Callable[..., int], Callable[..., int]]:
+    rows, columns = (_compiled(names, to_python(axis.extent)) for axis in kernel.axes)
+    return rows, columns
 
 
 def power_of_two(number: int) -> int:

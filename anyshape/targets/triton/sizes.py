@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from anyshape.symbolic import Condition, Dim
+from anyshape.symbolic import Condition, Dim, Expr, Symbol
 from anyshape.symbolic.render import TruncatingText, balanced
-from anyshape.symbolic.text import Name, name_of
+from anyshape.symbolic.text import NOTHING_COMPUTED, Computed, Name, name_of
 
 
 class _Triton(TruncatingText):
@@ -31,6 +31,25 @@ def to_triton(
     name: Name = name_of,
     *,
     nonnegative: Callable[[Dim], bool] | None = None,
+    computed: Computed = NOTHING_COMPUTED,
 ) -> str:
     """Triton text over integer scalars with Python's floored division; `tl` must be in scope."""
-    return _Triton(name, nonnegative).condition(dim)
+    return _Triton(name, nonnegative, computed).condition(dim)
+
+
+def nested_operands(dim: Dim) -> Iterator[Expr]:
+    """The operands of operations that hold operations themselves, each once, the inner ones
+    first."""
+    seen: set[Expr] = set()
+
+    def inside(part: Dim) -> Iterator[Expr]:
+        for monomial in part.terms if isinstance(part, Expr) else ():
+            for atom in monomial:
+                args = () if isinstance(atom, Symbol) else atom.args
+                for arg in args:
+                    if isinstance(arg, Expr) and arg.depth and arg not in seen:
+                        seen.add(arg)
+                        yield from inside(arg)
+                        yield arg
+
+    return inside(dim)

@@ -24,6 +24,7 @@ from anyshape.targets.triton.graphs import recorded, why_not_recorded
 from anyshape.targets.triton.kernel import emit_triton
 from anyshape.targets.triton.launch import TritonLoader
 from anyshape.targets.triton.launch_lists import with_gpu_lists
+from anyshape.targets.triton.products import with_products
 from anyshape.targets.triton.regions import emit_gpu_region, form_gpu_regions
 from anyshape.targets.triton.schedules import default_schedule
 
@@ -100,8 +101,10 @@ def _measured(function: DeviceFunction, options: Options) -> Iterable[str]:
     return _LOADER.measured(function, tune=options.tune)
 
 
-def _listed(program: Program) -> Program:
-    return with_gpu_lists(with_flags(program, _variants, is_seen), _variants)
+def _listed(program: Program, options: Options) -> Program:
+    measured = options.tune and options.cuda_graphs
+    fused = with_products(program, _variants, measured=measured)
+    return with_gpu_lists(with_flags(fused, _variants, is_seen), _variants)
 
 
 TRITON = Target(

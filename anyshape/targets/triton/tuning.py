@@ -1,8 +1,8 @@
 """Schedules that are chosen by measuring them (``mode="max-autotune"``), once for a kind of sizes.
 
 In: the candidates of a launch. Out: the fastest, on this device and with the launch's arguments.
-What was found is kept on disk by the kernel's name, which is its content, and the device's, with
-the times of all, which ``explain`` prints.
+What was found is kept on disk by the kernel's name, which is its content, the device's and the
+candidates, with the times of all, which ``explain`` prints.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Tuned:
     def best(self, kind: tuple[object, ...], choices: Sequence[Choice], run: Run) -> Choice:
         """The fastest of the choices, of which the first is the rule's."""
         if kind not in self.times:
-            key = digest("measured", self.name, torch.cuda.get_device_name(self.device), repr(kind))
+            about = repr((kind, [(str(c.schedule), c.library) for c in choices]))
+            key = digest("measured", self.name, torch.cuda.get_device_name(self.device), about)
             kept = self.cache.load(key)
             if kept is None:
                 with doing(f"measuring {len(choices)} schedules of {self.name}"):

@@ -44,6 +44,7 @@ from anyshape.capture.interpreter.control_flow import targets_of
 from anyshape.capture.interpreter.frame import Frame, locate, users_frame
 from anyshape.capture.recording.autocast import Casting
 from anyshape.capture.recording.called import Called
+from anyshape.capture.recording.choices import Choices
 from anyshape.capture.recording.entry_sizes import argument_shape, argument_strides
 from anyshape.capture.recording.gradients import propagate
 from anyshape.capture.recording.image_order import in_eager_order
@@ -140,6 +141,7 @@ class Recorder:
     frame: Callable[[], Frame | None] | None = None  # gives the current one
     contents: ScalarContents = field(default_factory=ScalarContents)
     calls: list[Called] = field(default_factory=list)
+    choices: Choices = field(default_factory=Choices)
     entry_modes: execution_modes.TorchModes = field(default_factory=execution_modes.current_modes)
     entry_snapshot: tuple[Any, ...] = field(default_factory=execution_modes.snapshot)
     modes: execution_modes.TorchModes = field(init=False)

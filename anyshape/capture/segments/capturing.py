@@ -29,6 +29,7 @@ from anyshape.capture.interpreter.frame import Code, Frame, locate, users_frame
 from anyshape.capture.interpreter.machine import Machine
 from anyshape.capture.interpreter.stressed import StressedMachine
 from anyshape.capture.python.language import PYTHON, python_machine
+from anyshape.capture.recording.choices import ChoicesAreSeen
 from anyshape.capture.recording.forks import Refusal
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.segments.cleared_gradients import Cleared, without_cleared
@@ -120,6 +121,7 @@ class _Assumed:
     contexts: bool = True
     takes_gradients: bool = True
     sorts_natively: frozenset[Place] = frozenset()
+    kept: frozenset[tuple[CodeType, int]] = frozenset()  # see ``choices.py``
 
 
 @dataclass(slots=True)
@@ -164,6 +166,8 @@ class Capturer:
                 assumed = dataclasses.replace(assumed, forms_texts=False)
             except aliases.PicksAreSeen:
                 assumed = dataclasses.replace(assumed, picks_are_views=True)
+            except ChoicesAreSeen as found:
+                assumed = dataclasses.replace(assumed, kept=assumed.kept | found.places)
             except aliases.GradientsAreSeen:
                 assumed = dataclasses.replace(assumed, takes_gradients=False)
             except _BreaksInSort as found:
@@ -205,6 +209,7 @@ class Capturer:
             forms_texts=assumed.forms_texts,
         )
         domain.sorts_natively = assumed.sorts_natively
+        domain.forks.kept = assumed.kept
         domain.enters_contexts = assumed.contexts
         domain.functions.refused = assumed.functions
         if assumed.own_backwards:
@@ -241,6 +246,7 @@ class Capturer:
                 with _failing_checks(recorder):
                     outputs = aliases.settled(recorder, outputs)
                 aliases.refuse_seen_gradients(recorder, outputs)
+                recorder.choices.refuse_seen(recorder.builder.nodes, outputs)
                 refuse_open(recorder)
                 refuse_unspent(domain, outputs)
                 if domain.functions.leaves or domain.functions.alone:
@@ -304,6 +310,8 @@ class Capturer:
         except Break as signal:
             if domain.has_formed and signal.reason in LOOKING:
                 raise _LooksIntoTexts from None
+            if recorder.choices.told:
+                raise ChoicesAreSeen(frozenset(recorder.choices.told)) from None
             if recorder.modes.checkpoint:
                 raise _NotOnce from None
             refuse_open(recorder)

@@ -203,6 +203,7 @@ class SymbolicDomain(ReadingDomain):
         return value if type(value) is TensorValue else self.concrete(value, "a key")
 
     def identify(self, obj: Any) -> None:
+        self.recorder.choices.refuse_identity(obj)
         tensor = type(obj) is TensorValue
         source = self.recorder.source_of(obj.value) if tensor else self.recorder.sources.of(obj)
         if source is not None:
@@ -213,6 +214,7 @@ class SymbolicDomain(ReadingDomain):
             return self._is_one_number(a, b)
         if type(a) is not TensorValue or type(b) is not TensorValue:
             return False
+        self.recorder.choices.refuse_identity(a, b)
         given_back = aliases.is_given_back
         return given_back(self.recorder, a.value, b.value) or given_back(
             self.recorder, b.value, a.value

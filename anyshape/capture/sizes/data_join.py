@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
+from torch import Tensor
+
 from anyshape.capture.guards.execution_modes import TorchModes
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.undo import made_since, raises_older
@@ -31,6 +33,7 @@ from anyshape.capture.interpreter.domain import Interpreter, Mark
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.liveness import is_live, live_slots
 from anyshape.capture.recording.autocast import without_autocast
+from anyshape.capture.recording.choices import At, Choice
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.in_vain import is_in_vain
 from anyshape.capture.recording.marks import RecorderMark
@@ -41,8 +44,9 @@ from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import Node, Value
 from anyshape.ir.scalars import Kind, Operand, Scalar
 from anyshape.ops import OPS
-from anyshape.ops.context import Undecided
+from anyshape.ops.context import TypeContext, Undecided
 from anyshape.ops.shared_memory import lies_in_argument
+from anyshape.symbolic import Dim, eq
 from anyshape.version_counters import move_version
 
 Place: TypeAlias = "tuple[int, str, Any]"
@@ -73,6 +77,8 @@ def branch(domain: RecordingDomain, condition: Operand, frame: Frame) -> Any:
     if not here or recorder.is_dropped or recorder.depth >= sides.DEEPEST or forks.left <= 0:
         raise NotJoined("it is no branch that both sides of which may run")
     at = id(frame), frame.index
+    if (frame.code.code, frame.index - 1) in forks.kept:
+        raise NotJoined("which of two tensors there is, is seen")
     if at in forks.running:
         raise NotJoined("the turns of a loop depend on data")
     forks.running.add(at)
@@ -87,7 +93,8 @@ def branch(domain: RecordingDomain, condition: Operand, frame: Frame) -> Any:
 
 def _fork(domain: RecordingDomain, condition: Operand, frame: Frame, name: str) -> Any:
     machine, recorder = domain.machine, domain.recorder
-    meeting, ends = sides.meeting_of(domain, frame.code, frame.index - 1)
+    index = frame.index - 1
+    meeting, ends = sides.meeting_of(domain, frame.code, index)
     continuation = frame.continuation
     mark, record = machine.checkpoint(), recorder.mark()
     outer, may_check = recorder.premise, recorder.cx.on_check
@@ -95,7 +102,7 @@ def _fork(domain: RecordingDomain, condition: Operand, frame: Frame, name: str) 
     recorder.depth += 1
     done = False
     try:
-        fork = _Fork(domain, condition, frame, name, ends, mark, record, outer)
+        fork = _Fork(domain, condition, frame, name, ends, mark, record, outer, index)
         state = fork.joined(meeting)
         done = True
     finally:
@@ -124,6 +131,7 @@ class _Fork:
     mark: Mark
     record: RecorderMark
     outer: Operand | None
+    position: int  # of the jump
     new: dict[Value, Value] = field(default_factory=dict)
     """What has been written there where the condition is true."""
 
@@ -233,7 +241,9 @@ class _Fork:
         self, yes: Side, no: Side, before: Mapping[Place, Any], meeting: int
     ) -> sides.State:
         machine = self.domain.machine
-        merger = _Merger(self.domain.recorder, self.condition, yes.copied, machine.heap.is_young)
+        place = self.frame.code.code, self.position
+        young = machine.heap.is_young
+        merger = _Merger(self.domain.recorder, self.condition, yes.copied, young, place)
         for place, (target, _) in (yes.written | no.written).items():
             b = _read(machine, target, place)
             a = yes.written[place][1] if place in yes.written else before[place]
@@ -429,18 +439,21 @@ class _Merger(Merger):
         condition: Operand,
         copied: dict[int, Any],
         young: Callable[[Any], bool],
+        place: At,
     ) -> None:
         facts = recorder.cx.facts
         of_sizes: Any = condition  # which `_number` alone reads
         super().__init__(
             recorder, of_sizes, facts, facts, {}, {}, by_data=True, copied=copied, young=young
         )
+        self.place = place
+        self.chosen: dict[tuple[Value, Value], TensorValue] = {}
 
     def _number(self, a: Any, b: Any) -> Any:
         if isinstance(a, TensorValue) or isinstance(b, TensorValue):
-            if isinstance(a, TensorValue) and isinstance(b, TensorValue) and a.value is b.value:
-                return b
-            raise NotMerged("different tensors")
+            if not isinstance(a, TensorValue) or not isinstance(b, TensorValue):
+                raise NotMerged("a tensor on one side only")
+            return b if a.value is b.value else self._tensor(a, b)
         x, y = numbers.operand(a), numbers.operand(b)
         if x is None or y is None:
             raise NotMerged("numbers of different kinds")
@@ -454,6 +467,48 @@ class _Merger(Merger):
             raise NotMerged("numbers of different kinds")
         name: Kind = "bool" if kinds == {bool} else "float"
         return ScalarValue(Scalar(name, "select", chosen), kinds.pop())
+
+
+    def _tensor(self, a: TensorValue, b: TensorValue) -> TensorValue:
+        """One tensor or the other, as long as nobody can tell (``choices.py``)."""
+        known = self.chosen.get((a.value, b.value))
+        if known is not None:
+            return known
+        if not {a.python, b.python} <= {None, Tensor} or a.attributes or b.attributes:
+            raise NotMerged("tensors of other classes, or with attributes")
+        _refuse_unlike(self.recorder, a.value, b.value)
+        device = b.value.tensor.device
+        with _plainly(self.recorder):
+            flag = self.recorder.call("full", (), self.condition, bool_, device)
+            made = self.recorder.call("where", flag, a.value, b.value)
+        _refuse_unlike(self.recorder, made, b.value)
+        choice = Choice(self.condition, a, b, self.place)
+        self.chosen[a.value, b.value] = proxy = self.recorder.choices.add(made, choice)
+        return proxy
+
+
+def _refuse_unlike(recorder: Recorder, a: Value, b: Value) -> None:
+    """The two are alike but for their elements."""
+    x, y, cx = a.tensor, b.tensor, recorder.cx
+    if (x.dtype, x.device, x.rank) != (y.dtype, y.device, y.rank):
+        raise NotMerged("tensors of different kinds")
+    if x.requires_grad or y.requires_grad:
+        raise NotMerged("tensors that require gradients")
+    pairs = [*zip(x.shape, y.shape), *zip(x.strides, y.strides)]
+    if not all(_are_equal(cx, p, q) for p, q in pairs):
+        raise NotMerged("tensors of different shapes")
+
+
+def _are_equal(cx: TypeContext, a: Dim, b: Dim) -> bool:
+    """Whether two sizes are; guarded where they are in the example."""
+    same = eq(a, b)
+    known = cx.known(same)
+    if known is not None or not cx.hint(same):
+        return known is True
+    try:
+        return cx.decide(same)
+    except Undecided:
+        return False
 
 
 def _kind(number: Any) -> type:

@@ -56,4 +56,5 @@ def _is_entry(obj: Any, name: Any) -> bool:
 
 def _has(heap: Heap, cls: type, name: str) -> bool:
     found = written(heap, cls, name)
-    return name in type.__dict__["__dict__"].__get__(cls) if found is NOT_WRITTEN else found is not NULL
+    own = type.__dict__["__dict__"].__get__(cls)
+    return name in own if found is NOT_WRITTEN else found is not NULL

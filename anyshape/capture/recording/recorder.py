@@ -280,8 +280,7 @@ class Recorder:
         self.sizes[relied_on:] = [replace(guard, by_value=True) for guard in self.sizes[relied_on:]]
 
     def count(self, size: Dim, why: str) -> int:
-        """How many items there are, as a plain int: guarded, or checked to be as many as the
-        program takes apart."""
+        """How many items there are, guarded, or checked to be as many as the program unpacks."""
         wanted = None if self.depth else self.unpacked()
         size = self.cx.facts.simplify(size)
         if wanted is None or self.hint_of(size) is not None:
@@ -496,8 +495,7 @@ class Recorder:
     def tensor(
         self, tensor: torch.Tensor, source: Source, shape: tuple[Dim, ...] | None = None
     ) -> TensorValue:
-        """The proxy of a real tensor found at `source`; one tensor has one proxy. `shape`, where
-        something else says what it is."""
+        """The proxy of a real tensor found at `source`; one tensor has one proxy."""
         if (known := self._tensors.get(id(tensor))) is not None:
             if known[2] is not source and not source.is_pinned:
                 self.guard(source, "same", known[2])

@@ -162,29 +162,12 @@ class Capturer:
             del self.breaks[breaks:]
             try:
                 return self._capture(entry, widen, general, assumed)
-            except _LooksIntoTexts:
-                assumed = dataclasses.replace(assumed, forms_texts=False)
-            except aliases.PicksAreSeen:
-                assumed = dataclasses.replace(assumed, picks_are_views=True)
-            except ChoicesAreSeen as found:
-                assumed = dataclasses.replace(assumed, kept=assumed.kept | found.places)
-            except aliases.GradientsAreSeen:
-                assumed = dataclasses.replace(assumed, takes_gradients=False)
-            except _BreaksInSort as found:
-                sorts = assumed.sorts_natively | found.places
-                assumed = dataclasses.replace(assumed, sorts_natively=sorts)
-            except NotWithin:
-                assumed = dataclasses.replace(assumed, contexts=False)
-            except _NotOnce:
-                assumed = dataclasses.replace(assumed, checkpoints=False)
             except FunctionsAreSeen as found:
                 self.functions += 1
                 why = found.why if assumed.own_backwards else ""
                 assumed = dataclasses.replace(assumed, own_backwards=True, functions=why)
-            except RefusedByEager as found:
-                assumed = dataclasses.replace(assumed, refused=assumed.refused | found.calls)
-            except _Counts as found:
-                assumed = dataclasses.replace(assumed, counters=assumed.counters | found.sources)
+            except DENIALS as found:
+                assumed = dataclasses.replace(assumed, **denied(assumed, found))
             except (Break, ProxyLeak, InterpreterBug) as error:
                 raise mistake("the compiler", error) from error
 
@@ -457,6 +440,36 @@ class _BreaksInSort(BaseException):
 
 class _LooksIntoTexts(BaseException):
     """The program may look into a text of sizes: it is to be a constant."""
+
+
+DENIALS = (
+    *(_LooksIntoTexts, aliases.PicksAreSeen, aliases.GradientsAreSeen, ChoicesAreSeen),
+    *(_BreaksInSort, NotWithin, _NotOnce, RefusedByEager, _Counts),
+)
+
+
+def denied(assumed: _Assumed, found: BaseException) -> dict[str, Any]:
+    """What is no longer taken for granted where one of ``DENIALS`` ended a capture."""
+    match found:
+        case _LooksIntoTexts():
+            return {"forms_texts": False}
+        case aliases.PicksAreSeen():
+            return {"picks_are_views": True}
+        case aliases.GradientsAreSeen():
+            return {"takes_gradients": False}
+        case ChoicesAreSeen():
+            return {"kept": assumed.kept | found.places}
+        case _BreaksInSort():
+            return {"sorts_natively": assumed.sorts_natively | found.places}
+        case NotWithin():
+            return {"contexts": False}
+        case _NotOnce():
+            return {"checkpoints": False}
+        case RefusedByEager():
+            return {"refused": assumed.refused | found.calls}
+        case _Counts():
+            return {"counters": assumed.counters | found.sources}
+    raise found
 
 
 class _Escaped(BaseException):

@@ -27,7 +27,7 @@ from torch import Tensor
 from anyshape.capture.guards.execution_modes import TorchModes
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.undo import made_since, raises_older
-from anyshape.capture.heap.unread_writes import Unread, is_key
+from anyshape.capture.heap.unread_writes import is_key
 from anyshape.capture.heap.values import NULL, PROXIES, ScalarValue, TensorValue
 from anyshape.capture.interpreter.domain import Interpreter, Mark
 from anyshape.capture.interpreter.frame import Frame
@@ -38,8 +38,9 @@ from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.in_vain import is_in_vain
 from anyshape.capture.recording.marks import RecorderMark
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.capture.sizes import numbers, sides
+from anyshape.capture.sizes import numbers, sides, written_containers
 from anyshape.capture.sizes.merging import Merger, NotJoined, NotMerged
+from anyshape.capture.sizes.written_containers import Containers
 from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import Node, Value
 from anyshape.ir.scalars import Kind, Operand, Scalar
@@ -65,6 +66,7 @@ class Side:
     modes: TorchModes
     written: dict[Place, tuple[Any, Any]]
     tensors: Counter[Value]
+    containers: Containers
     moved: list[Effect]  # version counters, inside
     copied: dict[int, Any]  # see `join.Side`
 
@@ -147,10 +149,12 @@ class _Fork:
         no = self._side(outcome=False)
         missing = {place: target for place, (target, _) in no.written.items()}
         missing = {place: target for place, target in missing.items() if place not in yes.written}
+        inside = {key: each for key, each in no.containers.items() if key not in yes.containers}
         before: dict[Place, Any] = {}
-        if missing:  # what there was, is read; then the side runs once more
+        if missing or inside:  # what there was, is read; then the side runs once more
             machine.rollback(self.mark)
             before = {place: _read(machine, target, place) for place, target in missing.items()}
+            yes.containers.update(written_containers.read(inside, yes.copied))
             recorder.rollback(between)
             no = self._side(outcome=False)
         if yes.returned is not no.returned or yes.modes != no.modes:
@@ -176,11 +180,11 @@ class _Fork:
         returned, value = sides.run_until(machine, frame, self.ends)
         nodes = recorder.builder.nodes[first:]
         _refuse_nodes(recorder, nodes)
-        _refuse_other_writes(machine, self.mark.journal, known)
+        copied: dict[int, Any] = {}
+        containers = _written_containers(machine, self.mark.journal, known, copied)
         tensors: Counter[Value] = Counter()
         for write in older_writes(recorder, first):
             tensors[write.memory] += write.counts
-        copied: dict[int, Any] = {}
         written: dict[Place, tuple[Any, Any]] = {}
         moved: list[Effect] = []
         for effect in heap.effects[effects:]:
@@ -197,6 +201,7 @@ class _Fork:
             recorder.modes,
             written,
             tensors,
+            containers,
             moved,
             copied,
         )
@@ -244,6 +249,9 @@ class _Fork:
         place = self.frame.code.code, self.position
         young = machine.heap.is_young
         merger = _Merger(self.domain.recorder, self.condition, yes.copied, young, place)
+        merger.settled.update(yes.containers)
+        now = {key: no.containers.get(key, each) for key, each in yes.containers.items()}
+        written_containers.merge(machine, yes.containers, now, merger.value)
         for place, (target, _) in (yes.written | no.written).items():
             b = _read(machine, target, place)
             a = yes.written[place][1] if place in yes.written else before[place]
@@ -391,19 +399,16 @@ def _count_once(recorder: Recorder, second: int, first: Counter[Value]) -> None:
 
 
 # ---- objects -------------------------------------------------------------------------------------
-def _refuse_other_writes(machine: Interpreter, journal: int, known: int) -> None:
-    """Of what was there before, a side may write what the heap has a log of."""
+def _written_containers(
+    machine: Interpreter, journal: int, known: int, copied: dict[int, Any]
+) -> Containers:
+    """Of what was there before, a side may write what the heap has a log of, and lists and dicts
+    that the trace has made."""
     heap = machine.heap
     fresh, undone = made_since(heap.created, known), (heap.journal or [])[journal:]
     if raises_older(undone, fresh):
         raise NotJoined("a side raises what was raised before")
-    for undo in undone:
-        cells = [cell.cell_contents for cell in getattr(undo, "__closure__", None) or ()]
-        logged = any(
-            c is heap or type(c) is Unread or id(c) in heap.owners or id(c) in fresh for c in cells
-        )
-        if type(undo) is not partial and not logged:
-            raise NotJoined("a side writes what was made before")
+    return written_containers.written_in(machine, undone, fresh, copied)
 
 
 def _place(fn: Any, target: Any, args: tuple[Any, ...]) -> Place:
@@ -448,6 +453,12 @@ class _Merger(Merger):
         )
         self.place = place
         self.chosen: dict[tuple[Value, Value], TensorValue] = {}
+        self.settled: set[int] = set()  # containers that are merged by themselves
+
+    def value(self, a: Any, b: Any, depth: int = 6) -> Any:
+        if id(b) in self.settled and self.copied.get(id(a), a) is b:
+            return b
+        return super().value(a, b, depth)
 
     def _number(self, a: Any, b: Any) -> Any:
         if isinstance(a, TensorValue) or isinstance(b, TensorValue):
@@ -467,7 +478,6 @@ class _Merger(Merger):
             raise NotMerged("numbers of different kinds")
         name: Kind = "bool" if kinds == {bool} else "float"
         return ScalarValue(Scalar(name, "select", chosen), kinds.pop())
-
 
     def _tensor(self, a: TensorValue, b: TensorValue) -> TensorValue:
         """One tensor or the other, as long as nobody can tell (``choices.py``)."""

@@ -64,7 +64,46 @@ def none_of_it(x: Tensor) -> Tensor:
     return loss
 
 
-ONE_GRAPH = [scaled_where_large, of_each_side, in_a_dict, nested, written_behind, none_of_it]
+def stored_on_each_side(x: Tensor) -> list[Any]:
+    losses: dict[str, Any] = {"all": x.amax()}
+    found = x[x > 0]
+    if found.numel() == 0:
+        losses["kept"] = x.amax() * 0
+    else:
+        losses["kept"] = found.sum() - 1
+    return [*losses, *losses.values()]
+
+
+def stored_on_one_side(x: Tensor) -> list[Any]:
+    kept, shown = {"a": x, "b": 1}, [x, x + 1]
+    both = [kept, shown]
+    if x.sum() > 0:
+        kept["a"] = x * 2
+    else:
+        shown[1] = x
+    if x.max() > 1:
+        kept["b"] += 1
+    assert both[0] is kept and both[1] is shown
+    return [*kept.values(), *shown]
+
+
+class State:
+    def __init__(self, x: Tensor) -> None:
+        self.x, self.count = x, 0
+
+
+def stored_in_an_object(x: Tensor) -> list[Any]:
+    state = State(x)
+    if x.sum() > 0:
+        state.x = x * 2
+        state.count += 1
+    return [state.x + 1, state.count]
+
+
+ONE_GRAPH = [
+    *(scaled_where_large, of_each_side, in_a_dict, nested, written_behind, none_of_it),
+    *(stored_on_each_side, stored_on_one_side, stored_in_an_object),
+]
 
 
 @pytest.mark.parametrize("program", ONE_GRAPH, ids=lambda program: program.__name__)
@@ -227,7 +266,29 @@ def products(x: Tensor) -> Tensor:
     return x @ x.t() if x.sum() > 0 else x @ x.t() + 1
 
 
-OTHERS = [other_shapes, other_dtypes, other_strides, with_gradients, products]
+def other_keys(x: Tensor) -> list[Any]:
+    found = {"a": x}
+    if x.sum() > 0:
+        found["b"] = x * 2
+    return [*found, *found.values()]
+
+
+def other_lengths(x: Tensor) -> list[Any]:
+    found = [x]
+    if x.sum() > 0:
+        found.append(x * 2)
+    return found
+
+
+OTHERS = [
+    other_keys,
+    other_lengths,
+    other_shapes,
+    other_dtypes,
+    other_strides,
+    with_gradients,
+    products,
+]
 
 
 @pytest.mark.parametrize("program", OTHERS, ids=lambda program: program.__name__)

@@ -75,8 +75,20 @@ class Choices:
     def refuse_identity(self, *objects: Any) -> None:
         """The program compares what may be one object or two."""
         for obj in objects:
-            if type(obj) is TensorValue and obj.value in self.made:
-                self._told(self.made[obj.value])
+            if type(obj) is TensorValue:
+                self.refuse_root(obj.value)
+
+    def refuse_root(self, value: Value) -> None:
+        """The program asks how a tensor lies in its memory."""
+        if value in self.made:
+            self._told(self.made[value])
+
+    def refuse_marks(self, x: TensorValue) -> None:
+        """The program writes to the object itself: a flag, an attribute."""
+        self.refuse_identity(x)
+        for choice in self.made.values():
+            if x.value in (choice.yes.value, choice.no.value):
+                self._told(choice)
 
     def handed_out(self, value: Value, nodes: Sequence[Node]) -> Choice | None:
         """The choice of what is handed out, where the tensor itself has to be."""

@@ -469,6 +469,7 @@ class SymbolicDomain(ReadingDomain):
     def setattr(self, value: Any, name: str, new: Any) -> Any:
         if type(value) is not TensorValue:
             raise AttributeError(f"'{self._name(value)}' object has no attribute '{name}'")
+        self.recorder.choices.refuse_marks(value)
         set_attribute = tensor_ops.set_attribute if name != "grad" else backward.set_grad
         set_attribute(self, value, name, new)
 

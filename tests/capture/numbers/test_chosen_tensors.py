@@ -219,7 +219,44 @@ def counted(x: Tensor) -> int:
     return y
 
 
-SEEN = [compared, as_a_key, written_through, written_under, both_visible]
+def older_or_new(x: Tensor) -> tuple[Tensor, Tensor]:
+    old = x.clone()
+    return old, old if x.sum() > 0 else x * 2
+
+
+def marked_as_a_leaf(x: Tensor) -> bool:
+    old, chosen = older_or_new(x)
+    old.requires_grad_()
+    return chosen.requires_grad
+
+
+def leaf_of_two(x: Tensor) -> bool:
+    old, chosen = older_or_new(x)
+    chosen.requires_grad_()
+    return old.requires_grad
+
+
+def named(x: Tensor) -> str:
+    old, chosen = older_or_new(x)
+    old.tag = "old"
+    return getattr(chosen, "tag", "new")
+
+
+def names_of_two(x: Tensor) -> str:
+    old, chosen = older_or_new(x)
+    chosen.tag = "chosen"
+    return getattr(old, "tag", "")
+
+
+def place_in_memory(x: Tensor) -> tuple[int, bool]:
+    row = x[1]
+    chosen = row if x.sum() > 0 else row * 2
+    return chosen.storage_offset(), chosen._base is None
+
+
+MARKED = [marked_as_a_leaf, leaf_of_two, named, names_of_two, place_in_memory]
+
+SEEN = [*MARKED, compared, as_a_key, written_through, written_under, both_visible]
 
 
 @pytest.mark.parametrize("program", SEEN, ids=lambda program: program.__name__)

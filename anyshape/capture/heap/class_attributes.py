@@ -10,18 +10,27 @@ what lookups along the MRO find from then on. Names that C code asks classes for
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from anyshape.capture.heap.observer import Observer
 from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.heap.undo import HEAP_TYPE
 from anyshape.capture.heap.values import NULL, Break
 
-if TYPE_CHECKING:
-    from anyshape.capture.heap.shadow_heap import Heap
-
 IMMUTABLE_TYPE = 1 << 8
 NOT_WRITTEN = object()
 _set, _delete = type.__setattr__, type.__delattr__
+
+
+class Heap(Protocol):
+    """What is needed of the heap."""
+
+    domain: Observer
+    slots: dict[tuple[int, str], tuple[Any, Any]]
+
+    def set_written(self, obj: Any, name: str, value: Any) -> None: ...
+
+    def log(self, fn: Any, target: Any, args: tuple[Any, ...]) -> None: ...
 
 
 def write(heap: Heap, obj: Any, name: str, value: Any) -> None:

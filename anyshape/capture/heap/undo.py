@@ -151,7 +151,8 @@ def made_since(created: Mapping[int, Any], known: int) -> frozenset[int]:
     """The ids of what was made after the first so many objects, and of where attributes of it
     lie."""
     made = list(islice(created.values(), known, None))
-    return frozenset(map(id, (*made, *filter(None.__ne__, map(_namespace, made)))))
+    namespaces = [found for found in map(_namespace, made) if found is not None]
+    return frozenset(map(id, (*made, *namespaces)))
 
 
 def raises_older(journal: Sequence[Callable[[], object]], fresh: Collection[int]) -> bool:

@@ -359,3 +359,13 @@ def test_an_iterator_that_others_hold_is_one_after_a_branch(name: str) -> None:
         for size in (2, 5, 4, 3, 6):
             x = torch.ones(size)
             same(fast(x), program(x))
+
+
+def test_no_warning_of_ours_reaches_a_program_that_makes_objects_on_a_side() -> None:
+    def program(x: Tensor) -> Tensor:
+        scale = types.SimpleNamespace(by=2) if x.shape[0] > 2 else types.SimpleNamespace(by=3)
+        return x * scale.by
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        agree(program, (torch.ones(4, 2),), (torch.ones(1, 2),), fullgraph=False)

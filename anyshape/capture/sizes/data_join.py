@@ -8,8 +8,9 @@ the one that the condition says.
 
 In: a number that data decides, at a jump of a frame. Out: the frame at the meeting point, as in
 `join.py`; or `NotJoined`, with nothing done. A side may write tensors, attributes and entries of
-dicts that were there before, and leave another tensor than the other one (`choices.py`). What costs as much as a product is computed on no side in vain, and
-what cannot be taken back (a draw, an effect) is done on none.
+dicts that were there before, and leave another tensor than the other one (`choices.py`). What costs
+as much as a product is computed on no side in vain, and what cannot be taken back (a draw, an
+effect) is done on none.
 """
 
 from __future__ import annotations

@@ -247,9 +247,9 @@ class _Fork:
         self, yes: Side, no: Side, before: Mapping[Place, Any], meeting: int
     ) -> sides.State:
         machine = self.domain.machine
-        place = self.frame.code.code, self.position
+        at = self.frame.code.code, self.position
         young = machine.heap.is_young
-        merger = _Merger(self.domain.recorder, self.condition, yes.copied, young, place)
+        merger = _Merger(self.domain.recorder, self.condition, yes.copied, young, at)
         merger.settled.update(yes.containers)
         now = {key: no.containers.get(key, each) for key, each in yes.containers.items()}
         written_containers.merge(machine, yes.containers, now, merger.value)

@@ -99,7 +99,7 @@ tensor-branch: this branch depends on the values of a tensor
   --> program.py:2, in program
 hint: use torch.where, or move the branch out of the compiled function
 
-what data decides: not joined, different tensors  # program.py:2, in program
+what data decides: not joined, tensors of different kinds  # program.py:2, in program
 
 specialization 0
   symbols
@@ -173,11 +173,12 @@ def test_explain_shows_the_line_of_a_break_and_names_the_tables_of_modules() -> 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             for layer in self:
                 x = layer(x)
-            return x * 2 if x.sum() > 0 else x  # the line
+            return x * 2 if x.sum() > 0 else x[0]  # the line
 
     text = str(anyshape.explain(Model(torch.nn.ReLU()).eval())(torch.ones(3)))
     caret = (
-        "return x * 2 if x.sum() > 0 else x  # the line\n      |".ljust(78) + "^^^^^^^^^^^\nhint: "
+        "return x * 2 if x.sum() > 0 else x[0]  # the line\n      |".ljust(78)
+        + "^^^^^^^^^^^\nhint: "
     )
     assert "test_inside.py:" in text and " ".join(caret.split()) in " ".join(text.split())
     assert "model._modules is {" in text and "type(model[0]) is ReLU" in text

@@ -417,11 +417,12 @@ def _without_autocast(run: Run, given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 # ---- what is differentiated inside ---------------------------------------------------------------
 class Spent(torch.autograd.Function):
-    """Results whose graph the program has gone through already, as autograd sees them."""
+    """Results whose graph the program has gone through already, as autograd sees them. They are
+    handed over in a list: of a tensor among the arguments, the result would be a view."""
 
     @staticmethod
-    def forward(ctx: Any, marker: torch.Tensor, *results: torch.Tensor) -> Any:
-        return results if len(results) != 1 else results[0]
+    def forward(ctx: Any, marker: torch.Tensor, results: list[torch.Tensor]) -> Any:
+        return tuple(results)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
@@ -440,10 +441,25 @@ def spending(run: Run, spent: Sequence[int]) -> Run:
 
     def marking(*arguments: Any) -> tuple[Any, ...]:
         outs = list(run(*arguments))
+        owners = [_owner(outs[position]) for position in spent]
+        different = {id(owner): owner for owner in owners}
         with torch.enable_grad():
-            made = Spent.apply(_MARKER, *[outs[position] for position in spent])
-        for position, tensor in zip(spent, made if isinstance(made, tuple) else (made,)):
-            outs[position] = tensor
+            made = dict(zip(different, Spent.apply(_MARKER, [*different.values()])))
+            for position, owner in zip(spent, owners):
+                result, marked = outs[position], made[id(owner)]
+                outs[position] = marked if result is owner else _viewed(marked, result)
         return tuple(outs)
 
     return marking
+
+
+def _owner(result: torch.Tensor) -> torch.Tensor:
+    """What a view is a view of, where autograd knows nothing of that either; a view that a function
+    gives back may not be written."""
+    base = result._base
+    alike = base is not None and base.dtype == result.dtype and not base.requires_grad
+    return base if alike and base is not None else result
+
+
+def _viewed(owner: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    return owner.as_strided(result.shape, result.stride(), result.storage_offset())

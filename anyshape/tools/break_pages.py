@@ -29,14 +29,16 @@ EXAMPLES: Mapping[str, Example] = MappingProxyType(
             """
 def f(x):
     if x.sum() > 0:
-        return x * 2
-    return x * 3
+        return x @ x.t()
+    return x @ x.t() * 3
 """,
             "Which side runs is in the tensor's data, which is not there while compiling. What "
-            "comes before is one segment; what comes behind, on the side taken, is another.",
+            "comes before is one segment; what comes behind, on the side taken, is another. Where "
+            "both sides cost little, give tensors of one shape and record no gradient, both are "
+            "computed and one is chosen; a product is computed on no side in vain.",
             """
 def f(x):
-    return torch.where(x.sum() > 0, x * 2, x * 3)
+    return x @ x.t() * torch.where(x.sum() > 0, 1.0, 3.0)
 """,
         ),
         "undecided-size": Example(

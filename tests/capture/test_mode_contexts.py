@@ -69,7 +69,28 @@ def devices_nested(x: Tensor) -> Any:
     return y, torch.get_default_device(), x * 1
 
 
+def gradients_by_a_size(x: Tensor) -> Any:
+    with torch.set_grad_enabled(x.shape[0] > 2):
+        return x * 2
+
+
+def autocast_by_a_size(x: Tensor) -> Any:
+    with torch.autocast("cpu", torch.bfloat16, enabled=x.shape[0] > 2):
+        return (x @ x.t()).dtype
+
+
+def refused_by_c(x: Tensor) -> Any:
+    try:
+        with torch.set_grad_enabled(1):  # type: ignore[arg-type]
+            return x * 2
+    except TypeError as error:
+        return x * 3, str(error), torch.is_grad_enabled()
+
+
 ONE_GRAPH = (
+    gradients_by_a_size,
+    autocast_by_a_size,
+    refused_by_c,
     inside,
     decorated,
     no_inference,

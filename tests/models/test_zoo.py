@@ -20,6 +20,8 @@ CHOSEN = {  # name: specializations at most
     "sliding windows": 1,
     "losses": 1,
     "structured returns": 1,
+    "LossesWhereFound": 1,
+    "WithinASetting": 1,
 }
 
 

@@ -64,7 +64,7 @@ def _stores(effect: Effect, heap: Heap, sources: Sources) -> Iterator[tuple[Targ
         yield (sources.child(base, "attr", "__dict__"), key), value
 
 
-STORES = frozenset({object.__setattr__, dict.__setitem__, list.__setitem__})
+STORES = frozenset({object.__setattr__, type.__setattr__, dict.__setitem__, list.__setitem__})
 
 
 def _is_another(value: Any, expected: int) -> bool:

@@ -18,7 +18,14 @@ from functools import partial
 from types import BuiltinFunctionType, CellType, MappingProxyType, ModuleType
 from typing import Any
 
-from anyshape.capture.heap import descriptions, nested_containers, purity, twins, undo
+from anyshape.capture.heap import (
+    class_attributes,
+    descriptions,
+    nested_containers,
+    purity,
+    twins,
+    undo,
+)
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.hidden_dicts import hides
 from anyshape.capture.heap.iterators import SETTABLE, can_fork
@@ -527,10 +534,10 @@ class Heap:
             self.will_write(cell)
             undo.write_cell(cell, value)
             return
-        self._set_slot(cell, "cell_contents", value)
+        self.set_written(cell, "cell_contents", value)
         self.log(undo.write_cell, cell, (value,))
 
-    def _set_slot(self, obj: Any, name: str, value: Any) -> None:
+    def set_written(self, obj: Any, name: str, value: Any) -> None:
         key = (id(obj), name)
         before = self.slots.get(key)
         self.slots[key] = (obj, value)
@@ -543,7 +550,7 @@ class Heap:
                 raise Break("outside-setattr", f"attribute {name!r} of {type(obj).__name__} is set")
             if value is NULL:
                 undo.require_attribute(name, partial(self.slot, obj, descriptor, type(obj), name))
-            self._set_slot(obj, name, value)
+            self.set_written(obj, name, value)
             self._log_attribute(obj, name, value)
             return
         twins.refuse(self.slots, obj, name)
@@ -556,7 +563,7 @@ class Heap:
 
     def set_tensor_slot(self, tensor: Any, key: Any, name: str, value: Any) -> None:
         """Set an attribute of an outside tensor; what `key` is stands for the tensor in `slots`."""
-        self._set_slot(key, name, value)
+        self.set_written(key, name, value)
         self._log_attribute(tensor, name, value)
 
     def set_instance_attribute(
@@ -593,7 +600,7 @@ class Heap:
             return
         if issubclass(type(obj), ModuleType):
             return self.set_instance_attribute(obj, vars(obj), name, value)
-        raise Break("outside-setattr", f"attribute {name!r} of {type(obj).__name__} is set")
+        class_attributes.write(self, obj, name, value)
 
     def _log_attribute(self, obj: Any, name: str, value: Any) -> None:
         if value is NULL:

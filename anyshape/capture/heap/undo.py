@@ -49,6 +49,15 @@ def undo_contents(obj: Any) -> Callable[[], None]:
     raise Break("fork-write", f"a write to {type(obj).__name__} inside a fork")
 
 
+def container_of(undo: Callable[[], object]) -> Any:
+    """The list or dict whose contents an entry of a journal puts back; None for other entries."""
+    code, cells = getattr(undo, "__code__", None), getattr(undo, "__closure__", None)
+    if code is None or not cells or code.co_freevars[0] != "obj" or len(cells) != 2:
+        return None
+    obj = cells[0].cell_contents
+    return obj if type(obj) in (list, dict) else None
+
+
 def _refill(obj: Any, saved: list[Any]) -> None:
     if issubclass(type(obj), list):
         list.__setitem__(obj, slice(None), saved)
@@ -142,7 +151,8 @@ def made_since(created: Mapping[int, Any], known: int) -> frozenset[int]:
     """The ids of what was made after the first so many objects, and of where attributes of it
     lie."""
     made = list(islice(created.values(), known, None))
-    return frozenset(map(id, (*made, *filter(None.__ne__, map(_namespace, made)))))
+    namespaces = [found for found in map(_namespace, made) if found is not None]
+    return frozenset(map(id, (*made, *namespaces)))
 
 
 def raises_older(journal: Sequence[Callable[[], object]], fresh: Collection[int]) -> bool:

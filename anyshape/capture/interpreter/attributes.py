@@ -22,10 +22,11 @@ from types import (
     MemberDescriptorType,
     MethodType,
     ModuleType,
+    SimpleNamespace,
 )
 from typing import Any
 
-from anyshape.capture.heap import answers, decimals
+from anyshape.capture.heap import answers, class_attributes, decimals
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.hidden_dicts import hidden_dict
 from anyshape.capture.heap.values import NULL, PROXIES, REFUSAL_CODE, Call
@@ -44,6 +45,8 @@ C_FUNCTIONS = frozenset(
 INSTANCE_METHOD = "instancemethod"  # the class of pybind11's methods, which Python has no name for
 _DATA_DESCRIPTORS = frozenset({property, MemberDescriptorType, GetSetDescriptorType})
 _METHOD_DOC = vars(MethodType)["__doc__"]
+_GENERIC = frozenset({OrderedDict, SimpleNamespace})
+"""Classes of C that name the generic access once more."""
 _FORWARDING = frozenset({GenericAlias, MethodType})
 # C types with an attribute access of their own.
 _FOREIGN = (type(threading.local()), weakref.ProxyType, weakref.CallableProxyType)
@@ -69,7 +72,7 @@ def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
     if obj is None:  # a descriptor cannot tell None from no object
         return getattr(obj, name)
     getattribute = machine.lookup(cls, "__getattribute__")
-    if getattribute is _object_getattribute or cls is OrderedDict:
+    if getattribute is _object_getattribute or cls in _GENERIC:
         hook = machine.lookup(cls, "__getattr__")
         if hook is NULL:
             return generic_getattr(machine, obj, cls, name)
@@ -264,6 +267,8 @@ def type_getattr(machine: Interpreter, obj: Any, meta: type, name: str) -> Any:
 
 def _metatype_get(machine: Interpreter, attribute: Any, obj: Any, meta: type, name: str) -> Any:
     if type(attribute) in (GetSetDescriptorType, MemberDescriptorType):
+        if name == "__dict__":
+            class_attributes.refuse_written(machine.heap)
         value = attribute.__get__(obj, meta)
         shows = type(value) is MappingProxyType and machine.heap.is_created(obj)
         return machine.heap.create(value) if shows else value
@@ -308,6 +313,13 @@ def super_lookup(
     position = mro.index(this) + 1 if this in mro else len(mro)
     for base in mro[position:]:
         namespace = type.__dict__["__dict__"].__get__(base)
+        attribute = class_attributes.written(machine.heap, base, name)
+        if attribute is not class_attributes.NOT_WRITTEN:
+            if attribute is NULL:
+                continue
+            return descriptor_get(
+                machine, attribute, NULL if receiver is start else receiver, start, name
+            )
         if name in namespace:
             attribute = namespace[name]
             if machine.recording:
@@ -376,7 +388,7 @@ def store_attr(machine: Interpreter, obj: Any, name: str, value: Any) -> Any:
     setter = machine.lookup(cls, "__setattr__")
     if not _is_slot(setter, "__setattr__"):
         return call_bound(machine, setter, obj, (name, value), None)
-    if setter is _object_setattr or _is_generic_setter(cls):
+    if setter is _object_setattr or cls in _GENERIC or _is_generic_setter(cls):
         return generic_setattr(machine, obj, name, value)
     return machine.heap.native_setattr(obj, name, value)
 
@@ -445,7 +457,7 @@ def delete_attr(machine: Interpreter, obj: Any, name: str) -> Any:
     deleter = machine.lookup(cls, "__delattr__")
     if not _is_slot(deleter, "__delattr__"):
         return call_bound(machine, deleter, obj, (name,), None)
-    if deleter is _object_delattr or _is_generic_setter(cls):
+    if deleter is _object_delattr or cls in _GENERIC or _is_generic_setter(cls):
         return generic_setattr(machine, obj, name, NULL)
     return machine.heap.native_setattr(obj, name, NULL)
 

@@ -15,7 +15,7 @@ from inspect import CO_GENERATOR, CO_OPTIMIZED
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NoReturn
 
-from anyshape.capture.heap import native_calls
+from anyshape.capture.heap import class_attributes, native_calls
 from anyshape.capture.heap.iterators import held_elsewhere
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.values import NULL, PROXIES, Break, Call, InterpreterBug, ProxyLeak
@@ -357,6 +357,12 @@ class Machine:
         value: Any = NULL
         for base in type.__dict__["__mro__"].__get__(cls) or (cls, object):
             namespace = type.__dict__["__dict__"].__get__(base) or {}
+            changed = class_attributes.written(self.heap, base, name)
+            if changed is NULL:
+                continue
+            if changed is not class_attributes.NOT_WRITTEN:
+                value = changed
+                break
             if name in namespace:
                 value = namespace[name]
                 if self.recording:

@@ -13,10 +13,10 @@ import operator
 import sys
 from collections import defaultdict, deque
 from collections.abc import Callable
-from types import CellType, CodeType, FrameType, FunctionType, TracebackType
+from types import CellType, CodeType, FrameType, FunctionType, SimpleNamespace, TracebackType
 from typing import Any
 
-from anyshape.capture.heap import purity
+from anyshape.capture.heap import class_attributes, purity
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import NULL, PROXIES, Break, Call, contents
 from anyshape.capture.interpreter import attributes, class_polyfills, polyfills
@@ -384,6 +384,7 @@ def _dir(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if args:
         if attributes.is_python(machine, type(args[0]), "__dir__"):
             return Call(class_polyfills.dir_by_method, args)
+        class_attributes.refuse_written(machine.heap)
         return machine.native(dir, args, kwargs)
     names = _locals(machine, args, kwargs)
     return Call(class_polyfills.dir_of_names, (names,))
@@ -501,11 +502,24 @@ def _compile_builtin(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     return machine.native(compile, (), given) if code is None else code
 
 
-OBJECT_TYPES: dict[Any, Handler] = {type: _type, super: _super, TracebackType: _traceback}
+def _namespace(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    """`SimpleNamespace(**values)`, whose values C does not look at."""
+    if args:
+        return machine.native(SimpleNamespace, args, kwargs)
+    made = SimpleNamespace(**kwargs)
+    return machine.heap.create(made) if machine.recording else made
+
+
+OBJECT_TYPES: dict[Any, Handler] = {
+    type: _type,
+    super: _super,
+    TracebackType: _traceback,
+    SimpleNamespace: _namespace,
+}
 
 GENERIC = (
     *(object, list, tuple, dict, set, frozenset, deque, defaultdict),
-    *(str, bytes, bytearray, int, float, complex, range, slice),
+    *(str, bytes, bytearray, int, float, complex, range, slice, SimpleNamespace),
 )
 """Classes of C whose attributes are found as `object` has it."""
 
@@ -519,8 +533,8 @@ OBJECT_BUILTINS: dict[Any, Handler] = {
     **dict.fromkeys((cls.__getattribute__ for cls in GENERIC), _object_getattribute),
     type.__getattribute__: _type_getattribute,
     super.__getattribute__: _super_getattribute,
-    object.__setattr__: _object_setattr,
-    object.__delattr__: _object_delattr,
+    **dict.fromkeys((object.__setattr__, SimpleNamespace.__setattr__), _object_setattr),
+    **dict.fromkeys((object.__delattr__, SimpleNamespace.__delattr__), _object_delattr),
     type.__setattr__: _type_setattr,
     type.__delattr__: _type_delattr,
     type.__new__: _type_new,

@@ -5,7 +5,7 @@ recorder.py          Recorder: all of it, with marks to go back to; entry_sizes.
                      other
 domain.py            RecordingDomain: what the rooms above may ask of the domain that records
 functions.py         calls of `autograd.Function` whose gradients are to come
-forks.py             branches on sizes that were joined
+forks.py             branches on sizes that were joined; choices.py: tensors that data chooses
 autocast.py gradients.py integers.py scalar_contents.py   what becomes of a node's arguments
                      and results
 """

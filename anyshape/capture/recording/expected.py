@@ -11,9 +11,10 @@ happened, and the call runs natively. Dispatch captures again, without, where th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from anyshape.capture.interpreter.frame import Code, Frame
+from anyshape.nouns import mutable
 from anyshape.ops.context import TypeContext
 from anyshape.symbolic import Condition, Dim, Expr, Symbol, eq, evaluate, symbols_of
 
@@ -21,7 +22,7 @@ SOME = (1, 2, 3, 5, 64, 1 << 20)  # numbers of things, of which none is none
 MOST = 256  # things that a loop over as many as there can be goes through
 
 
-@dataclass(slots=True)
+@mutable
 class Expectations:
     """Those of one capture. ``allowed``: calls have not denied them, and a break is no error."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
+from types import CodeType
 
 from anyshape.capture.interpreter.frame import Code
 from anyshape.ir.graph import Location
@@ -33,4 +34,6 @@ class Forks:
     refusals: list[Refusal] = field(default_factory=list)
     running: set[tuple[int, int]] = field(default_factory=set)
     """Jumps whose sides are being run: the frame's id and the instruction."""
+    kept: frozenset[tuple[CodeType, int]] = frozenset()
+    """Branches on data that are not joined, see ``choices.py``."""
     meetings: dict[tuple[Code, int], tuple[int, frozenset[int]]] = field(default_factory=dict)

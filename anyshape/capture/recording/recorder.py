@@ -44,6 +44,7 @@ from anyshape.capture.interpreter.control_flow import targets_of
 from anyshape.capture.interpreter.frame import Frame, locate, users_frame
 from anyshape.capture.recording.autocast import Casting
 from anyshape.capture.recording.called import Called
+from anyshape.capture.recording.choices import Choices
 from anyshape.capture.recording.entry_sizes import argument_shape, argument_strides
 from anyshape.capture.recording.expected import Expectations
 from anyshape.capture.recording.gradients import propagate
@@ -144,6 +145,7 @@ class Recorder:
     frame: Callable[[], Frame | None] | None = None  # gives the current one
     contents: ScalarContents = field(default_factory=ScalarContents)
     calls: list[Called] = field(default_factory=list)
+    choices: Choices = field(default_factory=Choices)
     entry_modes: execution_modes.TorchModes = field(default_factory=execution_modes.current_modes)
     entry_snapshot: tuple[Any, ...] = field(default_factory=execution_modes.snapshot)
     modes: execution_modes.TorchModes = field(init=False)
@@ -280,8 +282,7 @@ class Recorder:
         self.sizes[relied_on:] = [replace(guard, by_value=True) for guard in self.sizes[relied_on:]]
 
     def count(self, size: Dim, why: str) -> int:
-        """How many items there are, as a plain int: guarded, or checked to be as many as the
-        program takes apart."""
+        """How many items there are, guarded, or checked to be as many as the program unpacks."""
         wanted = None if self.depth else self.unpacked()
         size = self.cx.facts.simplify(size)
         self.here()
@@ -496,8 +497,7 @@ class Recorder:
     def tensor(
         self, tensor: torch.Tensor, source: Source, shape: tuple[Dim, ...] | None = None
     ) -> TensorValue:
-        """The proxy of a real tensor found at `source`; one tensor has one proxy. `shape`, where
-        something else says what it is."""
+        """The proxy of a real tensor found at `source`; one tensor has one proxy."""
         if (known := self._tensors.get(id(tensor))) is not None:
             if known[2] is not source and not source.is_pinned:
                 self.guard(source, "same", known[2])

@@ -53,10 +53,8 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     made = tensor_methods.call_torch(domain, fn, args, kwargs)
     if made is not NotImplemented:
         return made
-    setter = execution_modes.SETTERS.get(fn)
-    if setter is not None:
-        domain.recorder.modes = setter(domain.recorder.modes, *args, **kwargs)
-        return 1
+    if fn in execution_modes.SETTERS:
+        return _set_mode(domain, fn, args, kwargs)
     getter = execution_modes.GETTERS.get(fn)
     if getter is not None:
         return getter(domain.recorder.modes, *args, **kwargs)
@@ -75,6 +73,22 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     if callables.is_pure(fn, args) and _reads_nothing_else(domain, fn, args, kwargs):
         return _call_pure(domain, fn, args, kwargs)
     raise unknown(domain, fn)
+
+
+def _set_mode(
+    domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> int:
+    """Sets the virtual mode; what C refuses is handed to it."""
+    given = [domain.concrete(arg, fn) for arg in args]
+    if not all(type(arg) in MODES for arg in given):
+        with execution_modes.real(domain.recorder.modes):
+            fn(*given, **kwargs)
+    domain.recorder.modes = execution_modes.SETTERS[fn](domain.recorder.modes, *given, **kwargs)
+    return 1
+
+
+MODES = frozenset({bool, str, torch.dtype})
+"""What the modes are told by."""
 
 
 def _refuse(domain: RecordingDomain, fn: Any, args: tuple[Any, ...]) -> None:

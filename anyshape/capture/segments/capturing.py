@@ -30,6 +30,7 @@ from anyshape.capture.interpreter.machine import Machine
 from anyshape.capture.interpreter.stressed import StressedMachine
 from anyshape.capture.python import pickles
 from anyshape.capture.python.language import PYTHON, python_machine
+from anyshape.capture.recording.choices import ChoicesAreSeen
 from anyshape.capture.recording.expected import Expectations
 from anyshape.capture.recording.forks import Refusal
 from anyshape.capture.recording.recorder import Recorder
@@ -127,6 +128,7 @@ class _Assumed:
     sorts_natively: frozenset[Place] = frozenset()
     pickles_natively: bool = False
     expects: bool = True
+    kept: frozenset[tuple[CodeType, int]] = frozenset()  # see ``choices.py``
 
 
 @mutable
@@ -170,20 +172,12 @@ class Capturer:
             del self.breaks[breaks:]
             try:
                 return self._capture(entry, widen, general, assumed)
-            except _Otherwise as found:
-                assumed = found.assumed(assumed)
-            except aliases.PicksAreSeen:
-                assumed = dataclasses.replace(assumed, picks_are_views=True)
-            except aliases.GradientsAreSeen:
-                assumed = dataclasses.replace(assumed, takes_gradients=False)
-            except NotWithin:
-                assumed = dataclasses.replace(assumed, contexts=False)
             except FunctionsAreSeen as found:
                 self.functions += 1
                 why = found.why if assumed.own_backwards else ""
                 assumed = dataclasses.replace(assumed, own_backwards=True, functions=why)
-            except RefusedByEager as found:
-                assumed = dataclasses.replace(assumed, refused=assumed.refused | found.calls)
+            except DENIALS as found:
+                assumed = dataclasses.replace(assumed, **denied(assumed, found))
             except (Break, ProxyLeak, InterpreterBug) as error:
                 raise mistake("the compiler", error) from error
 
@@ -210,6 +204,7 @@ class Capturer:
         )
         domain.sorts_natively = assumed.sorts_natively
         domain.leaves_pickles_to_c = assumed.pickles_natively
+        domain.forks.kept = assumed.kept
         domain.enters_contexts = assumed.contexts
         domain.functions.refused = assumed.functions
         if assumed.own_backwards:
@@ -247,6 +242,7 @@ class Capturer:
                 with _failing_checks(recorder):
                     outputs = aliases.settled(recorder, outputs)
                 aliases.refuse_seen_gradients(recorder, outputs)
+                recorder.choices.refuse_seen(recorder.builder.nodes, outputs)
                 refuse_open(recorder)
                 refuse_unspent(domain, outputs)
                 if domain.functions.leaves or domain.functions.alone:
@@ -312,6 +308,8 @@ class Capturer:
         except Break as signal:
             if domain.has_formed and signal.reason in LOOKING:
                 raise _LooksIntoTexts from None
+            if recorder.choices.told:
+                raise ChoicesAreSeen(frozenset(recorder.choices.told)) from None
             if recorder.modes.checkpoint:
                 raise _NotOnce from None
             refuse_open(recorder)
@@ -439,52 +437,62 @@ LOOKING = frozenset({"changing-value", "proxy-leak", "unknown-call"})
 """Breaks that a text of sizes may cause by being formed in each call only."""
 
 
-class _Otherwise(BaseException):
-    """Capture is to begin again, and take something else for granted."""
-
-    def assumed(self, before: _Assumed) -> _Assumed:
-        raise NotImplementedError
-
-
-class _Counts(_Otherwise):
+class _Counts(BaseException):
     """The program writes another number where it has read one: it is to be a symbol."""
 
     def __init__(self, sources: frozenset[str]) -> None:
         self.sources = sources
 
-    def assumed(self, before: _Assumed) -> _Assumed:
-        return dataclasses.replace(before, counters=before.counters | self.sources)
 
-
-class _NotOnce(_Otherwise):
+class _NotOnce(BaseException):
     """The segment ends inside a checkpoint: torch's own is to run."""
 
-    def assumed(self, before: _Assumed) -> _Assumed:
-        return dataclasses.replace(before, checkpoints=False)
 
-
-class _BreaksInSort(_Otherwise):
+class _BreaksInSort(BaseException):
     """The segment ends while a list is sorted."""
 
     def __init__(self, places: frozenset[Place]) -> None:
         self.places = places
 
-    def assumed(self, before: _Assumed) -> _Assumed:
-        return dataclasses.replace(before, sorts_natively=before.sorts_natively | self.places)
 
-
-class _BreaksInPickle(_Otherwise):
+class _BreaksInPickle(BaseException):
     """The segment ends while something is pickled in the place of C."""
 
-    def assumed(self, before: _Assumed) -> _Assumed:
-        return dataclasses.replace(before, pickles_natively=True)
 
-
-class _LooksIntoTexts(_Otherwise):
+class _LooksIntoTexts(BaseException):
     """The program may look into a text of sizes: it is to be a constant."""
 
-    def assumed(self, before: _Assumed) -> _Assumed:
-        return dataclasses.replace(before, forms_texts=False)
+
+DENIALS = (
+    *(_LooksIntoTexts, aliases.PicksAreSeen, aliases.GradientsAreSeen, ChoicesAreSeen),
+    *(_BreaksInSort, _BreaksInPickle, NotWithin, _NotOnce, RefusedByEager, _Counts),
+)
+
+
+def denied(assumed: _Assumed, found: BaseException) -> dict[str, Any]:
+    """What is no longer taken for granted where one of ``DENIALS`` ended a capture."""
+    match found:
+        case _LooksIntoTexts():
+            return {"forms_texts": False}
+        case aliases.PicksAreSeen():
+            return {"picks_are_views": True}
+        case aliases.GradientsAreSeen():
+            return {"takes_gradients": False}
+        case ChoicesAreSeen():
+            return {"kept": assumed.kept | found.places}
+        case _BreaksInSort():
+            return {"sorts_natively": assumed.sorts_natively | found.places}
+        case _BreaksInPickle():
+            return {"pickles_natively": True}
+        case NotWithin():
+            return {"contexts": False}
+        case _NotOnce():
+            return {"checkpoints": False}
+        case RefusedByEager():
+            return {"refused": assumed.refused | found.calls}
+        case _Counts():
+            return {"counters": assumed.counters | found.sources}
+    raise found
 
 
 class _Escaped(BaseException):

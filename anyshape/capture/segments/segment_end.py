@@ -45,6 +45,7 @@ from anyshape.capture.interpreter.continuations import Continuation
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.frame_views import FrameView
 from anyshape.capture.interpreter.generators import Generator
+from anyshape.capture.recording.choices import Choice
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.segments.made_classes import MadeClasses
 from anyshape.capture.segments.makers import MAKERS, attributes, instance, keyed_iterator
@@ -184,6 +185,9 @@ class Rebuilder:
         source = self.recorder.source_of(value.value)
         if source is not None:
             return self.read(source)
+        choice = self.recorder.choices.handed_out(value.value, self.recorder.builder.nodes)
+        if choice is not None:
+            return self._choice(choice, value)
         text = self.output(value.value)
         if value.attributes:
             known = self._made.get(id(value.value))
@@ -195,6 +199,13 @@ class Rebuilder:
                 self.add(f"setattr({name}, {key!r}, {self.text(attribute)})")
             return name
         return text
+
+    def _choice(self, choice: Choice, value: TensorValue) -> str:
+        """One tensor or the other, as objects."""
+        if value.attributes:
+            choice.seen()
+        condition = self.text(ScalarValue(choice.condition, bool))
+        return f"({self.text(choice.yes)} if {condition} else {self.text(choice.no)})"
 
     def _object(self, value: Any, kind: type) -> str:
         if kind is Generator:

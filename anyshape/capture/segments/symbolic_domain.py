@@ -205,6 +205,7 @@ class SymbolicDomain(ReadingDomain):
         return value if type(value) is TensorValue else self.concrete(value, "a key")
 
     def identify(self, obj: Any) -> None:
+        self.recorder.choices.refuse_identity(obj)
         tensor = type(obj) is TensorValue
         source = self.recorder.source_of(obj.value) if tensor else self.recorder.sources.of(obj)
         if source is not None:
@@ -215,6 +216,7 @@ class SymbolicDomain(ReadingDomain):
             return self._is_one_number(a, b)
         if type(a) is not TensorValue or type(b) is not TensorValue:
             return self.is_one_value(a, b)
+        self.recorder.choices.refuse_identity(a, b)
         given_back = aliases.is_given_back
         return given_back(self.recorder, a.value, b.value) or given_back(
             self.recorder, b.value, a.value
@@ -469,6 +471,7 @@ class SymbolicDomain(ReadingDomain):
     def setattr(self, value: Any, name: str, new: Any) -> Any:
         if type(value) is not TensorValue:
             raise AttributeError(f"'{self._name(value)}' object has no attribute '{name}'")
+        self.recorder.choices.refuse_marks(value)
         set_attribute = tensor_ops.set_attribute if name != "grad" else backward.set_grad
         set_attribute(self, value, name, new)
 

@@ -8,8 +8,9 @@ the one that the condition says.
 
 In: a number that data decides, at a jump of a frame. Out: the frame at the meeting point, as in
 `join.py`; or `NotJoined`, with nothing done. A side may write tensors, attributes and entries of
-dicts that were there before. What costs as much as a product is computed on no side in vain, and
-what cannot be taken back (a draw, an effect) is done on none.
+dicts that were there before, and leave another tensor than the other one (`choices.py`). What costs
+as much as a product is computed on no side in vain, and what cannot be taken back (a draw, an
+effect) is done on none.
 """
 
 from __future__ import annotations
@@ -22,28 +23,33 @@ from dataclasses import field
 from functools import partial
 from typing import Any, TypeAlias
 
+from torch import Tensor
+
 from anyshape.capture.guards.execution_modes import TorchModes
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.undo import made_since, raises_older
-from anyshape.capture.heap.unread_writes import Unread, is_key
+from anyshape.capture.heap.unread_writes import is_key
 from anyshape.capture.heap.values import NULL, PROXIES, ScalarValue, TensorValue
 from anyshape.capture.interpreter.domain import Interpreter, Mark
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.liveness import is_live, live_slots
 from anyshape.capture.recording.autocast import without_autocast
+from anyshape.capture.recording.choices import At, Choice
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.in_vain import is_in_vain
 from anyshape.capture.recording.marks import RecorderMark
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.capture.sizes import numbers, sides
+from anyshape.capture.sizes import numbers, sides, written_containers
 from anyshape.capture.sizes.merging import Merger, NotJoined, NotMerged
+from anyshape.capture.sizes.written_containers import Containers
 from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import Node, Value
 from anyshape.ir.scalars import Kind, Operand, Scalar
 from anyshape.nouns import frozen, mutable
 from anyshape.ops import OPS
-from anyshape.ops.context import Undecided
+from anyshape.ops.context import TypeContext, Undecided
 from anyshape.ops.shared_memory import lies_in_argument
+from anyshape.symbolic import Dim, eq
 from anyshape.version_counters import move_version
 
 Place: TypeAlias = "tuple[int, str, Any]"
@@ -62,6 +68,7 @@ class Side:
     modes: TorchModes
     written: dict[Place, tuple[Any, Any]]
     tensors: Counter[Value]
+    containers: Containers
     moved: list[Effect]  # version counters, inside
     copied: dict[int, Any]  # see `join.Side`
 
@@ -74,6 +81,8 @@ def branch(domain: RecordingDomain, condition: Operand, frame: Frame) -> Any:
     if not here or recorder.is_dropped or recorder.depth >= sides.DEEPEST or forks.left <= 0:
         raise NotJoined("it is no branch that both sides of which may run")
     at = id(frame), frame.index
+    if (frame.code.code, frame.index - 1) in forks.kept:
+        raise NotJoined("which of two tensors there is, is seen")
     if at in forks.running:
         raise NotJoined("the turns of a loop depend on data")
     forks.running.add(at)
@@ -88,7 +97,8 @@ def branch(domain: RecordingDomain, condition: Operand, frame: Frame) -> Any:
 
 def _fork(domain: RecordingDomain, condition: Operand, frame: Frame, name: str) -> Any:
     machine, recorder = domain.machine, domain.recorder
-    meeting, ends = sides.meeting_of(domain, frame.code, frame.index - 1)
+    index = frame.index - 1
+    meeting, ends = sides.meeting_of(domain, frame.code, index)
     continuation = frame.continuation
     mark, record = machine.checkpoint(), recorder.mark()
     outer, may_check = recorder.premise, recorder.cx.on_check
@@ -96,7 +106,7 @@ def _fork(domain: RecordingDomain, condition: Operand, frame: Frame, name: str) 
     recorder.depth += 1
     done = False
     try:
-        fork = _Fork(domain, condition, frame, name, ends, mark, record, outer)
+        fork = _Fork(domain, condition, frame, name, ends, mark, record, outer, index)
         state = fork.joined(meeting)
         done = True
     finally:
@@ -125,6 +135,7 @@ class _Fork:
     mark: Mark
     record: RecorderMark
     outer: Operand | None
+    position: int  # of the jump
     new: dict[Value, Value] = field(default_factory=dict)
     """What has been written there where the condition is true."""
 
@@ -140,10 +151,12 @@ class _Fork:
         no = self._side(outcome=False)
         missing = {place: target for place, (target, _) in no.written.items()}
         missing = {place: target for place, target in missing.items() if place not in yes.written}
+        inside = {key: each for key, each in no.containers.items() if key not in yes.containers}
         before: dict[Place, Any] = {}
-        if missing:  # what there was, is read; then the side runs once more
+        if missing or inside:  # what there was, is read; then the side runs once more
             machine.rollback(self.mark)
             before = {place: _read(machine, target, place) for place, target in missing.items()}
+            yes.containers.update(written_containers.read(inside, yes.copied))
             recorder.rollback(between)
             no = self._side(outcome=False)
         if yes.returned is not no.returned or yes.modes != no.modes:
@@ -169,11 +182,11 @@ class _Fork:
         returned, value = sides.run_until(machine, frame, self.ends)
         nodes = recorder.builder.nodes[first:]
         _refuse_nodes(recorder, nodes)
-        _refuse_other_writes(machine, self.mark.journal, known)
+        copied: dict[int, Any] = {}
+        containers = _written_containers(machine, self.mark.journal, known, copied)
         tensors: Counter[Value] = Counter()
         for write in older_writes(recorder, first):
             tensors[write.memory] += write.counts
-        copied: dict[int, Any] = {}
         written: dict[Place, tuple[Any, Any]] = {}
         moved: list[Effect] = []
         for effect in heap.effects[effects:]:
@@ -190,6 +203,7 @@ class _Fork:
             recorder.modes,
             written,
             tensors,
+            containers,
             moved,
             copied,
         )
@@ -234,9 +248,12 @@ class _Fork:
         self, yes: Side, no: Side, before: Mapping[Place, Any], meeting: int
     ) -> sides.State:
         machine = self.domain.machine
-        merger = _Merger(
-            self.domain.recorder, self.condition, yes.copied, machine.heap.is_made_inside
-        )
+        at = self.frame.code.code, self.position
+        made_inside = machine.heap.is_made_inside
+        merger = _Merger(self.domain.recorder, self.condition, yes.copied, made_inside, at)
+        merger.settled.update(yes.containers)
+        now = {key: no.containers.get(key, each) for key, each in yes.containers.items()}
+        written_containers.merge(machine, yes.containers, now, merger.value)
         for place, (target, _) in (yes.written | no.written).items():
             b = _read(machine, target, place)
             a = yes.written[place][1] if place in yes.written else before[place]
@@ -384,19 +401,16 @@ def _count_once(recorder: Recorder, second: int, first: Counter[Value]) -> None:
 
 
 # ---- objects -------------------------------------------------------------------------------------
-def _refuse_other_writes(machine: Interpreter, journal: int, known: int) -> None:
-    """Of what was there before, a side may write what the heap has a log of."""
+def _written_containers(
+    machine: Interpreter, journal: int, known: int, copied: dict[int, Any]
+) -> Containers:
+    """Of what was there before, a side may write what the heap has a log of, and lists and dicts
+    that the trace has made."""
     heap = machine.heap
     fresh, undone = made_since(heap.created, known), (heap.journal or [])[journal:]
     if raises_older(undone, fresh):
         raise NotJoined("a side raises what was raised before")
-    for undo in undone:
-        cells = [cell.cell_contents for cell in getattr(undo, "__closure__", None) or ()]
-        logged = any(
-            c is heap or type(c) is Unread or id(c) in heap.owners or id(c) in fresh for c in cells
-        )
-        if type(undo) is not partial and not logged:
-            raise NotJoined("a side writes what was made before")
+    return written_containers.written_in(machine, undone, fresh, copied)
 
 
 def _place(fn: Any, target: Any, args: tuple[Any, ...]) -> Place:
@@ -432,6 +446,7 @@ class _Merger(Merger):
         condition: Operand,
         copied: dict[int, Any],
         made_inside: Callable[[Any], bool],
+        place: At,
     ) -> None:
         facts = recorder.cx.facts
         of_sizes: Any = condition  # which `_number` alone reads
@@ -446,12 +461,20 @@ class _Merger(Merger):
             copied=copied,
             made_inside=made_inside,
         )
+        self.place = place
+        self.chosen: dict[tuple[Value, Value], TensorValue] = {}
+        self.settled: set[int] = set()  # containers that are merged by themselves
+
+    def value(self, a: Any, b: Any, depth: int = 6) -> Any:
+        if id(b) in self.settled and self.copied.get(id(a), a) is b:
+            return b
+        return super().value(a, b, depth)
 
     def _number(self, a: Any, b: Any) -> Any:
         if isinstance(a, TensorValue) or isinstance(b, TensorValue):
-            if isinstance(a, TensorValue) and isinstance(b, TensorValue) and a.value is b.value:
-                return b
-            raise NotMerged("different tensors")
+            if not isinstance(a, TensorValue) or not isinstance(b, TensorValue):
+                raise NotMerged("a tensor on one side only")
+            return b if a.value is b.value else self._tensor(a, b)
         x, y = numbers.operand(a), numbers.operand(b)
         if x is None or y is None:
             raise NotMerged("numbers of different kinds")
@@ -465,6 +488,47 @@ class _Merger(Merger):
             raise NotMerged("numbers of different kinds")
         name: Kind = "bool" if kinds == {bool} else "float"
         return ScalarValue(Scalar(name, "select", chosen), kinds.pop())
+
+    def _tensor(self, a: TensorValue, b: TensorValue) -> TensorValue:
+        """One tensor or the other, as long as nobody can tell (``choices.py``)."""
+        known = self.chosen.get((a.value, b.value))
+        if known is not None:
+            return known
+        if not {a.python, b.python} <= {None, Tensor} or a.attributes or b.attributes:
+            raise NotMerged("tensors of other classes, or with attributes")
+        _refuse_unlike(self.recorder, a.value, b.value)
+        device = b.value.tensor.device
+        with _plainly(self.recorder):
+            flag = self.recorder.call("full", (), self.condition, bool_, device)
+            made = self.recorder.call("where", flag, a.value, b.value)
+        _refuse_unlike(self.recorder, made, b.value)
+        choice = Choice(self.condition, a, b, self.place)
+        self.chosen[a.value, b.value] = proxy = self.recorder.choices.add(made, choice)
+        return proxy
+
+
+def _refuse_unlike(recorder: Recorder, a: Value, b: Value) -> None:
+    """The two are alike but for their elements."""
+    x, y, cx = a.tensor, b.tensor, recorder.cx
+    if (x.dtype, x.device, x.rank) != (y.dtype, y.device, y.rank):
+        raise NotMerged("tensors of different kinds")
+    if x.requires_grad or y.requires_grad:
+        raise NotMerged("tensors that require gradients")
+    pairs = [*zip(x.shape, y.shape), *zip(x.strides, y.strides)]
+    if not all(_are_equal(cx, p, q) for p, q in pairs):
+        raise NotMerged("tensors of different shapes")
+
+
+def _are_equal(cx: TypeContext, a: Dim, b: Dim) -> bool:
+    """Whether two sizes are; guarded where they are in the example."""
+    same = eq(a, b)
+    known = cx.known(same)
+    if known is not None or not cx.hint(same):
+        return known is True
+    try:
+        return cx.decide(same)
+    except Undecided:
+        return False
 
 
 def _kind(number: Any) -> type:

@@ -45,6 +45,7 @@ def grad(domain: RecordingDomain, x: TensorValue, name: str = "grad") -> TensorV
     known = heap.slots.get((id(x.value), "grad"))
     if known is not None:
         return known[1]
+    recorder.choices.refuse_identity(x)
     source, real = recorder.source_of(x.value), recorder.real_tensor(x)
     if source is None or real is None:
         if x.value.tensor.requires_grad:  # what was retained of a result

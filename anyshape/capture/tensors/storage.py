@@ -56,6 +56,7 @@ def way_of(recorder: Recorder, value: Value) -> tuple[Value, list[View]]:
             break
         steps.append((node, node.outputs.index(value)))
         value = node.read[0]
+    recorder.choices.refuse_root(value)
     return value, steps[::-1]
 
 

@@ -358,6 +358,7 @@ def requires_grad_method(
     wanted = args[1] if len(args) > 1 else kwargs.get("requires_grad", True)
     if x.value.tensor.requires_grad == wanted:
         return x
+    domain.recorder.choices.refuse_marks(x)
     if wanted is not True or not leaf_made(domain, x):
         raise broken("python-effect", "requires_grad_()")
     return x
@@ -366,6 +367,7 @@ def requires_grad_method(
 def detach_in_place(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`x.detach_()`."""
     x = args[0]
+    domain.recorder.choices.refuse_marks(x)
     if not detached_in_place(domain, x):  # autograd is to know who has saved the tensor itself
         made_here = domain.recorder.source_of(x.value) is None
         domain.functions.watched |= made_here and x.value.tensor.requires_grad

@@ -397,8 +397,7 @@ def leaf_made(domain: RecordingDomain, x: TensorValue) -> bool:
 
 
 def detached_in_place(domain: RecordingDomain, x: TensorValue) -> bool:
-    """`x.detach_()` of a tensor that was made here, is no view and has none: whoever knows it knows
-    one without a gradient from now on. False where it is none such."""
+    """`x.detach_()` of a tensor that was made here, is no view and has none; False of others."""
     recorder, value = domain.recorder, x.value
     maker, functions = recorder.builder.makers.get(value), domain.functions
     if maker is None or OPS[maker.op].alias != "none" or OPS[maker.op].mutates:
@@ -533,6 +532,7 @@ def _class_attribute(
 
 
 def _instance_attribute(domain: RecordingDomain, x: TensorValue, name: str) -> Any:
+    domain.recorder.choices.refuse_identity(x)
     real = domain.recorder.real_tensor(x)
     if real is not None:
         source = domain.recorder.source_of(x.value)
@@ -549,6 +549,7 @@ def _instance_attribute(domain: RecordingDomain, x: TensorValue, name: str) -> A
 
 def _outside_attribute(domain: RecordingDomain, x: TensorValue, name: str) -> Any:
     """Properties that only a real tensor has: `grad`, `grad_fn`, `names`, `_version`, ..."""
+    domain.recorder.choices.refuse_identity(x)
     if name == "grad_fn":
         return _grad_fn(domain, x)
     if name in ("_backward_hooks", "_grad"):

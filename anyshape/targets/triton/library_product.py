@@ -8,12 +8,13 @@ the library's is launched from Python.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from anyshape.ir.loops import Element, Kernel, Load, Op, PointerParam, operands
+from anyshape.nouns import frozen
 from anyshape.symbolic import Dim, Expr, Symbol, substitute, to_python
 from anyshape.targets.reduction_phases import analyse, coefficient
 from anyshape.targets.triton.products import tiled_product
@@ -23,7 +24,7 @@ MADE = "product"
 Number = Callable[..., int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Factor:
     """An operand of a product: which argument is its address, its strides from the arguments."""
 
@@ -31,7 +32,7 @@ class Factor:
     strides: tuple[Number, Number]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ByLibrary:
     """``after`` is the kernel that follows, whose last argument is where the product lies."""
 

@@ -7,16 +7,15 @@ elements at a time, which Triton loads ahead of the product that needs them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from anyshape.ir.loops import Const, Load, PointerParam, Reduce, SizeParam
+from anyshape.nouns import mutable
 from anyshape.targets.reduction_phases import analyse
 from anyshape.targets.triton.elements import ElementPrinter
 from anyshape.targets.triton.prelude import HEADER
 from anyshape.targets.triton.products import tiled_product
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class ProductPrinter(ElementPrinter):
     """Prints the kernel; ``constants`` are those of the function, by name."""
 

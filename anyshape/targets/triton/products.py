@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from anyshape.ir.buffers import Buffer, BufferRef
 from anyshape.ir.dtypes import DType, bfloat16, float16, float32
@@ -45,6 +45,7 @@ from anyshape.ir.program import (
     references,
 )
 from anyshape.ir.variants import Variants
+from anyshape.nouns import frozen, mutable
 from anyshape.symbolic import Dim, Expr, Space, Symbol, substitute
 from anyshape.targets.cpu.library import LINEAR, is_row_major
 from anyshape.targets.reduction_phases import coefficient
@@ -57,7 +58,7 @@ FUNCTIONS = frozenset({"torch.mm", "torch.addmm", LINEAR})
 """Those that are products."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Matrix:
     """A matrix in memory: the strides of its two dimensions, in elements."""
 
@@ -65,7 +66,7 @@ class Matrix:
     strides: tuple[Dim, Dim]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Product:
     """``left`` times ``right``, and a vector that is added to each row: [rows, columns] in
     ``dtype``."""
@@ -259,7 +260,7 @@ def _is_plain(kernel: Kernel) -> bool:
     )
 
 
-@dataclass(slots=True)
+@mutable
 class _Maker:
     """Makes the kernel of a product and of what follows it. ``places``: what axes and sizes of the
     old kernel are in the new one."""

@@ -138,7 +138,7 @@ class Choice:
         return f"{self.schedule}, {self.shares} shares" if self.shares > 1 else str(self.schedule)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThreadElements:
     """Where in a tile the elements of one thread lie: ``turns`` times ``neighbours`` in the row, of
     ``lanes`` threads side by side."""

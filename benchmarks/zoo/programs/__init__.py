@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.zoo.entry import Entry
 from benchmarks.zoo.programs import (
+    decided,
     detection,
     layers,
     libraries,
@@ -15,5 +16,8 @@ from benchmarks.zoo.programs import (
 )
 from benchmarks.zoo.programs.making import entries_of
 
-SUBJECTS = (detection, tables, sequences, pictures, layers, wrappers, libraries, training)
+SUBJECTS = (
+    *(detection, tables, sequences, pictures, layers),
+    *(wrappers, decided, libraries, training),
+)
 ENTRIES: tuple[Entry, ...] = tuple(entry for subject in SUBJECTS for entry in entries_of(subject))

@@ -211,7 +211,7 @@ def a_while(state: State, x: Tensor) -> Any:
 CHECKED = (an_exception,)
 """What can only raise is a check, as before."""
 BROKEN = (
-    *(a_product, an_index, a_row_of_a_table, a_quotient, a_draw, other_tensors),
+    *(a_product, an_index, a_row_of_a_table, a_quotient, a_draw),
     *(of_other_kinds, a_new_attribute, a_while),
 )
 

@@ -134,6 +134,10 @@ def different_work(x: Tensor) -> Tensor:
     return torch.sin(x) if x.shape[0] > 10 else torch.cos(x)
 
 
+def other_shapes(x: Tensor) -> Tensor:
+    return x[:, :1] + 1 if x.shape[0] > 10 else torch.cos(x)
+
+
 def writes_outside(x: Tensor) -> list[int]:
     log: list[int] = []
     if x.shape[0] > 10:
@@ -181,7 +185,7 @@ def test_an_unbacked_branch_joins_or_breaks_with_the_line_that_would_help() -> N
     anyshape.mark_unbacked(x, 0)
     same(compiled(selected_float)(x), x * 3)
     with pytest.raises(anyshape.errors.GraphBreakError, match=r"check\("):
-        compiled(different_work)(x)
+        compiled(other_shapes)(x)
 
 
 def jumps(fn: types.FunctionType) -> list[tuple[str, int]]:
@@ -355,3 +359,13 @@ def test_an_iterator_that_others_hold_is_one_after_a_branch(name: str) -> None:
         for size in (2, 5, 4, 3, 6):
             x = torch.ones(size)
             same(fast(x), program(x))
+
+
+def test_no_warning_of_ours_reaches_a_program_that_makes_objects_on_a_side() -> None:
+    def program(x: Tensor) -> Tensor:
+        scale = types.SimpleNamespace(by=2) if x.shape[0] > 2 else types.SimpleNamespace(by=3)
+        return x * scale.by
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        agree(program, (torch.ones(4, 2),), (torch.ones(1, 2),), fullgraph=False)

@@ -1,0 +1,69 @@
+"""Attributes of classes from outside that a segment writes.
+
+    class Fast(Setting): ...
+    Fast._state = True      # by a context manager, which sets it back
+
+In: a class that was there before, a name and a value. Out: the write in the log of effects, and
+what lookups along the MRO find from then on. Names that C code asks classes for (``__len__``,
+``__bases__``) and those that a metaclass sees to end the segment.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from anyshape.capture.heap.observer import Observer
+from anyshape.capture.heap.quiet_reads import class_entry
+from anyshape.capture.heap.undo import HEAP_TYPE
+from anyshape.capture.heap.values import NULL, Break
+
+IMMUTABLE_TYPE = 1 << 8
+NOT_WRITTEN = object()
+_set, _delete = type.__setattr__, type.__delattr__
+
+
+class Heap(Protocol):
+    """What is needed of the heap."""
+
+    domain: Observer
+    slots: dict[tuple[int, str], tuple[Any, Any]]
+
+    def set_written(self, obj: Any, name: str, value: Any) -> None: ...
+
+    def log(self, fn: Any, target: Any, args: tuple[Any, ...]) -> None: ...
+
+
+def write(heap: Heap, obj: Any, name: str, value: Any) -> None:
+    """`cls.name = value` (`NULL` deletes); breaks where that is more than an entry of a dict."""
+    if not _is_entry(obj, name) or (value is NULL and not _has(heap, obj, name)):
+        raise Break("outside-setattr", f"attribute {name!r} of {type(obj).__name__} is set")
+    heap.set_written(obj, name, value)
+    heap.log(*(_delete, obj, (name,)) if value is NULL else (_set, obj, (name, value)))
+    heap.domain.class_changed()
+
+
+def written(heap: Heap, cls: type, name: str) -> Any:
+    """What the segment has written there: `NULL` where it was deleted."""
+    found = heap.slots.get((id(cls), name)) if heap.slots else None
+    return NOT_WRITTEN if found is None else found[1]
+
+
+def refuse_written(heap: Heap) -> None:
+    """C code reads the dicts of classes."""
+    if any(issubclass(type(obj), type) for obj, _ in heap.slots.values()):
+        raise Break("outside-setattr", "attributes of a class are listed, and were set,")
+
+
+def _is_entry(obj: Any, name: Any) -> bool:
+    """Whether setting it writes an entry of the class's dict, and does nothing else."""
+    if not issubclass(type(obj), type) or type(name) is not str:
+        return False
+    plain = obj.__flags__ & HEAP_TYPE and not obj.__flags__ & IMMUTABLE_TYPE
+    special = name.startswith("__") and name.endswith("__")
+    return bool(plain) and not special and class_entry(type(obj), name) is None
+
+
+def _has(heap: Heap, cls: type, name: str) -> bool:
+    found = written(heap, cls, name)
+    own = type.__dict__["__dict__"].__get__(cls)
+    return name in own if found is NOT_WRITTEN else found is not NULL

@@ -33,7 +33,7 @@ from anyshape.ir.program import (
 )
 from anyshape.ir.scalars import evaluate_scalar
 from anyshape.ir.step_labels import kernel_uses, segment_label, step_labels
-from anyshape.ir.verify_program import verify_program
+from anyshape.ir.verify_program import verify_memory
 from anyshape.kept_translations import KeptTranslations
 from anyshape.nouns import frozen, mutable
 from anyshape.ops import OPS
@@ -375,7 +375,7 @@ class Driver:
             program = self.targets.group(program, final.facts)
         with stage_of("verification", line), work.stage("verification"):
             if not proven:
-                verify_program(program, final.facts)
+                verify_memory(program, final.facts)
             elif program is not flat:
                 refuse_overwriting("forming native regions", program, final.facts)
         with stage_of("code generation", line), work.stage("code generation"):

@@ -74,7 +74,7 @@ class Sizes:
         out by a long search."""
         if room == 0 and size in self.shapes:
             none = self.facts.quick(le(size, 0)) is True
-            return none or any(self.at_most(factor, 0) for factor in self.shapes[size])
+            return none or any(self.facts.known(le(n, 0)) is True for n in self.shapes[size])
         return any(self.facts.known(le(*weaker)) is True for weaker in _weaker(size, room))
 
 

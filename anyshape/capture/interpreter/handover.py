@@ -47,11 +47,11 @@ def _is_of_a_loop(name: str) -> bool:
     return name == "FOR_ITER" or "JUMP_BACKWARD" in name
 
 
-def _run_rest(machine: Interpreter, frame: Frame, arg: Any) -> Frame:
+def _run_rest(machine: Interpreter, frame: Frame, arg: Any) -> Frame | None:
     index = frame.index - 1
     if not _is_whole(frame):
-        frame.instructions, frame.index = frame.code.instructions, index
-        return frame
+        handler, given = frame.code.instructions[index]
+        return handler(machine, frame, given)
     values = [value for value in frame.locals if value is not NULL] + frame.stack[::-1]
     free = len(frame.code.code.co_freevars)
     cells = tuple(frame.locals[len(frame.locals) - free :])

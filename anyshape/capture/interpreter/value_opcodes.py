@@ -213,7 +213,8 @@ def is_op(machine: Interpreter, frame: Frame, arg: int) -> None:
     del stack[-1]
     stack[-1] = same != bool(arg)
     if machine.recording:
-        note_values(machine, a, b)
+        if not frame.code.hidden:  # where C asks, equal ones are as good
+            note_values(machine, a, b)
         if not same:
             _note_identity(machine, a, b)
 

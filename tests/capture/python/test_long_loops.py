@@ -214,7 +214,8 @@ def test_a_long_loop_goes_on_in_cpython(
     for n in (100, 100, 120, 3):
         expected = _result(program, x, n)
         assert _result(fast, x, n) == expected
-    assert handed
+    inlined = program is comprehends and sys.version_info >= (3, 12)
+    assert handed or inlined  # what a comprehension has on the stack there is no value
 
 
 def test_what_escapes_a_long_loop_has_its_own_lines() -> None:

@@ -177,7 +177,8 @@ def test_explain_shows_the_line_of_a_break_and_names_the_tables_of_modules() -> 
 
     text = str(anyshape.explain(Model(torch.nn.ReLU()).eval())(torch.ones(3)))
     caret = (
-        "return x * 2 if x.sum() > 0 else x[0]  # the line\n      |".ljust(78) + "^^^^^^^^^^^\nhint: "
+        "return x * 2 if x.sum() > 0 else x[0]  # the line\n      |".ljust(78)
+        + "^^^^^^^^^^^\nhint: "
     )
     assert "test_inside.py:" in text and " ".join(caret.split()) in " ".join(text.split())
     assert "model._modules is {" in text and "type(model[0]) is ReLU" in text

@@ -532,11 +532,9 @@ class _Plan:
     def _make_view(self, value: Value) -> str:
         strided = self.strided[value]
         base = self._tensor(strided.base)
-        if strided.offset != 0:
-            if self.buffers[base].role not in ("temp", "output") and not self._is_fresh(
-                strided.base
-            ):
-                return self._narrowed(value)
+        begins = strided.offset == 0 or self.buffers[base].role in ("temp", "output")
+        if not begins and not self._is_fresh(strided.base):
+            return self._narrowed(value)
         self._buffer(value, "result")
         # What eager would copy is a view here: it lies as its base does, not as its type says.
         laid = replace(self.buffers[value.name], strides=strided.strides)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from anyshape.capture.interpreter.concrete import Concrete
+from anyshape.capture.interpreter.domain import Concrete
 from anyshape.capture.python.language import python_machine
 
 transformers = pytest.importorskip("transformers")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import anyshape
-from anyshape.capture.interpreter.concrete import Concrete
+from anyshape.capture.interpreter.domain import Concrete
 from anyshape.capture.python.language import python_machine
 from anyshape.errors import AnyshapeWarning
 from anyshape.reference import strides_that_matter

@@ -58,21 +58,8 @@ class Heap:
     """
 
     __slots__ = (
-        "births",
-        "created",
-        "domain",
-        "effects",
-        "iterators",
-        "journal",
-        "marks",
-        "mirrors",
-        "namespaces",
-        "old_writes",
-        "owners",
-        "slots",
-        "sorting",
-        "answers",
-        "unread",
+        *("answers", "births", "created", "domain", "effects", "iterators", "journal", "marks"),
+        *("mirrors", "namespaces", "old_writes", "owners", "slots", "sorting", "unread"),
         "watcher",
     )
 

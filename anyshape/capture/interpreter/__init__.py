@@ -2,7 +2,7 @@
 
 frame.py             Frame, the state of one activation; Code, a code object decoded once
 domain.py            Domain: the hooks by which one interpreter serves two domains; Interpreter:
-                     what handlers and domains use of the machine; concrete.py: the domain that
+                     what handlers and domains use of the machine; domain.py: the domain that
                      runs everything
 continuations.py     what becomes of a frame's result where it is not simply pushed
 generators.py        suspended frames; unwinding.py: exceptions; binding.py: arguments

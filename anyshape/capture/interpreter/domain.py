@@ -318,6 +318,16 @@ class Domain:
         """
 
 
+class Concrete(Domain):
+    """Every operator runs natively, every write is real: a program runs as CPython does, frame by
+    virtual frame, from any program point. The fallback, the deoptimiser, the oracle of tests."""
+
+    records = False
+
+    def python_call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return NotImplemented
+
+
 def _unexpected(hook: str, *values: object) -> InterpreterBug:
     kinds = ", ".join(type(value).__name__ for value in values)
     return InterpreterBug(f"Domain.{hook} was asked about {kinds}, but this domain has no proxies")

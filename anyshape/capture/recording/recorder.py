@@ -173,12 +173,10 @@ class Recorder:
     # ---- sources and guards ----------------------------------------------------------------------
     def location(self) -> Location | None:
         """The user's line that is being executed."""
-        frame = users_frame(self.frame()) if self.frame is not None else None
-        if frame is None:
+        if self.frame is None or (frame := users_frame(self.frame())) is None:
             return None
         code, index = frame.code, max(frame.index - 1, 0)
-        key = (code.code, index)
-        if key not in self.locations:
+        if (key := (code.code, index)) not in self.locations:
             self.locations[key] = locate(code, index)
         return self.locations[key]
 

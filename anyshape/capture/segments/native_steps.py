@@ -17,9 +17,8 @@ import torch
 
 from anyshape.capture.heap.values import Call
 from anyshape.capture.interpreter import calls_of_the_program, handover, unwinding
-from anyshape.capture.interpreter.concrete import Concrete
 from anyshape.capture.interpreter.continuations import Finished
-from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.capture.interpreter.domain import Concrete, Interpreter
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.liveness import has_finalizer
 from anyshape.capture.interpreter.machine import Machine

@@ -217,10 +217,8 @@ class SymbolicDomain(ReadingDomain):
         if type(a) is not TensorValue or type(b) is not TensorValue:
             return self.is_one_value(a, b)
         self.recorder.choices.refuse_identity(a, b)
-        given_back = aliases.is_given_back
-        return given_back(self.recorder, a.value, b.value) or given_back(
-            self.recorder, b.value, a.value
-        )
+        pairs = ((a.value, b.value), (b.value, a.value))
+        return any(aliases.is_given_back(self.recorder, *pair) for pair in pairs)
 
     def _is_one_number(self, a: Any, b: Any) -> Any:
         """Of symbolic numbers. There are one True and one False; which equal ints or floats are one

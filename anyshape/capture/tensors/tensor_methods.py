@@ -56,12 +56,12 @@ from anyshape.capture.tensors.tensor_ops import (
     call_row,
     detached_in_place,
     getitem,
-    is_a_view,
     leaf_made,
     may_make_leaves,
     setitem,
     shape_of,
 )
+from anyshape.capture.tensors.views import is_a_view
 from anyshape.ir.graph import TensorType, values_in
 from anyshape.ops.layout import (
     numel,

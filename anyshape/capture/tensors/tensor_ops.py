@@ -24,13 +24,14 @@ from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.scalar_contents import are_all_positions
 from anyshape.capture.sizes import numbers
 from anyshape.capture.tensors import indexing, torchmap
+from anyshape.capture.tensors.views import views
 from anyshape.ir.dtypes import DType, bool_, int64, uint8
 from anyshape.ir.graph import Value
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops import OPS
 from anyshape.ops.gradients.backward import AS_LEAF
 from anyshape.ops.layout import numel
-from anyshape.ops.shared_memory import DETACHED, base_of, is_view
+from anyshape.ops.shared_memory import DETACHED
 
 Handler = Callable[["RecordingDomain", tuple[Any, ...], dict[str, Any]], Any]
 
@@ -554,38 +555,9 @@ def _outside_attribute(domain: RecordingDomain, x: TensorValue, name: str) -> An
         return _grad_fn(domain, x)
     if name in ("_backward_hooks", "_grad"):
         return None
-    if name == "_base" and _views(domain, x) is False:
+    if name == "_base" and views(domain, x) is False:
         return None
     raise broken("tensor-attribute", name)
-
-
-def _views(domain: RecordingDomain, x: TensorValue) -> bool | None:
-    """Whether eager calls it a view, where that is known."""
-    domain.recorder.asked[x.value] = None
-    builder = domain.recorder.builder
-    known = is_view(builder.cx, OPS, builder.makers, x.value)
-    return _views_at_these_sizes(domain, x.value) if known is None else known
-
-
-def is_a_view(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`x._is_view()`."""
-    known = _views(domain, args[0])
-    if known is None:
-        raise broken("tensor-attribute", "_is_view()")
-    return known
-
-
-def _views_at_these_sizes(domain: RecordingDomain, value: Value) -> bool | None:
-    """The same, with each size on the way to what it may view guarded: what a segment hands out
-    has memory of its own, and would be none."""
-    makers = domain.recorder.builder.makers
-    base, here = base_of(value, makers, OPS), value
-    while True:
-        for dim in (*here.tensor.shape, *here.tensor.strides):
-            domain.recorder.specialize(dim, "_is_view()")
-        if here is base:
-            return is_view(domain.recorder.cx, OPS, makers, value, exact=True)
-        here = makers[here].read[0]
 
 
 def set_attribute(domain: RecordingDomain, x: TensorValue, name: str, new: Any) -> None:

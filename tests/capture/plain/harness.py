@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Any
 
-from anyshape.capture.interpreter.concrete import Concrete
+from anyshape.capture.interpreter.domain import Concrete
 from anyshape.capture.interpreter.frame import Code
 from anyshape.capture.interpreter.machine import Machine
 from anyshape.capture.python.language import PYTHON

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from anyshape.capture.heap.values import Break
-from anyshape.capture.interpreter.concrete import Concrete
 from anyshape.capture.interpreter.continuations import Finished
-from anyshape.capture.interpreter.domain import Domain
+from anyshape.capture.interpreter.domain import Concrete, Domain
 from anyshape.capture.python.language import python_machine
 from tests.capture.plain import harness
 

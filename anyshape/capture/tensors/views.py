@@ -1,0 +1,45 @@
+"""Does eager call a tensor a view? Asked by ``_is_view()`` and ``_base``.
+
+In: a proxy. Out: yes or no, by the operators that made it, and by the very sizes of the call where
+only they tell.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.values import TensorValue
+from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.ir.graph import Value
+from anyshape.ops import OPS
+from anyshape.ops.shared_memory import base_of, is_view
+
+
+def views(domain: RecordingDomain, x: TensorValue) -> bool | None:
+    """Whether eager calls it a view, where that is known."""
+    domain.recorder.asked[x.value] = None
+    builder = domain.recorder.builder
+    known = is_view(builder.cx, OPS, builder.makers, x.value)
+    return _views_at_these_sizes(domain, x.value) if known is None else known
+
+
+def is_a_view(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`x._is_view()`."""
+    known = views(domain, args[0])
+    if known is None:
+        raise broken("tensor-attribute", "_is_view()")
+    return known
+
+
+def _views_at_these_sizes(domain: RecordingDomain, value: Value) -> bool | None:
+    """The same, with each size on the way to what it may view guarded: what a segment hands out
+    has memory of its own, and would be none."""
+    makers = domain.recorder.builder.makers
+    base, here = base_of(value, makers, OPS), value
+    while True:
+        for dim in (*here.tensor.shape, *here.tensor.strides):
+            domain.recorder.specialize(dim, "_is_view()")
+        if here is base:
+            return is_view(domain.recorder.cx, OPS, makers, value, exact=True)
+        here = makers[here].read[0]

@@ -205,6 +205,7 @@ def test_classes_of_the_compiler_are_nouns():
     package = Path(anyshape.__file__).parent
     users = {  # what users make and hold is frozen at run time, too
         package / "options.py",
+        package / "targets/triton/compile_worker.py",  # a script that imports nothing of ours
         *package.glob("moe/*.py"),
         *package.glob("attention/*.py"),
     }

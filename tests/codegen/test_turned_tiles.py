@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import anyshape
-from anyshape.targets.cpu.prelude import parts, standing_before
+from anyshape.targets.cpu.prelude import standing_before, texts
 
 SIZES = [(4, 3), (2, 2), (1, 5), (7, 15), (8, 8), (9, 17)]
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.int64, torch.uint8]
@@ -68,7 +68,7 @@ def test_the_c_compiler_takes_no_vector_of_a_turn_apart(processor: str) -> None:
     )
     said = subprocess.run(
         ("gcc", *flags, "-x", "c", "-"),
-        input=standing_before(turns, parts()) + turns,
+        input=standing_before(turns, texts()) + turns,
         capture_output=True,
         text=True,
         check=True,

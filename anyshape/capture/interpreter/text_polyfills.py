@@ -12,10 +12,10 @@ def format_fields(fields: Any) -> Any:
     """`text.format(...)`, cut into texts and what stands between them."""
     text = ""
     for literal, value, conversion, spec in fields:
-        text = native(str.__add__, text, literal)
+        text = text + literal
         if conversion is not None:
             value = repr(value) if conversion == "r" else str(value) if conversion else value
-            text = native(str.__add__, text, format(value, spec))
+            text = text + format(value, spec)
     return text
 
 
@@ -23,26 +23,26 @@ def repr_of_list(values: Any) -> Any:
     parts: list[Any] = []
     while len(parts) < native(len, values):
         parts.append(repr(native(list.__getitem__, values, len(parts))))
-    return "[" + native(str.join, ", ", parts) + "]"
+    return "[" + ", ".join(parts) + "]"
 
 
 def repr_of_tuple(values: Any) -> Any:
     parts = [repr(value) for value in native(list, values)]
-    return "(" + native(str.join, ", ", parts) + (",)" if len(parts) == 1 else ")")
+    return "(" + ", ".join(parts) + (",)" if len(parts) == 1 else ")")
 
 
 def repr_of_dict(values: Any) -> Any:
     parts = []
     for key, value in [*values.items()]:
-        parts.append(native(str.join, ": ", [repr(key), repr(value)]))
-    return "{" + native(str.join, ", ", parts) + "}"
+        parts.append(": ".join([repr(key), repr(value)]))
+    return "{" + ", ".join(parts) + "}"
 
 
 def repr_of_set(values: Any) -> Any:
     parts = [repr(value) for value in native(list, values)]
-    return "{" + native(str.join, ", ", parts) + "}"
+    return "{" + ", ".join(parts) + "}"
 
 
 def repr_of_frozenset(values: Any) -> Any:
     parts = [repr(value) for value in native(list, values)]
-    return "frozenset({" + native(str.join, ", ", parts) + "})"
+    return "frozenset({" + ", ".join(parts) + "})"

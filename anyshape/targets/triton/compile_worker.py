@@ -11,13 +11,12 @@ import importlib
 import importlib.util
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anyshape.nouns import frozen
 
-
-@frozen
+@dataclass(frozen=True, slots=True)
 class Wanted:
     """A function ``name`` in the file ``source``: the types of its parameters, its constants, the
     positions of multiples of 16, warps of a program, the GPU's compute capability (as 90)."""

@@ -75,7 +75,12 @@ class Sizes:
         if room == 0 and size in self.shapes:
             none = self.facts.quick(le(size, 0)) is True
             return none or any(self.facts.known(le(n, 0)) is True for n in self.shapes[size])
-        return any(self.facts.known(le(*weaker)) is True for weaker in _weaker(size, room))
+        relations = [le(*weaker) for weaker in _weaker(size, room)]
+        if any(
+            relation is True for relation in relations
+        ):  # of what is rounded, mostly: no question
+            return True
+        return any(self.facts.known(relation) is True for relation in relations)
 
 
 def _weaker(size: Dim, room: Dim) -> Iterator[tuple[Dim, Dim]]:

@@ -93,8 +93,9 @@ def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
         return _getattr_with_hook(machine, obj, cls, name, hook)
     try:
         return generic_getattr(machine, obj, cls, name)
-    except AttributeError:  # what C's own access may know more names than
-        return _native_getattr(machine, obj, name)
+    except AttributeError:  # C's own access may know more names, and is no cause of what it raises
+        pass
+    return _native_getattr(machine, obj, name)
 
 
 def _native_getattr(machine: Interpreter, obj: Any, name: str) -> Any:

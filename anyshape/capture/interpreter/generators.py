@@ -129,7 +129,10 @@ class Generator:
     def read(self, name: str) -> Any:
         """An attribute, as the program asks for it."""
         self.check_attribute(name)
-        return self.read_name(name) if name in NAMES else getattr(self, name)
+        found = self.read_name(name) if name in NAMES else getattr(self, name, NULL)
+        if found is NULL:
+            raise self._missing(name)
+        return found
 
     def read_name(self, name: str) -> str:
         """`__name__` or `__qualname__`: of its own, or of the function as it is called now."""
@@ -154,8 +157,11 @@ class Generator:
         if name == "__setstate__":
             missing = not self.frame.code.hidden or self.frame.code.code.co_name not in NUMBERS
         if missing:
-            text = f"'{self._named_by_c()}' object has no attribute '{name}'"
-            raise AttributeError(text, name=name, obj=self)
+            raise self._missing(name)
+
+    def _missing(self, name: str) -> AttributeError:
+        text = f"'{self._named_by_c()}' object has no attribute '{name}'"
+        return AttributeError(text, name=name, obj=self)
 
     def left_of_reversed(self) -> tuple[Any, int]:
         """What a `reversed` goes through, and how many of its items it has not given."""

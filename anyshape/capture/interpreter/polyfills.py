@@ -295,9 +295,10 @@ def is_or_equals(a: Any, b: Any) -> Any:
 
 
 def sequence_compare(a: Any, b: Any, sign: Any) -> Any:
-    """Comparing two elements may change the sequences: their lengths are asked for each time."""
+    """Comparing two elements may change the sequences: their lengths are asked for each time. Lists
+    of two lengths differ without a look at their elements, tuples do not."""
     equality = sign == "==" or sign == "!="
-    if equality and native(len, a) != native(len, b):
+    if equality and is_subtype(type(a), list) and native(len, a) != native(len, b):
         return sign == "!="
     index = 0
     while index < native(len, a) and index < native(len, b):

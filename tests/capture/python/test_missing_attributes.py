@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import types
 
+import pytest
 import torch
 
 import anyshape
@@ -40,3 +42,33 @@ def test_a_module_without_a_name_lacks_attributes_as_in_c() -> None:
     for fullgraph in (True, False):
         fast = anyshape.compile(program, fullgraph=fullgraph)
         assert fast(torch.ones(3))[1] == program(torch.ones(3))[1]
+
+
+class Mapping(dict):
+    """Its class has the attribute access of `dict`, in C."""
+
+
+@pytest.mark.parametrize("every", (0, 1, 2))
+def test_an_absent_attribute_is_no_cause_of_its_own_error(every: int) -> None:
+    def program(x: torch.Tensor, mapping: Mapping) -> tuple[torch.Tensor, object, object]:
+        try:
+            return x + 1, mapping.absent, None
+        except AttributeError as error:
+            return x + 1, error.__context__, error.__cause__
+
+    fast = anyshape.compile(program, options={"break_every": every})
+    assert fast(torch.ones(2), Mapping())[1:] == (None, None)
+
+
+def test_generators_and_what_they_stand_for_lack_attributes_under_their_own_names() -> None:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, list[str]]:
+        said = []
+        for made in (itertools.islice(iter([]), 1), (n for n in [1])):
+            try:
+                made.absent
+            except AttributeError as error:
+                said.append(str(error))
+        return x + 1, said
+
+    fast = anyshape.compile(program, fullgraph=True)
+    assert fast(torch.ones(2))[1] == program(torch.ones(2))[1]

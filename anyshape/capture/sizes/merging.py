@@ -7,7 +7,7 @@ with the reason. Nodes of the kept side must be right without its condition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -76,17 +76,21 @@ class Merger:
         if ka is tuple:
             if len(a) != len(b):
                 raise NotMerged("tuples of different lengths")
-            return tuple(self.value(x, y, depth - 1) for x, y in zip(a, b))
+            both = tuple(self.value(x, y, depth - 1) for x, y in zip(a, b))
+            return b if _are_those(both, b) else both  # of outside, what each call hands in
         if ka in (list, dict):
             first = self.copied.get(id(a), a)
             if first is not b and not (self.made_inside(first) and self.made_inside(b)):
                 raise NotMerged("two containers that others may hold")
         if ka is list and len(a) == len(b):
-            b[:] = [self.value(x, y, depth - 1) for x, y in zip(list(a), list(b))]
+            made = [self.value(x, y, depth - 1) for x, y in zip(list(a), list(b))]
+            if not _are_those(made, b):
+                b[:] = made
             return b
         if ka is dict and list(a) == list(b):
-            for key in list(b):
-                b[key] = self.value(a[key], b[key], depth - 1)
+            merged = {key: self.value(a[key], b[key], depth - 1) for key in list(b)}
+            if not _are_those(merged.values(), b.values()):
+                b.update(merged)
             return b
         if (ka in _EQUAL and a == b) or same_position(a, b):
             return b
@@ -302,3 +306,8 @@ def _simpler(condition: Condition, left: Any, right: Any, chosen: Any) -> Any:
     if right is False:
         return all_of(condition, left)
     return chosen
+
+
+def _are_those(some: Iterable[Any], others: Iterable[Any]) -> bool:
+    """Are they the same objects, one by one?"""
+    return all(a is b for a, b in zip(some, others, strict=True))

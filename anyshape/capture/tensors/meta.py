@@ -360,9 +360,9 @@ def _symbols(dim: Dim) -> frozenset[Symbol]:
 
 
 def _assignments(cx: TypeContext, symbols: list[Symbol]) -> Iterator[dict[Symbol, int]]:
-    """Sizes within what is known of each symbol: the hints first, then one symbol at a time, so
-    that no two of one hint are taken for each other, the symbols of one hint together, where the
-    operator wants them equal, and all. Cost: linear in the symbols that are asked for, whatever
+    """Sizes within what is known of each symbol: the hints first, then the least of what has no
+    more than a few, then one symbol at a time, so that no two of one hint are taken for each other,
+    the symbols of one hint together, where the operator wants them equal, and all. Cost: linear in the symbols that are asked for, whatever
     else is known."""
     allowed = [_allowed(cx, s) for s in symbols]
 
@@ -371,6 +371,11 @@ def _assignments(cx: TypeContext, symbols: list[Symbol]) -> Iterator[dict[Symbol
 
     yield fitted([cx.hints.get(s, SIZES[i % len(SIZES)]) for i, s in enumerate(symbols)])
     base = [cx.hints.get(s, 3) for s in symbols]
+    for i, fit in enumerate(
+        allowed
+    ):  # what all others are too large for: it has two values at least
+        if fit(0) != fit(base[i]) == fit(base[i] + 8):
+            yield fitted([*base[:i], 0, *base[i + 1 :]])
     if len(symbols) <= FEW:
         for delta in (2, 5):
             for i, size in enumerate(base):

@@ -362,8 +362,8 @@ def _symbols(dim: Dim) -> frozenset[Symbol]:
 def _assignments(cx: TypeContext, symbols: list[Symbol]) -> Iterator[dict[Symbol, int]]:
     """Sizes within what is known of each symbol: the hints first, then the least of what has no
     more than a few, then one symbol at a time, so that no two of one hint are taken for each other,
-    the symbols of one hint together, where the operator wants them equal, and all. Cost: linear in the symbols that are asked for, whatever
-    else is known."""
+    the symbols of one hint together, where the operator wants them equal, and all. Cost: linear in
+    the symbols that are asked for, whatever else is known."""
     allowed = [_allowed(cx, s) for s in symbols]
 
     def fitted(wanted: Sequence[int]) -> dict[Symbol, int]:

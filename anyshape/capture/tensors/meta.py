@@ -371,9 +371,8 @@ def _assignments(cx: TypeContext, symbols: list[Symbol]) -> Iterator[dict[Symbol
 
     yield fitted([cx.hints.get(s, SIZES[i % len(SIZES)]) for i, s in enumerate(symbols)])
     base = [cx.hints.get(s, 3) for s in symbols]
-    for i, fit in enumerate(
-        allowed
-    ):  # what all others are too large for: it has two values at least
+    for i, fit in enumerate(allowed):
+        # all others are too large for it: another value tells such a size from a number
         if fit(0) != fit(base[i]) == fit(base[i] + 8):
             yield fitted([*base[:i], 0, *base[i + 1 :]])
     if len(symbols) <= FEW:

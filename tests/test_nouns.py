@@ -100,7 +100,9 @@ def test_a_noun_has_the_hash_of_the_dataclass_it_stands_for(decorate, expected):
     ours, theirs = bodies(decorate), bodies(expected)
     assert (ours.__hash__ is None) == (theirs.__hash__ is None)
     if ours.__hash__ is not None:
-        pairs = [(kind(1, "b"), kind(1, "b", 5, [3])) for kind in (ours, theirs)]  # all of them live
+        pairs = [
+            (kind(1, "b"), kind(1, "b", 5, [3])) for kind in (ours, theirs)
+        ]  # all of them live
         equal = [hash(one) == hash(other) for one, other in pairs]
         assert equal[0] == equal[1]
         assert (ours.__hash__ is object.__hash__) == (theirs.__hash__ is object.__hash__)

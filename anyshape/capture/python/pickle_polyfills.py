@@ -80,27 +80,21 @@ def loads(data: Any, /, **named: Any) -> Any:
     return load(BytesIO(data), **named)
 
 
-def load(
-    file: Any,
-    *,
-    fix_imports: Any = True,
-    encoding: Any = "ASCII",
-    errors: Any = "strict",
-    buffers: Any = None,
-) -> Any:
-    try:
-        given = Unpickler(
-            file, fix_imports=fix_imports, encoding=encoding, errors=errors, buffers=buffers
-        )
-    except BaseException:
-        left_to_c("_pickle.load")
-    return load_by(given)
+def load(file: Any, **named: Any) -> Any:
+    return load_by(made_unpickler("_pickle.load", file, named))
 
 
 def made_pickler(file: Any, protocol: Any, fix_imports: Any, buffer_callback: Any) -> Any:
     made = Pickler(file, protocol, fix_imports=fix_imports, buffer_callback=buffer_callback)
     made.file = file
     return made
+
+
+def made_unpickler(asked: str, file: Any, named: Any) -> Any:
+    try:
+        return Unpickler(file, **named)
+    except BaseException:
+        left_to_c(asked)
 
 
 def dump_by(pickler: Any, obj: Any) -> None:
@@ -135,18 +129,6 @@ def make_pickler(
     return works_for(_pickle.Pickler, file, made)
 
 
-def make_unpickler(
-    file: Any,
-    *,
-    fix_imports: Any = True,
-    encoding: Any = "ASCII",
-    errors: Any = "strict",
-    buffers: Any = None,
-) -> Any:
-    try:
-        made = Unpickler(
-            file, fix_imports=fix_imports, encoding=encoding, errors=errors, buffers=buffers
-        )
-    except BaseException:
-        left_to_c("_pickle.Unpickler")
+def make_unpickler(file: Any, **named: Any) -> Any:
+    made = made_unpickler("_pickle.Unpickler", file, named)
     return works_for(_pickle.Unpickler, file, made)

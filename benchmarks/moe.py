@@ -30,7 +30,7 @@ import triton.language as tl
 from torch import Tensor, nn
 
 from anyshape.moe import Experts, MoE, SharedExpert
-from benchmarks import moe_figures
+from benchmarks import report
 from benchmarks.moe_models import (
     DEEPSEEK,
     GPT_OSS,
@@ -241,7 +241,7 @@ class Table:
     rows: list[tuple[str, ...]]
 
     def markdown(self) -> str:
-        return moe_figures.markdown(self.title, self.header, self.rows)
+        return report.titled(self.title, self.header, self.rows)
 
 
 def inputs(layer: MoE, count: int) -> list[Tensor]:
@@ -530,7 +530,7 @@ def write_figures(results: Results) -> None:
     """The tables into docs/moe.md."""
     speeds = ", ".join(f"{value:.2f} {name}" for name, value in results["ceilings"].items())
     parts = [f"{results['device']}, torch {results['torch']}; measured in the same run: {speeds}."]
-    moe_figures.write("moe", parts + [moe_figures.markdown(*table) for table in results["tables"]])
+    report.write_to_moe_page("moe", parts + [report.titled(*table) for table in results["tables"]])
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ import triton
 from torch import Tensor
 
 from anyshape import moe
-from benchmarks import moe_figures
+from benchmarks import report
 
 try:
     import mslk.moe
@@ -390,7 +390,7 @@ def tables_of(results: Mapping[str, Any]) -> list[str]:
         floors = ("floor",) if any(row.floor for row in chosen) else ()
         header = ("", *floors, *names, "best peer / ours")
         if chosen:
-            parts.append(moe_figures.markdown(title, header, [row.cells(names) for row in chosen]))
+            parts.append(report.titled(title, header, [row.cells(names) for row in chosen]))
     return parts
 
 
@@ -403,7 +403,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.figures:
         read = [json.loads(path.read_text()) for path in options.figures]
-        moe_figures.write("moe_kernels", [part for results in read for part in tables_of(results)])
+        report.write_to_moe_page(
+            "moe_kernels", [part for results in read for part in tables_of(results)]
+        )
         return
     deadline = time.monotonic() + options.seconds
     torch.manual_seed(0)

@@ -31,7 +31,7 @@ import torch.multiprocessing as processes
 from torch import Tensor
 
 from anyshape.moe import Exchange, Mesh, MoE, ParallelMoE, Routing
-from benchmarks import moe_figures
+from benchmarks import report
 
 TIMEOUT = timedelta(seconds=90)
 DEATH_TIMEOUT = timedelta(seconds=15)
@@ -329,7 +329,7 @@ def page_parts(path: Path) -> list[str]:
     return [
         f"{measured}.",
         checks,
-        *(moe_figures.markdown(*table) for table in results["tables"]),
+        *(report.titled(*table) for table in results["tables"]),
     ]
 
 
@@ -344,7 +344,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.figures:
         parts = [part for path in arguments.figures for part in page_parts(path)]
-        moe_figures.write("moe_parallel", parts)
+        report.write_to_moe_page("moe_parallel", parts)
         return
     cuda = arguments.gloo is None
     world = torch.cuda.device_count() if cuda else arguments.gloo
@@ -358,7 +358,7 @@ def main() -> None:
     results["date"] = time.strftime("%d %B %Y, %H:%M", time.gmtime())
     print(results["checks"][-1])
     for table in results["tables"]:
-        print("\n" + moe_figures.markdown(*table))
+        print("\n" + report.titled(*table))
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1))
 

@@ -348,3 +348,21 @@ def symbol_claims(rows: Sequence[Row]) -> list[Row]:
 
 if __name__ == "__main__":
     write_pages()
+
+
+# ---- tables with titles, between the marks of a page ----------------------------------------------
+MOE_PAGE = ROOT / "docs" / "moe.md"
+
+
+def titled(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table with its title."""
+    lines = [f"**{title}**", "", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def write_to_moe_page(name: str, parts: Sequence[str]) -> None:
+    """Replaces what stands between the marks of benchmark ``name`` on the page."""
+    begin, end = f"<!-- figures of benchmarks/{name}.py -->", f"<!-- end of {name} -->"
+    before, rest = MOE_PAGE.read_text().split(begin, 1)
+    after = rest.split(end, 1)[1]
+    MOE_PAGE.write_text(before + begin + "\n" + "\n\n".join(parts) + "\n" + end + after)

@@ -403,9 +403,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.figures:
         read = [json.loads(path.read_text()) for path in options.figures]
-        report.write_to_moe_page(
-            "moe_kernels", [part for results in read for part in tables_of(results)]
-        )
+        parts = [part for results in read for part in tables_of(results)]
+        report.write_to_moe_page("moe_kernels", parts)
         return
     deadline = time.monotonic() + options.seconds
     torch.manual_seed(0)

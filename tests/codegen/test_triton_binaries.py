@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -27,7 +30,7 @@ from anyshape.runtime.cache import DiskCache
 from anyshape.symbolic import Space
 from anyshape.targets.cpu.build import Builder
 from anyshape.targets.table import TARGETS
-from anyshape.targets.triton import binaries, target
+from anyshape.targets.triton import binaries, compile_worker, target
 from anyshape.targets.triton.binaries import Binary, Compiler, Workers
 from anyshape.targets.triton.compile_worker import compile_text
 from anyshape.targets.triton.launch import TritonLoader
@@ -153,6 +156,14 @@ def test_a_failed_compile_is_raised_where_the_kernel_is_needed(monkeypatch):
     monkeypatch.setattr(binaries, "compile_kernel", failing)
     with pytest.raises(RuntimeError, match="out of registers"):
         Compiler(workers=Workers(0)).start(doubled(), SCHEDULES[0], DiskCache(None)).result()
+
+
+def test_what_processes_run_imports_nothing_of_ours():
+    """Python starts it apart from the environment; where the package is installed, no run tells."""
+    tree = ast.parse(Path(compile_worker.__file__).read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    names = [getattr(node, "module", None) or node.names[0].name for node in imports]
+    assert {name.partition(".")[0] for name in names} <= set(sys.stdlib_module_names)
 
 
 def test_machine_code_is_read_as_it_was_written():

@@ -350,7 +350,7 @@ if __name__ == "__main__":
     write_pages()
 
 
-# ---- tables with titles, between the marks of a page ----------------------------------------------
+# ---- tables with titles, between the marks of a page -------------------------------------------
 MOE_PAGE = ROOT / "docs" / "moe.md"
 
 

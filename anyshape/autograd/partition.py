@@ -254,10 +254,11 @@ class _Partition:
                 wanted.add(node)
                 waiting.extend(node.inputs())
         late = set(self.late_nodes)
-        nodes = tuple(n for n in self.graph.nodes if n in wanted and n not in late)
+        nodes = [n for n in self.graph.nodes if n in wanted and n not in late]
+        nodes.sort(key=lambda n: n.op in ASSIGNMENTS)  # what is saved may read the old contents
         outputs = (*self.graph.outputs[: self.joint.outputs], *extra, *numbers)
         inputs = tuple(e for e in self.graph.inputs if e.value not in self.late)
-        return replace(self.graph, inputs=inputs, nodes=nodes, outputs=outputs)
+        return replace(self.graph, inputs=inputs, nodes=tuple(nodes), outputs=outputs)
 
     def backward(self, saved: Sequence[Value], handed: Sequence[Input] = ()) -> Graph:
         """The nodes that give the gradients from what is saved; those that run again stand where

@@ -437,6 +437,20 @@ FOUND = {
         over("a a", "t = x0.unflatten(0, (2, -1))", "torch.einsum('abc,acd->abd', t, t)", layouts="permuted", dtypes="bfloat16"), (2, 5, 3), (4, 1, 1)
     ),
 }  # fmt: skip
+FOUND["what a gradient saves of an argument that is written"] = at(
+    Fuzzed(
+        (
+            Input("x0", ("a", "b", "2"), "float32", ("plain",)),
+            Input("x1", ("1", "b"), "float32", ("plain",), requires_grad=True),
+        ),
+        (
+            "t = torch.addcmul(x0, x1, x1).clamp(-8, 8)",
+            "x0.index_reduce_(0, torch.zeros(x0.shape[0], dtype=torch.int64), x0.clone(), 'amax')",
+        ),
+        "t,",
+    ),
+    *((1, 1, 1), (6, 2, 3), (2, 2, 2)),
+)
 
 
 @pytest.mark.parametrize("name", FOUND)

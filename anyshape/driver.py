@@ -82,16 +82,15 @@ class CompiledGraph:
     """A segment's graph, compiled, with every intermediate.
 
     ``run`` takes the graph's argument inputs in order and returns its outputs, flat. ``stages`` are
-    (pass name, graph after it); ``before``, those that led to the graph that was translated.
-    """
+    (pass name, graph after it); ``before``, those that led to the graph that was translated."""
 
     run: Callable[..., tuple[Any, ...]]
     graph: Graph
     translation: Translation
     linked: Linked
     launched: Launched
-    schedules: Callable[[str, Mapping[str, int] | None], Iterable[str]]
-    tuned: Callable[[str], Iterable[str]]
+    schedules: Callable[[Function, Mapping[str, int] | None], Iterable[str]]
+    tuned: Callable[[Function], Iterable[str]]
     why_not_replayed: str = ""
     before: tuple[tuple[str, Graph], ...] = ()
     differentiated: bool = False
@@ -119,19 +118,21 @@ class CompiledGraph:
         """A line for each kernel. Where that was measured it ends with its time and the schedule
         that ran; else a line follows for each that it ran with, where the target chooses them at
         the launch."""
-        why = self.why_not_replayed
-        lines = [f"not replayed as a whole by its device: {why}"] if why else []
+        why = f"not replayed as a whole by its device: {self.why_not_replayed}"
+        lines = [why] if self.why_not_replayed else []
         for use in kernel_uses(self.program, self.stages[-1][1], self.names):
+            last = self.launched.sizes.get(use.name) if use.name in times else None
+            schedules = self.schedules(self.linked.code.functions[use.name], last)
             if use.name in times:
-                last = self.launched.sizes.get(use.name)
-                lines.append(self.launched.line(use, times, self.schedules(use.name, last)))
-                continue
-            lines += [str(use), *(f"    {each}" for each in self.schedules(use.name, None))]
+                lines.append(self.launched.line(use, times, schedules))
+            else:
+                lines += [str(use), *(f"    {each}" for each in schedules)]
         return lines
 
     def measured(self) -> str:
         """The schedules that were chosen by measuring them, and what they were faster than."""
-        return "\n".join(line for name in sorted(self.kernel_names) for line in self.tuned(name))
+        functions = (self.linked.code.functions[name] for name in sorted(self.kernel_names))
+        return "\n".join(line for function in functions for line in self.tuned(function))
 
     def count(self, kind: str) -> int:
         """How many steps are of a kind of ``COUNTED``."""
@@ -386,11 +387,11 @@ class Driver:
                 return f"no kernel for {missing}"
         return Intermediates(passed, flat, program, names), code
 
-    def _measured(self, name: str) -> Iterable[str]:
-        return self.targets.measured(self.functions[name], self.options)
+    def _measured(self, function: Function) -> Iterable[str]:
+        return self.targets.measured(function, self.options)
 
-    def _schedules(self, name: str, sizes: Mapping[str, int] | None) -> Iterable[str]:
-        return self.targets.schedules(self.functions[name], sizes, self.options)
+    def _schedules(self, function: Function, sizes: Mapping[str, int] | None) -> Iterable[str]:
+        return self.targets.schedules(function, sizes, self.options)
 
     def _expecting(self, linked: Linked, made: Translation) -> Callable[..., tuple[Any, ...]]:
         """The running program; where kernels are built when they are launched, it says at the first

@@ -125,6 +125,13 @@ def test_what_was_found_on_disk_computes_as_eager_and_is_told_of_alike(program, 
     assert first.kernels() == second.kernels()
 
 
+def test_what_was_found_on_disk_can_be_explained(schedules):
+    x = torch.ones(3, 4)
+    explained = [str(anyshape.explain(pointwise)(x)) for _ in range(2)]
+    assert explained[0] == explained[1]
+    assert len(schedules) == 1
+
+
 def test_gradients_are_those_of_eager_from_disk(schedules):
     made = (nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.GELU()) for _ in range(LONG))
     net = nn.Sequential(*made)

@@ -260,6 +260,16 @@ def masked_index_put_(input: Tensor, indices: Any, values: Any, accumulate: bool
     return input.index_put_(indices, values, accumulate)
 
 
+def put_at_mask(input: Tensor, mask: Tensor, number: Any) -> Tensor:
+    return _unwritten(put_at_mask_(input.clone(), mask, number))
+
+
+def put_at_mask_(input: Tensor, mask: Tensor, number: Any) -> Tensor:
+    """``masked_fill_`` as ``index_put_`` does it, so that gradients lie as that's."""
+    value = number if isinstance(number, Tensor) else torch.tensor(number, dtype=input.dtype)
+    return input.index_put_((mask.expand(input.shape),), value.to(input.dtype))
+
+
 def nan_to_num_core(input: Tensor, nan: float, posinf: float, neginf: float) -> Tensor:
     return torch.nan_to_num(input, nan, posinf, neginf)
 

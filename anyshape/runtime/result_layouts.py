@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import field
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import torch
@@ -274,7 +275,7 @@ class EagerLayouts:
         # the end of its context
         for number in (0, 1) if self.on_host else (0,):
             try:
-                made = self._eagerly(arguments, number)
+                made = self._eagerly(arguments, number, shapes)
             except Exception as error:
                 if is_interrupt(error):
                     raise
@@ -282,12 +283,15 @@ class EagerLayouts:
             return tuple([t.stride() for t in made]) if [t.shape for t in made] == shapes else None
         return None
 
-    def _eagerly(self, arguments: Sequence[Any], number: int) -> Sequence[Tensor]:
+    def _eagerly(
+        self, arguments: Sequence[Any], number: int, shapes: Sequence[torch.Size]
+    ) -> Sequence[Tensor]:
         """What eager torch makes of tensors like these, filled with a number."""
         if self._eager is None:
             self._eager = eager_function(self.graph)
         read = {value for node in self.graph.nodes for value in node.inputs()}
-        inputs = _inputs_like(self.graph, self.constants, arguments, read, number)
+        sizes = _sizes_of_results(self.graph, shapes)
+        inputs = _inputs_like(self.graph, self.constants, arguments, read, number, sizes)
         devices = {t.device for t in inputs if isinstance(t, Tensor) and t.is_cuda}
         with torch.no_grad(), torch.random.fork_rng(devices):  # nothing is drawn for the program
             made: Sequence[Tensor] = self._eager(*inputs)
@@ -383,16 +387,28 @@ def _inputs_like(
     arguments: Sequence[Any],
     read: Set[Value],
     number: int | None,
+    known: Mapping[Symbol, int] = MappingProxyType({}),
 ) -> list[Any]:
     """What the graph is handed: tensors like the arguments, those that are ``read`` filled with a
-    number, the others without memory."""
-    sizes: dict[Symbol, int] = {}
+    number, the others without memory. ``known``: what is known of sizes that data decides."""
+    sizes = dict(known)
     given, inputs = iter(arguments), []
     for entry in graph.inputs:
         value = entry.value
         like = constants[value.name] if entry.kind != "argument" else next(given, None)
         inputs.append(_filled(sizes, value, like, number if value in read else None))
     return inputs
+
+
+def _sizes_of_results(graph: Graph, shapes: Sequence[torch.Size]) -> dict[Symbol, int]:
+    """The sizes that data decides, as results of these shapes have them."""
+    found: dict[Symbol, int] = {}
+    for output, shape in zip(values_in(graph.outputs), shapes, strict=True):
+        for dim, size in zip(output.shape, shape, strict=True):
+            if isinstance(dim, Expr) and (symbol := symbol_given_by(dim)):
+                if symbol.knowledge == "midrun":
+                    found.setdefault(symbol, symbol_value(dim, size))
+    return found
 
 
 def _is_dense(kind: TensorType) -> bool:

@@ -214,6 +214,8 @@ def is_truth(part: Any) -> bool:
 def _first_if(recorder: Recorder, part: Value | bool, x: Value) -> Value:
     """The index 0 where the truth is one, else no index."""
     made: Value
+    content = None if isinstance(part, bool) else recorder.contents.content(part)
+    part = content if isinstance(content, bool) else part
     if isinstance(part, bool):
         made = recorder.call("full", (int(part),), 0, dtype=int64, device=x.tensor.device)
     else:

@@ -329,7 +329,10 @@ def make_tensor(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str
     with torch.no_grad():
         real = torch.tensor(data, **options)  # unpacked: what it raises is the program's
     fixed = TensorValue(domain.recorder.constant(real, f"torch.tensor({data!r:.60})"))
-    return call_row(domain, "clone", fixed)
+    copy = call_row(domain, "clone", fixed)
+    if real.dtype is torch.bool and not real.shape:
+        domain.recorder.contents.hold(copy.value, bool(data))
+    return copy
 
 
 def holds_proxy(data: Any) -> bool:

@@ -532,12 +532,16 @@ def suggests_channels_last(cx: TypeContext, t: TensorType) -> bool:
 
 def _reaches(cx: TypeContext, inside: Dim, stride: Dim) -> bool:
     """Is ``inside <= stride``, as the form tells; every other row of an odd number of rows reaches
-    further than all of them, so that is guarded.
+    further than all of them, so that is guarded, and what a stride decides that nothing ties to the
+    sizes of its argument.
     """
     reaches = le(inside, stride)
     known = cx.known(reaches)
     if known is not None:
         return known
+    if cx.on_guard is not None and cx.hint(reaches) is not None:
+        if symbols_of(stride).isdisjoint(symbols_of(inside)):
+            return cx.decide(reaches)
     symbols = symbols_of(stride - inside)
     try:
         found = {bool(evaluate(reaches, dict.fromkeys(symbols, size))) for size in (1009, 1010)}

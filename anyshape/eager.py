@@ -239,7 +239,7 @@ def scatter_(input: Tensor, dim: int, index: Tensor, src: Any, *, reduce: Any = 
 
 def round_(input: Tensor, *, decimals: int | None = None) -> Tensor:
     if decimals is None:
-        return torch.round(input) if input.dtype.is_floating_point else input.clone()
+        return input.clone() if input.dtype is torch.bool else torch.round(input)
     return torch.round(input, decimals=decimals)
 
 

@@ -92,7 +92,14 @@ def _strides_in_rows(recorder: Recorder, kind: TensorType) -> Shape:
     order = dense_order(kind.shape, kind.strides)
     if order is None or not is_empty(recorder.cx, kind):
         return kind.strides
-    return strides_in_order(tuple([maximum(size, 1) for size in kind.shape]), order)
+    return _none_as_one(recorder.cx, kind, order)
+
+
+def _none_as_one(cx: TypeContext, kind: TensorType, order: Sequence[int]) -> Shape:
+    sizes = tuple([maximum(size, 1) for size in kind.shape])
+    if kind.strides == contiguous_strides(cx, kind.shape):
+        return row_major(sizes)
+    return strides_in_order(sizes, order)
 
 
 def _strides_of_some(cx: TypeContext, kind: TensorType) -> Shape:
@@ -102,7 +109,7 @@ def _strides_of_some(cx: TypeContext, kind: TensorType) -> Shape:
         return kind.strides
     order = dense_order(kind.shape, kind.strides)
     if order is not None and kind.strides == contiguous_strides(cx, kind.shape):
-        return strides_in_order(tuple([maximum(size, 1) for size in kind.shape]), order)
+        return _none_as_one(cx, kind, order)
     cx.require(~empty if not isinstance(empty, bool) else not empty, "strides of what is not empty")
     return kind.strides
 

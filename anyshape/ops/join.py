@@ -173,7 +173,6 @@ for _name, _rank, _dim in (("hstack", 1, 1), ("vstack", 2, 0), ("dstack", 3, 2))
         _name,
         "tensors",
         torch=f"torch.{_name}",
-        image_order="tensors",
         expand=_stack_along,
         vjp="expansion",
         spellings=("torch.row_stack",) if _name == "vstack" else (),

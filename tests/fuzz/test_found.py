@@ -480,6 +480,10 @@ FOUND = {
         (3, 4, 5), (2, 2, 7), (1, 4, 3)
     ),
     "round of integers": at(over("a b c", "x0.round()[(x0 / 2).argsort(0)[:, 0]],", layouts="permuted", dtypes="int8"), (3, 3, 1), (3, 4, 5)),
+    "zeros like two tensors that lie otherwise": over(
+        "a b c", "x0.scatter_add_(0, torch.zeros_like(x0, dtype=torch.int64)[:1], x0.clone()).clamp_(-8, 8)", "torch.zeros_like(x0.sign().cumprod(1)), x0 * 2",
+        layouts="permuted plain", dtypes="int32"
+    ),
     "a reshape to the sizes of another tensor": over("b a, a a a", "t = x0.reshape(x0.shape[0], x1.shape[2])", "t, t.reshape(-1)", layouts="gaps plain offset"),
     "strides of powers and comparisons, read where nothing is": at(
         over("a 1, 4 a 1", "(x0 / 0).isinf().stride(), (x0 ** 2).stride(), x1.isfinite().stride(), (x1 * 2).isinf().stride()", layouts="plain permuted"), (0, 0, 0), (3, 1, 2), (0, 1, 1)

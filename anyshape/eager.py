@@ -239,7 +239,7 @@ def scatter_(input: Tensor, dim: int, index: Tensor, src: Any, *, reduce: Any = 
 
 def round_(input: Tensor, *, decimals: int | None = None) -> Tensor:
     if decimals is None:
-        return torch.round(input) if input.dtype.is_floating_point else input.clone()
+        return input.clone() if input.dtype is torch.bool else torch.round(input)
     return torch.round(input, decimals=decimals)
 
 
@@ -258,6 +258,16 @@ def masked_index_put(input: Tensor, indices: Any, values: Any, accumulate: bool 
 def masked_index_put_(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
     """``index_put_`` with masks among the indices."""
     return input.index_put_(indices, values, accumulate)
+
+
+def put_at_mask(input: Tensor, mask: Tensor, number: Any) -> Tensor:
+    return _unwritten(put_at_mask_(input.clone(), mask, number))
+
+
+def put_at_mask_(input: Tensor, mask: Tensor, number: Any) -> Tensor:
+    """``masked_fill_`` as ``index_put_`` does it, so that gradients lie as that's."""
+    value = number if isinstance(number, Tensor) else torch.tensor(number, dtype=input.dtype)
+    return input.index_put_((mask.expand(input.shape),), value.to(input.dtype))
 
 
 def nan_to_num_core(input: Tensor, nan: float, posinf: float, neginf: float) -> Tensor:

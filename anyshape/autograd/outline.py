@@ -7,7 +7,7 @@ or ``NotDifferentiable`` with the reason, and then eager torch runs the graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from anyshape.autograd.memory import roots
@@ -144,7 +144,8 @@ def independent(
     graph: Graph, ops: Mapping[str, OpDef], differentiable: Sequence[int]
 ) -> tuple[Group, ...]:
     """Those outputs in groups: autograd sees no node that lies in front of outputs of two. The
-    group whose operators read an input last comes last: autograd has its gradients first."""
+    group whose operators read last what others go to as well comes last: autograd has its gradients
+    first."""
     owner = roots(graph, ops)
     given = {entry.value: position for position, entry in enumerate(graph.inputs)}
     behind: dict[Value, set[int]] = {}  # of what owns memory: the outputs that it lies in front of
@@ -170,7 +171,7 @@ def independent(
         joined.update(dict.fromkeys(map(first, met), min(map(first, met))))
         for value in owners(node.inputs()):
             behind.setdefault(value, set()).update(met)
-    read_at = _last_reads(graph, differentiable)
+    read_at = _last_reads(graph, differentiable, first)
     found = [
         Group(
             tuple(p for p in differentiable if first(p) == start),
@@ -186,21 +187,28 @@ def independent(
     return tuple(sorted(found, key=lambda group: max(read_at[p] for p in group.outputs)))
 
 
-def _last_reads(graph: Graph, differentiable: Sequence[int]) -> dict[int, int]:
-    """The number of the last node on the way to each of these outputs that reads an input."""
-    given = {entry.value for entry in graph.inputs}
+def _last_reads(
+    graph: Graph, differentiable: Sequence[int], group_of: Callable[[int], int]
+) -> dict[int, int]:
+    """The number of the last node on the way to each of these outputs that reads what other groups
+    go to as well: an input, or a view of one. Autograd adds their gradients there."""
     behind: dict[Value, set[int]] = {}
-    found = dict.fromkeys(differentiable, -1)
     for position in differentiable:
         output = graph.outputs[position]
         assert isinstance(output, Value)
         behind.setdefault(output, set()).add(position)
+    met = [set[int]() for _ in graph.nodes]
     for number, node in reversed(list(enumerate(graph.nodes))):
-        met = {p for value in node.outputs for p in behind.get(value, ())}
+        met[number] = {p for value in node.outputs for p in behind.get(value, ())}
         for value in filter(requires, node.inputs()):
-            behind.setdefault(value, set()).update(met)
-            if value in given:
-                found.update((p, number) for p in met if found[p] < number)
+            behind.setdefault(value, set()).update(met[number])
+    shared = {entry.value for entry in graph.inputs}
+    found = dict.fromkeys(differentiable, -1)
+    for number, node in enumerate(graph.nodes):
+        if len(set(map(group_of, met[number]))) > 1:
+            shared.update(node.outputs)
+        elif not shared.isdisjoint(filter(requires, node.inputs())):
+            found.update(dict.fromkeys(met[number], number))
     return found
 
 

@@ -423,8 +423,9 @@ def _float_power_type(cx: TypeContext, x: Arg, y: Arg) -> TensorType:
 
 
 def _power_type(cx: TypeContext, x: Arg, y: Arg, dtype: DType) -> TensorType:
-    """torch writes powers of a Python number into a tensor that is row-major."""
-    t = operands_type(cx, (x, y), dtype)
+    """torch writes powers of a Python number into a tensor that is row-major; an exponent that is
+    one is no operand."""
+    t = operands_type(cx, (x, y) if is_tensor(y) else (x,), dtype)
     if dtype.is_integral and isinstance(y, (int, Expr)):
         cx.require(ge(y, 0), "Integers to negative integer powers are not allowed.")
     if dtype is bool_ and is_tensor(y):

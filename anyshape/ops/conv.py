@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from anyshape.ir.dtypes import int64
-from anyshape.ir.graph import Arg, TensorType
+from anyshape.ir.graph import HOST, Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.gradients import convolution
 from anyshape.ops.layout import (
@@ -37,6 +37,19 @@ def _image(cx: TypeContext, t: TensorType, shape: Shape, last: bool) -> TensorTy
         channels_last_strides(shape) if last and len(shape) > 3 else contiguous_strides(cx, shape)
     )
     return TensorType(t.dtype, t.device, shape, strides)
+
+
+def _pooled_image(cx: TypeContext, t: TensorType, shape: Shape, *, lines: bool) -> TensorType:
+    """``lines``: they are pooled as images (N, C, 1, length)."""
+    if t.rank != 3 or not lines:
+        return _image(cx, t, shape, suggests_channels_last(cx, t))
+    batch, channels, length = t.shape
+    along = t.strides[2]
+    strides = (*t.strides[:2], along * length, along)
+    row = replace(t, shape=(batch, channels, 1, length), strides=strides)
+    last = suggests_channels_last(cx, row)
+    made = _image(cx, row, (*shape[:2], 1, shape[2]), last)
+    return replace(made, shape=shape, strides=(*made.strides[:2], made.strides[3]))
 
 
 def _image_of(cx: TypeContext, t: TensorType, batch: Shape, shape: Shape, last: bool) -> TensorType:
@@ -229,7 +242,8 @@ def _pool_type(n: int, with_indices: bool) -> Callable[..., Any]:
             _pooled(cx, t.shape[d - n], kernels[d], steps[d], pads[d], gaps[d], ceil)
             for d in range(n)
         ]
-        made = _image(cx, t, (*t.shape[: t.rank - n], *sizes), suggests_channels_last(cx, t))
+        rows = with_indices and not indices and not t.requires_grad and t.device == HOST
+        made = _pooled_image(cx, t, (*t.shape[: t.rank - n], *sizes), lines=n == 1 and not rows)
         return (made, TensorType(int64, t.device, made.shape, made.strides)) if indices else made
 
     return rule
@@ -310,7 +324,7 @@ def _adaptive_type(n: int) -> Callable[..., Any]:
     def rule(cx: TypeContext, x: Any, output_size: Any, return_indices: Any = False) -> Any:
         t = tensor(x)
         sizes = _adaptive_sizes(t, output_size, n)
-        made = _image(cx, t, (*t.shape[: t.rank - n], *sizes), suggests_channels_last(cx, t))
+        made = _pooled_image(cx, t, (*t.shape[: t.rank - n], *sizes), lines=n == 1)
         return (
             (made, TensorType(int64, t.device, made.shape, made.strides))
             if return_indices

@@ -168,9 +168,22 @@ for _name in FUNCTIONAL_NAMES:
 def _masked_index_put_(b: Any, x: Any, indices: Any, values: Any, accumulate: Any = False) -> Any:
     mask = scatter.filled_mask(b, x, indices, values, accumulate)
     if mask is not None:
-        return b.masked_fill_(x, mask, scatter.one_number(b, values))
+        recorded = any(t.tensor.requires_grad for t in (x, values) if is_tensor(t))
+        fill = b.put_at_mask_ if recorded else b.masked_fill_
+        return fill(x, mask, scatter.one_number(b, values))
     return b.index_put_(x, index.unmasked(b, x, indices), values, accumulate)
 
+
+op(
+    "put_at_mask_",
+    "input, mask, number",
+    torch="anyshape.eager.put_at_mask_",
+    type=_written(OPS["masked_fill"]),
+    mutates=("input",),
+    functional="masked_fill",
+    alias="view",
+    reads_number=True,
+)
 
 op(
     "masked_index_put_",

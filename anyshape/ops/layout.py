@@ -58,9 +58,17 @@ def is_contiguous(cx: TypeContext, t: TensorType) -> bool:
     if t.strides == wanted:
         return True
     rows = zip(t.shape, t.strides, wanted, strict=True)
-    if all(a == b or cx.same(size, 1) or cx.same(a, b) for size, a, b in rows):
+    if all(a == b or cx.same(size, 1) or _same_step(cx, size, a, b) for size, a, b in rows):
         return True
     return any(cx.same(size, 0) for size in t.shape)
+
+
+def _same_step(cx: TypeContext, size: Dim, a: Dim, b: Dim) -> bool:
+    """Are the strides equal, unless there is no element? A view in a shape that holds as many
+    elements because of two products (``s2 * s3 == s3 * s4``) has equal rows then."""
+    if cx.same(a, b):
+        return True
+    return isinstance(a, Expr) and isinstance(b, Expr) and cx.same(size * a, size * b)
 
 
 def dense_order(shape: Shape, strides: Shape) -> tuple[int, ...] | None:
@@ -532,12 +540,16 @@ def suggests_channels_last(cx: TypeContext, t: TensorType) -> bool:
 
 def _reaches(cx: TypeContext, inside: Dim, stride: Dim) -> bool:
     """Is ``inside <= stride``, as the form tells; every other row of an odd number of rows reaches
-    further than all of them, so that is guarded.
+    further than all of them, so that is guarded, and what a stride decides that nothing ties to the
+    sizes of its argument.
     """
     reaches = le(inside, stride)
     known = cx.known(reaches)
     if known is not None:
         return known
+    if cx.on_guard is not None and cx.hint(reaches) is not None:
+        if symbols_of(stride).isdisjoint(symbols_of(inside)):
+            return cx.decide(reaches)
     symbols = symbols_of(stride - inside)
     try:
         found = {bool(evaluate(reaches, dict.fromkeys(symbols, size))) for size in (1009, 1010)}

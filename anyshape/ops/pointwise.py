@@ -12,6 +12,7 @@ from typing import Any
 from anyshape.ir.dtypes import DType, bool_, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ir.loops import SCALAR_OPS
+from anyshape.nouns import frozen
 from anyshape.ops import parts, ranges, write_back
 from anyshape.ops.binary import scaled
 from anyshape.ops.context import OpError, TypeContext
@@ -20,6 +21,7 @@ from anyshape.ops.gradients import elementwise
 from anyshape.ops.layout import formatted_strides, preserved_strides
 from anyshape.ops.rules import (
     PointwiseRule,
+    Rule,
     booled,
     floated,
     is_tensor,
@@ -50,9 +52,10 @@ def unary(
     method: bool = True,
     laid_like: bool = False,
     holds: ContentRule | None = None,
+    rule: Rule | None = None,
 ) -> OpDef:
     """A row ``name(input)`` with the spellings torch.name and torch.Tensor.name."""
-    rule = PointwiseRule(dtype)
+    rule = rule or PointwiseRule(dtype)
     function = torch or f"torch.{name}"
     spellings = (f"torch.Tensor.{name}",) if method else ()
     return op(
@@ -66,6 +69,20 @@ def unary(
         vjp=elementwise.UNARY.get(name),
         holds=holds,
     )
+
+
+@frozen
+class _AskedOfFloats(PointwiseRule):
+    """Floats are compared, ``beside_number`` with one at last; for integers a tensor is filled."""
+
+    beside_number: bool = False
+
+    def __call__(self, cx: TypeContext, *args: Arg, **kwargs: Arg) -> TensorType:
+        x = tensor(args[0])
+        if not x.dtype.is_floating and not x.dtype.is_complex:
+            return laid_like_first(PointwiseRule(booled))(cx, *args)
+        absolute = operands_type(cx, args, bool_)
+        return pointwise_type(cx, [absolute], bool_, True) if self.beside_number else absolute
 
 
 def _ints_stay(scalar: str) -> Body:
@@ -199,8 +216,8 @@ def _sinc(b: Any, x: Any) -> Any:
 
 unary("sinc", _sinc, aliases=("torch.special.sinc",))
 unary("isnan", _named("isnan"), dtype=booled, own=True)
-unary("isinf", _named("isinf"), dtype=booled, own=True)
-unary("isfinite", _named("isfinite"), dtype=booled, own=True)
+unary("isinf", _named("isinf"), own=True, rule=_AskedOfFloats(beside_number=True))
+unary("isfinite", _named("isfinite"), own=True, rule=_AskedOfFloats(beside_number=False))
 unary(
     "isposinf",
     lambda b, x: b.eq(x, float("inf")) if x.dtype.is_floating else b.const(False, bool_),

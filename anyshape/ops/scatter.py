@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from anyshape.ir.dtypes import DType, bool_, int64
-from anyshape.ir.graph import Arg, Node, TensorType
+from anyshape.ir.graph import Arg, Node, TensorType, row_major
 from anyshape.ops import ranges
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.converted import does_not_fit
@@ -323,18 +323,33 @@ def _masked_index_put_expand(
     mask = filled_mask(b, x, indices, values, accumulate)
     if mask is None:
         return b.index_put(x, unmasked(b, x, indices), values, accumulate)
-    made = b.masked_fill(x, mask, one_number(b, values))  # which is row-major
+    number = one_number(b, values)
+    if any(t.tensor.requires_grad for t in (x, values) if is_tensor(t)):
+        return b.put_at_mask(x, mask, number)
+    made = _filled_as_it_lies(b, x, mask, number)
+    return made if made.type.strides == row_major(made.shape) else b.detach(made)  # no view
+
+
+def _filled_as_it_lies(b: Any, x: Any, mask: Any, number: Any) -> Any:
+    made = b.masked_fill(x, mask, number)  # which is row-major
     strides = preserved_strides(b.cx, tensor(x))
     order = dense_order(tensor(x).shape, strides)  # whose sizes those of the mask may be
     if made.type.strides == strides or order is None:
         return made
     outermost = order[::-1]
     dense = b.clone(b.permute(made, outermost), memory_format="contiguous_format")
-    laid_out = b.permute(dense, tuple(map(outermost.index, range(len(outermost)))))
-    if any(t.tensor.requires_grad for t in (x, values) if is_tensor(t)):
-        return laid_out
-    return b.detach(laid_out)  # a view of nothing, as eager's
+    return b.permute(dense, tuple(map(outermost.index, range(len(outermost)))))
 
+
+op(
+    "put_at_mask",
+    "input, mask, number",
+    torch="anyshape.eager.put_at_mask",
+    type=like(0),
+    expand=_filled_as_it_lies,
+    vjp="expansion",
+)
+"""``masked_fill`` whose result and gradients lie as those of ``index_put``."""
 
 op(
     "masked_index_put",

@@ -31,8 +31,9 @@ from anyshape.symbolic import Expr
 
 LIKE_WHERE_EMPTY = frozenset({"roll"})
 """Operators of which eager makes row-major results, but copies an empty tensor as it lies."""
-DECIDED_BY_ONES = frozenset({"einsum"})
-"""Operators that do other work where a size is 1, whose results lie otherwise then."""
+DECIDED_BY_ONES = frozenset({"einsum", "kron"})
+"""Operators whose results lie otherwise where a size is 1, though every rule says rows: one does
+other work then, the other gives a view of a product that lies in rows only if nothing is 1."""
 
 
 @frozen(eq=False)
@@ -165,6 +166,7 @@ def _certain(
                 found.update(node.outputs)
             continue
         plain = all(v in found and is_row_major(builder, v) for v in read)
+        plain = plain or (row.alias == "none" and not row.mutates and _are_lines(node))
         for value in node.outputs:
             if not _is_tensor(value):
                 found.add(value)
@@ -172,6 +174,11 @@ def _certain(
                 if not where_empty or not _may_turn_where_empty(row, node, value):
                     found.add(value)
     return found
+
+
+def _are_lines(node: Node) -> bool:
+    """New tensors of one dimension lie in one way."""
+    return all(value.tensor.rank <= 1 for value in node.outputs if _is_tensor(value))
 
 
 def _may_turn_where_empty(row: OpDef, node: Node, value: Value) -> bool:

@@ -25,6 +25,7 @@ from anyshape.ops.shared_memory import lies_in_argument
 from anyshape.ops.table import OpDef
 from anyshape.ops.write_back import WrittenThrough
 from anyshape.passes.nested_writes import ASSIGN, ASSIGN_DATA, assigns_inside, commit_behind
+from anyshape.passes.outputs import escaping
 from anyshape.passes.rebuild import Reader
 
 
@@ -38,7 +39,7 @@ def functionalize(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     reader = Reader.of(graph)
     builder = Builder(reader.cx, ops)
     builder.reserve(graph)
-    return _Functionalizer(graph, ops, builder, reader).run()
+    return _Functionalizer(graph, ops, builder, reader, escaping(graph, ops)).run()
 
 
 def _writes(node: Node, ops: Mapping[str, OpDef]) -> bool:
@@ -59,6 +60,7 @@ class _Functionalizer:
     ops: Mapping[str, OpDef]
     builder: Builder
     reader: Reader
+    shown: frozenset[Value]  # in whose memory results lie
     views: dict[Value, _View] = field(default_factory=dict)
     newest: dict[Value, Value] = field(default_factory=dict)  # base -> its newest version
     seen: set[Value] = field(default_factory=set)  # bases that are written not by `.data` alone
@@ -101,11 +103,16 @@ class _Functionalizer:
                 for output, made in zip(node.outputs, self._over(node, current), strict=True):
                     self.fresh[output] = (version, made)
                 return
-        draws = row is not None and row.random
-        self.builder.nodes.append(self._reading(node, self._laid_as_typed if draws else None))
+        as_typed = row is not None and (row.random or self._shows_copy(node, row))
+        self.builder.nodes.append(self._reading(node, self._laid_as_typed if as_typed else None))
         for output in node.outputs:
             if output in self.views:
                 self.fresh[output] = (self.version.get(self._base(output), 0), output)
+
+    def _shows_copy(self, node: Node, row: OpDef) -> bool:
+        """Is it a copy for the sake of how its argument lies, whose memory somebody sees? Of the
+        newest version, which may lie otherwise, it would be a view: two copies would share one."""
+        return row.alias == "maybe" and not self.shown.isdisjoint(node.outputs)
 
     def _reading(self, node: Node, read: Callable[[Value], Value] | None = None) -> Node:
         read = read or self._current
@@ -114,7 +121,8 @@ class _Functionalizer:
         return replace(node, args=args, kwargs=kwargs)
 
     def _laid_as_typed(self, value: Value) -> Value:
-        """As of now, laid out as it is in eager: numbers are drawn in the order of memory."""
+        """As of now, laid out as it is in eager: numbers are drawn in the order of memory, and
+        layouts say what is a copy."""
         current = self._current(value)
         if not isinstance(value.type, TensorType) or current.tensor.strides == value.tensor.strides:
             return current

@@ -22,7 +22,8 @@ def merge_equal_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """Common subexpression elimination: one node for the same operator on the same arguments.
 
     Two tensors that the caller gets stay two: in eager they share no memory. Several results of one
-    node are several tensors: the gradients of attention are made by three nodes, and by one.
+    node are several tensors: the gradients of attention are made by three nodes, and by one. Of
+    factories that differ in the layout alone (``zeros_like``) the caller gets its own.
     """
     seen: dict[Hashable, tuple[Value, ...]] = {}
     returned = escaping(graph, ops)
@@ -35,7 +36,7 @@ def merge_equal_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
         key = (node.op, _key(node.args), kwargs, _computed_again(node))
         if not returned.isdisjoint(node.outputs):
             given = [(key, i) for i, value in enumerate(node.outputs) if value in returned]
-            if not handed_out.isdisjoint(given):
+            if not handed_out.isdisjoint(given) or _lies_otherwise(node.outputs, seen.get(key)):
                 return out.emit(node)
             handed_out.update(given)
         earlier = seen.get(key)
@@ -45,6 +46,10 @@ def merge_equal_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
         return earlier
 
     return rebuild(graph, merge)
+
+
+def _lies_otherwise(values: tuple[Value, ...], earlier: tuple[Value, ...] | None) -> bool:
+    return earlier is not None and [v.type for v in values] != [v.type for v in earlier]
 
 
 def _computed_again(node: Node) -> int:

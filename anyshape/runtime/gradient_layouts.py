@@ -65,7 +65,8 @@ Layout: TypeAlias = Own | Same | None
 
 
 def form_of(tensors: Sequence[Any]) -> Form:
-    """What decides how gradients are laid out: which sizes are 0 and 1, the order of strides."""
+    """What decides how gradients are laid out: which sizes are 0 and 1, the order of strides, and
+    whether elements have holes between them."""
     return tuple([_form(t) if isinstance(t, Tensor) else None for t in tensors])
 
 
@@ -78,7 +79,8 @@ def _form(t: Tensor) -> Form:
     dense = own.strides(shape) == strides
     if small and not dense:  # a stride that no element depends on may be anything
         return shape, strides
-    return tuple([min(size, 2) for size in shape]), own, dense
+    # with holes: libraries copy first what has no rows of elements side by side
+    return tuple([min(size, 2) for size in shape]), own, dense, 1 in strides
 
 
 def deciding(graph: Graph) -> tuple[Relation, ...]:

@@ -23,7 +23,7 @@ from anyshape.ops import OPS
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, Own, form_of, order_of, storage_of
 from anyshape.runtime.rollback import version_of
-from anyshape.symbolic import Dim, Expr, Symbol, evaluate
+from anyshape.symbolic import Dim, Expr, Symbol, evaluate, substitute
 from anyshape.torch_names import torch_dtype
 from anyshape.version_counters import set_version
 
@@ -274,7 +274,7 @@ class EagerLayouts:
         # the end of its context
         for number in (0, 1) if self.on_host else (0,):
             try:
-                made = self._eagerly(arguments, number)
+                made = self._eagerly(arguments, number, shapes)
             except Exception as error:
                 if is_interrupt(error):
                     raise
@@ -282,12 +282,14 @@ class EagerLayouts:
             return tuple([t.stride() for t in made]) if [t.shape for t in made] == shapes else None
         return None
 
-    def _eagerly(self, arguments: Sequence[Any], number: int) -> Sequence[Tensor]:
+    def _eagerly(
+        self, arguments: Sequence[Any], number: int, shapes: Sequence[torch.Size]
+    ) -> Sequence[Tensor]:
         """What eager torch makes of tensors like these, filled with a number."""
         if self._eager is None:
             self._eager = eager_function(self.graph)
         read = {value for node in self.graph.nodes for value in node.inputs()}
-        inputs = _inputs_like(self.graph, self.constants, arguments, read, number)
+        inputs = _inputs_like(self.graph, self.constants, arguments, read, number, shapes)
         devices = {t.device for t in inputs if isinstance(t, Tensor) and t.is_cuda}
         with torch.no_grad(), torch.random.fork_rng(devices):  # nothing is drawn for the program
             made: Sequence[Tensor] = self._eager(*inputs)
@@ -383,16 +385,30 @@ def _inputs_like(
     arguments: Sequence[Any],
     read: Set[Value],
     number: int | None,
+    results: Sequence[torch.Size] = (),
 ) -> list[Any]:
     """What the graph is handed: tensors like the arguments, those that are ``read`` filled with a
-    number, the others without memory."""
+    number, the others without memory. The shapes of ``results`` tell sizes that data decides."""
     sizes: dict[Symbol, int] = {}
     given, inputs = iter(arguments), []
     for entry in graph.inputs:
         value = entry.value
         like = constants[value.name] if entry.kind != "argument" else next(given, None)
+        if like is None:  # the program makes it
+            _learn_of_results(sizes, graph, results)
         inputs.append(_filled(sizes, value, like, number if value in read else None))
     return inputs
+
+
+def _learn_of_results(
+    sizes: dict[Symbol, int], graph: Graph, results: Sequence[torch.Size]
+) -> None:
+    """Adds the sizes that results of these shapes tell."""
+    for output, shape in zip(values_in(graph.outputs), results):
+        for dim, size in zip(output.shape, shape, strict=True):
+            rest = substitute(dim, sizes) if isinstance(dim, Expr) else dim
+            if isinstance(rest, Expr) and (symbol := symbol_given_by(rest)):
+                sizes.setdefault(symbol, symbol_value(rest, size))
 
 
 def _is_dense(kind: TensorType) -> bool:

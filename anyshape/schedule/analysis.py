@@ -7,7 +7,7 @@ form. Views are looked through: the readers of a value are the nodes that comput
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import field
 from fractions import Fraction
 from typing import Literal, TypeAlias
@@ -92,6 +92,28 @@ class Analysis:
         looks through, have values that have been tested: of the last of the checks that stand
         behind what gives the last of them its value."""
         return self.checked[self.bound[position]]
+
+    def is_view(self, value: Value) -> bool:
+        """A view that has no memory of its own."""
+        return self.kind_of(value) == "view" and self.producer[value] not in self.copies
+
+    def views_below(self, value: Value) -> Iterator[Value]:
+        """The view, the view that it is of, and so on down to its base."""
+        while self.is_view(value):
+            yield value
+            value = next(self.nodes[self.producer[value]].inputs())
+
+    def with_viewed_by_steps(self, outputs: Iterable[Value]) -> Iterator[Value]:
+        """The results, and what they are views of by a step (``view_dtype``)."""
+        waiting = list(outputs)
+        for value in waiting:  # grows while it is read
+            yield value
+            base = value
+            while self.is_view(base):
+                base = next(self.nodes[self.producer[base]].inputs())
+            node = self.nodes[self.producer[base]] if self.kind_of(base) == "step" else None
+            if node is not None and node.op in self.ops and self.ops[node.op].alias == "view":
+                waiting += node.read[:1]
 
     def sources_of(self, node: Node) -> set[int]:
         """The nodes whose results the node reads, views looked through."""

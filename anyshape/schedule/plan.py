@@ -148,15 +148,16 @@ class _Plan:
         """Views that a library, eager torch or the caller needs, and that torch cannot stride."""
         found = self.found
         wanted = [v for output in self.graph.outputs for v in _tensors(output)]
-        for value in wanted:
+        shown = dict.fromkeys(found.with_viewed_by_steps(wanted))
+        for value in shown:
             for position in islice(self._copied_below(value), 1):
                 self._copy(position)
-        self._share_copies(dict.fromkeys(wanted))
+        self._share_copies(shown)
         for position in range(len(found.nodes)):
             if found.kinds[position] == "step":
                 wanted.extend(self._read_by(position))
         for value in wanted:  # grows while it is read
-            while self._is_view(value) and value not in self.strided:
+            while found.is_view(value) and value not in self.strided:
                 strided = self._stride(value)
                 if strided is not None and self._enters(value, strided):
                     self.strided[value] = strided
@@ -182,7 +183,7 @@ class _Plan:
         found = self.found
         if is_supported(found.nodes[found.producer[value]]):
             return found.producer[value]
-        below = reversed(list(self._views_below(value)))
+        below = reversed(list(self.found.views_below(value)))
         return next(found.producer[view] for view in below if self._stride(view) is None)
 
     def _read_by(self, position: int) -> Iterator[Value]:
@@ -194,7 +195,7 @@ class _Plan:
         """What copies in eager in the chain of views of a result: reshapes, though later facts make
         them views, since what the caller gets shares no memory with what they read; and what a
         kernel looks through (``flip``), where the result begins in the middle of the copy."""
-        for view in self._views_below(value):
+        for view in self.found.views_below(value):
             position = self.found.producer[view]
             node = self.found.nodes[position]
             source = node.args[0]
@@ -212,25 +213,14 @@ class _Plan:
     def _share_copies(self, outputs: Iterable[Value]) -> None:
         """Outputs that eager makes views of one copy are views of one copy here."""
         roots: dict[Value, list[Value]] = {}
-        for value in filter(self._is_view, outputs):
-            chain = list(self._views_below(value))
+        for value in filter(self.found.is_view, outputs):
+            chain = list(self.found.views_below(value))
             root = next((v for v in reversed(chain) if self._stride(v) is None), None)
             if root is not None:
                 roots.setdefault(root, []).append(value)
         for root, values in roots.items():
             if len(values) > 1:
                 self._copy(self.found.producer[root])
-
-    def _is_view(self, value: Value) -> bool:
-        """A view that has no memory of its own."""
-        found = self.found
-        return found.kind_of(value) == "view" and found.producer[value] not in found.copies
-
-    def _views_below(self, value: Value) -> Iterator[Value]:
-        """The view, the view that it is of, and so on down to its base."""
-        while self._is_view(value):
-            yield value
-            value = next(self.found.nodes[self.found.producer[value]].inputs())
 
     def _enters(self, value: Value, strided: _Strided) -> bool:
         """Can torch make the view? One that enters memory not our own midway is made step by step,
@@ -240,7 +230,7 @@ class _Plan:
             return True
         return all(
             view in self.strided or self._stride(view) is not None
-            for view in self._views_below(value)
+            for view in self.found.views_below(value)
         )
 
     def _stride(self, value: Value) -> _Strided | None:
@@ -261,7 +251,7 @@ class _Plan:
         index: Index = tuple(axes)
         base = value
         try:
-            while self._is_view(base) and base is not under:
+            while found.is_view(base) and base is not under:
                 node = found.nodes[found.producer[base]]
                 if self.ops[node.op].alias == "none":
                     return None
@@ -293,7 +283,7 @@ class _Plan:
         first = node.args[0]
         assert isinstance(first, Value)
         shape, wanted = (found.sizes.shape(v.shape) for v in (first, value))
-        below = self._stride(first) if self._is_view(first) else self._whole(first)
+        below = self._stride(first) if self.found.is_view(first) else self._whole(first)
         if below is None or self.ops[node.op].alias == "none":
             return None
         if node.op not in ("reshape", "unsqueeze", "squeeze"):
@@ -497,7 +487,9 @@ class _Plan:
         self._make_as_eager(output)
         name = self._tensor(output)
         wanted = output.tensor.requires_grad
-        if wanted or not any(self._base_of(v).requires_grad for v in self._views_below(output)):
+        if wanted or not any(
+            self._base_of(v).requires_grad for v in self.found.views_below(output)
+        ):
             return BufferRef(name)
         detached = f"{name}_detached"
         if detached not in self.buffers:
@@ -508,7 +500,7 @@ class _Plan:
     def _make_as_eager(self, output: Value) -> None:
         """Views that are handed out are made by torch's own functions, one after the other: what no
         element depends on, as the stride of a dimension of one element, is eager's then too."""
-        chain = list(self._views_below(self.found.memory_of(output)))
+        chain = list(self.found.views_below(self.found.memory_of(output)))
         rows = [self.ops[self.found.nodes[self.found.producer[view]].op] for view in chain]
         if all(row.alias == "view" or row.name == "reshape" for row in rows):
             for view in reversed(chain):
@@ -553,7 +545,7 @@ class _Plan:
         node = self.found.nodes[self.found.producer[value]]
         first = node.args[0]
         assert isinstance(first, Value)
-        if self._is_view(first) and first not in self.strided:
+        if self.found.is_view(first) and first not in self.strided:
             strided = self._stride(first)
             assert strided is not None
             self.strided[first] = strided

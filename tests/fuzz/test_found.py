@@ -436,6 +436,59 @@ FOUND = {
     "an einsum over what is found to have one element": at(
         over("a a", "t = x0.unflatten(0, (2, -1))", "torch.einsum('abc,acd->abd', t, t)", layouts="permuted", dtypes="bfloat16"), (2, 5, 3), (4, 1, 1)
     ),
+    "two copies of a written argument share no memory": over("a 4", "x0[x0 != 0] = 3", "x0.flatten(), x0.flatten()[1:]", layouts="permuted plain"),
+    "a scatter and a view of it by offsets have one version counter": over(
+        "a b, a b", "t = x0.slice_scatter(x1, 0)", "u = t.as_strided((x0[x0.amax(-1) > 2, ...].shape[0],), (1,))", "torch.zeros_like(u, dtype=int), t, u, x0"
+    ),
+    "a view in another dtype of part of a copy": at(
+        Fuzzed(
+            (Input("x0", ("a", "a", "a"), "float32", ("reversed rows", "transposed", "plain")),), ("t = x0.flatten().tensor_split([int(x0.count_nonzero()) % 3])[0]",),
+            "t.view(torch.int32),"
+        ), (2, 5, 3), (3, 1, 1), (4, 2, 2)
+    ),
+    "a slice of everything that is not counted from the first": over(
+        "4 4 3, a b 2", "t = x0 * 2", "t[..., -x0.shape[2]:] = 1", "t, x1[:, -x1.shape[1]:]", layouts="permuted plain", gradients=True
+    ),
+    "aten.slice of everything": over("a 2 b 4", "torch.ops.aten.slice(x0 * 2, 0, 0, x0.shape[0]).mT.flatten().exp(),", gradients=True),
+    "gradients of parts that meet at a view": over("2 a b", "t = x0.mT", "u = t.clamp(min=0)", "t.to(torch.bfloat16).float(), u", gradients=True),
+    "gradients of attention over rows with holes": at(
+        over(
+            "a 2 b 4", "torch.nn.functional.scaled_dot_product_attention(x0, x0, x0, is_causal=True),", layouts="gaps stepped plain", dtypes="float64", gradients=True
+        ), (5, 7, 2), (5, 5, 5), (2, 2, 7), (2, 3, 0)
+    ),
+    "gradients of what is put at a mask": over(
+        "a 4", "t = x0 * 2", "t[..., x0.bool()] = 3", "t.T.reshape(-1).exp(),", layouts="permuted plain", gradients=True
+    ),
+    "what is put at a truth is no view": over(
+        "a b c", "torch.index_put(x0, (torch.tensor(True),), torch.ones(())), x0.select(0, 0)", layouts="permuted offset", gradients=True
+    ),
+    "kron where a size is one": at(
+        over("b a, a b", "torch.square(torch.kron(x0, x1)).clamp(-8, 8),", layouts="permuted"), (4, 1, 2), (1, 4, 2), (2, 1, 3)
+    ),
+    "kron with what data decides": at(
+        over("a 1, a b 2", "torch.kron(x1.flatten().unique(return_counts=True)[1], x0),", layouts="transposed plain"), (2, 5, 3), (1, 2, 3)
+    ),
+    "what is indexed with a truth that is known": over(
+        "a 4", "x0[torch.tensor(True)].sum(-2) ^ x0[: x0.shape[0] // 2],", layouts="transposed", dtypes="int64"
+    ),
+    "lines whose channels are innermost are pooled as images": over(
+        "a b 4", "t = x0.mT", "torch.nn.functional.adaptive_avg_pool1d(t, 2), torch.nn.functional.adaptive_max_pool1d(t, 1), torch.nn.functional.avg_pool1d(t, 1)",
+        layouts="plain gaps offset"
+    ),
+    "images with a batch of its own stride": at(
+        Fuzzed((Input("x0", ("a", "b", "c", "4"), "float32", ("reversed rows",)),), ("t = x0.permute(0, 3, 1, 2)",), "torch.nn.functional.adaptive_max_pool2d(t, 2), t"),
+        (3, 4, 5), (2, 2, 7), (1, 4, 3)
+    ),
+    "round of integers": at(over("a b c", "x0.round()[(x0 / 2).argsort(0)[:, 0]],", layouts="permuted", dtypes="int8"), (3, 3, 1), (3, 4, 5)),
+    "zeros like two tensors that lie otherwise": over(
+        "a b c", "x0.scatter_add_(0, torch.zeros_like(x0, dtype=torch.int64)[:1], x0.clone()).clamp_(-8, 8)", "torch.zeros_like(x0.sign().cumprod(1)), x0 * 2",
+        layouts="permuted plain", dtypes="int32"
+    ),
+    "a reshape to the sizes of another tensor": over("b a, a a a", "t = x0.reshape(x0.shape[0], x1.shape[2])", "t, t.reshape(-1)", layouts="gaps plain offset"),
+    "strides of powers and comparisons, read where nothing is": at(
+        over("a 1, 4 a 1", "(x0 / 0).isinf().stride(), (x0 ** 2).stride(), x1.isfinite().stride(), (x1 * 2).isinf().stride()", layouts="plain permuted"), (0, 0, 0), (3, 1, 2), (0, 1, 1)
+    ),
+    "strides of a pool of nothing, read": at(over("a 4 b c", "torch.nn.functional.adaptive_max_pool2d(x0, 1).stride(),", layouts="plain"), (0, 3, 2), (2, 3, 1)),
 }  # fmt: skip
 FOUND["what a gradient saves of an argument that is written"] = at(
     Fuzzed(

@@ -40,7 +40,7 @@ class ScalarContents:
             return Value(value.name, ScalarType("int", content))
         return Value(value.name, ScalarType("bool", Scalar("bool", "value", (content,))))
 
-    def hold(self, value: Value, content: Dim) -> None:
+    def hold(self, value: Value, content: Content) -> None:
         """Learns of one tensor of one element."""
         self._contents[value] = content
 

@@ -53,6 +53,8 @@ def slice_of(recorder: Recorder, x: Value, dim: int, part: slice, row: str) -> V
         raise ValueError("step must be greater than zero")
     start = bound(recorder, part.start, size, 0)
     stop = bound(recorder, part.stop, size, size)
+    if x.tensor.requires_grad and not _counts_from_first(recorder, part.start):
+        row = "slice"
     if (
         start == 0
         and stop == size
@@ -68,6 +70,18 @@ def slice_of(recorder: Recorder, x: Value, dim: int, part: slice, row: str) -> V
     row = row if x.tensor.requires_grad else "slice"
     made: Value = recorder.call(row, x, dim, start, recorder.cx.facts.simplify(length), step)
     return made
+
+
+def _counts_from_first(recorder: Recorder, start: Dim | None) -> bool:
+    """Is it written as 0, or left out? Only then does eager make no slice of what is everything:
+    ``x[-3:]`` of three elements is one. What may be 0 or below is guarded."""
+    if start is None or isinstance(start, int):
+        return not start
+    cx, zero = recorder.cx, eq(start, 0)
+    known = cx.known(zero)
+    if known is None and not cx.known(ge(start, 0)) and cx.hint(zero) is not None:
+        return recorder.decide(zero)
+    return known is not False
 
 
 def getitem(recorder: Recorder, x: Value, key: Any) -> Value:
@@ -200,6 +214,8 @@ def is_truth(part: Any) -> bool:
 def _first_if(recorder: Recorder, part: Value | bool, x: Value) -> Value:
     """The index 0 where the truth is one, else no index."""
     made: Value
+    content = None if isinstance(part, bool) else recorder.contents.content(part)
+    part = content if isinstance(content, bool) else part
     if isinstance(part, bool):
         made = recorder.call("full", (int(part),), 0, dtype=int64, device=x.tensor.device)
     else:

@@ -92,7 +92,14 @@ def _strides_in_rows(recorder: Recorder, kind: TensorType) -> Shape:
     order = dense_order(kind.shape, kind.strides)
     if order is None or not is_empty(recorder.cx, kind):
         return kind.strides
-    return strides_in_order(tuple([maximum(size, 1) for size in kind.shape]), order)
+    return _none_as_one(recorder.cx, kind, order)
+
+
+def _none_as_one(cx: TypeContext, kind: TensorType, order: Sequence[int]) -> Shape:
+    sizes = tuple([maximum(size, 1) for size in kind.shape])
+    if kind.strides == contiguous_strides(cx, kind.shape):
+        return row_major(sizes)
+    return strides_in_order(sizes, order)
 
 
 def _strides_of_some(cx: TypeContext, kind: TensorType) -> Shape:
@@ -102,7 +109,7 @@ def _strides_of_some(cx: TypeContext, kind: TensorType) -> Shape:
         return kind.strides
     order = dense_order(kind.shape, kind.strides)
     if order is not None and kind.strides == contiguous_strides(cx, kind.shape):
-        return strides_in_order(tuple([maximum(size, 1) for size in kind.shape]), order)
+        return _none_as_one(cx, kind, order)
     cx.require(~empty if not isinstance(empty, bool) else not empty, "strides of what is not empty")
     return kind.strides
 
@@ -300,12 +307,12 @@ def scatter(name: str, parameters: str, view: Callable[..., Any]) -> Handler:
             return NotImplemented  # eager torch runs it, storages included
         given = {key: value for key, value in given.items() if key not in ("input", "src")}
         made = copy_as_it_lies(domain, x)
-        part = view(domain, made, **given)
+        part = view(domain, call_row(domain, "data", made), **given)  # which counts no write
         sizes = part.value.shape, source.value.shape
         alike = len(sizes[0]) == len(sizes[1]) and all_of(*map(eq, *sizes))
         _require(domain, name, alike)
         call_row(domain, "copy_", part, source)
-        return call_row(domain, "data", made)  # which counts no write
+        return call_row(domain, "detach", made)  # no view of its storage, with one counter
 
     return handle
 

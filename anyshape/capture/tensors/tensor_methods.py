@@ -49,6 +49,7 @@ from anyshape.capture.tensors.casts import (
     type_method,
 )
 from anyshape.capture.tensors.given_back import diff, perhaps_in_place
+from anyshape.capture.tensors.indexing import slice_of
 from anyshape.capture.tensors.meta import eager_call
 from anyshape.capture.tensors.outs import all_or_nothing, into
 from anyshape.capture.tensors.tensor_ops import (
@@ -56,6 +57,7 @@ from anyshape.capture.tensors.tensor_ops import (
     call_row,
     detached_in_place,
     getitem,
+    index_arg,
     leaf_made,
     may_make_leaves,
     setitem,
@@ -270,10 +272,12 @@ def slice_operator(
     end: Any = None,
     step: Any = 1,
 ) -> Any:
-    """`torch.ops.aten.slice`: `x[..., start:end:step]` along one dimension."""
-    rank = len(x.value.shape)
-    key = [slice(None)] * dim_of(dim, rank) + [slice(start, end, step)]
-    return getitem(domain, x, tuple(key))
+    """`torch.ops.aten.slice`: `x[..., start:end:step]` along one dimension, a slice to autograd
+    though it is of everything."""
+    part = index_arg(domain, slice(start, end, step))
+    dim = dim_of(dim, len(x.value.shape))
+    made = slice_of(domain.recorder, x.value, dim, part, "slice")
+    return TensorValue(made) if made is not x.value else call_row(domain, "alias", x)
 
 
 def where(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -325,7 +329,10 @@ def make_tensor(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str
     with torch.no_grad():
         real = torch.tensor(data, **options)  # unpacked: what it raises is the program's
     fixed = TensorValue(domain.recorder.constant(real, f"torch.tensor({data!r:.60})"))
-    return call_row(domain, "clone", fixed)
+    copy = call_row(domain, "clone", fixed)
+    if real.dtype is torch.bool and not real.shape:
+        domain.recorder.contents.hold(copy.value, bool(data))
+    return copy
 
 
 def holds_proxy(data: Any) -> bool:

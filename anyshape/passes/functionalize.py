@@ -89,7 +89,7 @@ class _Functionalizer:
             self._run_regions(node)
             return
         source = node.args[0] if node.args else None
-        if isinstance(source, Value) and lies_in_argument(self.builder.cx, node, row):
+        if isinstance(source, Value) and lies_in_argument(self.reader.whole, node, row):
             source = self._target(source)
             for output in node.outputs:
                 self.views[output] = _View(source, node)

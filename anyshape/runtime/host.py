@@ -15,7 +15,7 @@ from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
 
-from anyshape.ir.buffers import BufferRef, SizeInMemory, StepArg
+from anyshape.ir.buffers import Buffer, BufferRef, SizeInMemory, StepArg
 from anyshape.ir.code import HostCode, Reference, flag_place
 from anyshape.ir.dtypes import DType, uint8
 from anyshape.ir.graph import are_row_major
@@ -235,8 +235,7 @@ class _Printer:
             return
         buffer = self.program.buffers[step.buffer]
         shape, steps = map(self._dims, buffer.allocated())
-        whole = buffer.capacity is None
-        if whole and buffer.role == "output" and are_row_major(buffer.strides, buffer.shape):
+        if buffer.role != "temp" and _lies_in_rows(buffer):
             steps = self._row_steps(buffer.shape)
         call = self._empty(buffer.device, shape, steps, buffer.dtype)
         self.lines.append(f"{_local(step.buffer)} = {call}")
@@ -443,7 +442,8 @@ class _Printer:
             if not name or name in gone:
                 continue
             buffer = self.program.buffers[name]
-            expected = [self._dims(buffer.strides)]
+            rows = _lies_in_rows(buffer) and not step.guessed
+            expected = [self._row_steps(buffer.shape) if rows else self._dims(buffer.strides)]
             if step.guessed or (name in self.read and self._is_bound(buffer.shape)):
                 expected.append(self._dims(buffer.shape))
             if step.guessed:
@@ -580,3 +580,8 @@ def _symbol_local(symbol: Symbol) -> str:
 def _number(number: float) -> str:
     text = repr(number)
     return f"float('{text}')" if text in ("inf", "-inf", "nan") else text
+
+
+def _lies_in_rows(buffer: Buffer) -> bool:
+    """Whether all of it is row-major by its type."""
+    return buffer.capacity is None and are_row_major(buffer.strides, buffer.shape)

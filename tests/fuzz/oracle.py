@@ -400,14 +400,14 @@ def wrong(
     for case in order or range(len(program.sizes)):
         with catch() as caught:
             problems = list(_in_case(program, function, fast, case, concrete))
-        if problems and not _is_decided(program, function, case):
+        if problems and not is_decided(program, function, case):
             problems = []
         problems += (f"compiled: warns {text}" for text in _told(caught, silent))
         found += [f"sizes {dict(program.sizes[case])}: {problem}" for problem in problems]
     return found
 
 
-def _is_decided(program: Fuzzed, function: Callable[..., Any], case: int) -> bool:
+def is_decided(program: Fuzzed, function: Callable[..., Any], case: int) -> bool:
     """Does eager do the same twice, and with other numbers in memory that nobody wrote? Some of its
     kernels, and views past what was written, read it."""
     once, again = (call(function, program.arguments(case)) for _ in range(2))

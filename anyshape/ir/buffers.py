@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, TypeAlias
 
 from anyshape.ir.dtypes import DType
+from anyshape.ir.graph import are_row_major
 from anyshape.ir.scalars import Operand
 from anyshape.nouns import frozen
 from anyshape.symbolic import Dim
@@ -36,6 +37,10 @@ class Buffer:
     def allocated(self) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
         """The shape and the strides that memory is allocated for."""
         return (self.shape, self.strides) if self.capacity is None else ((self.capacity,), (1,))
+
+    def in_rows(self) -> bool:
+        """Whether all of it is row-major."""
+        return self.capacity is None and are_row_major(self.strides, self.shape)
 
     def layout(self) -> tuple[Dim, ...]:
         """The sizes that memory is allocated for, extents and strides."""

@@ -23,6 +23,7 @@ from anyshape.ops import (
 )
 from anyshape.ops.build import refuse_complex
 from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.gradients.elementwise import COVERED
 from anyshape.ops.rules import is_tensor, like, same_as, tensor
 from anyshape.ops.table import OPS, Asserts, Assigns, Checks, OpDef, Signature, add_row, op
 from anyshape.symbolic import eq
@@ -201,7 +202,7 @@ op(
     "overwrite",
     "input, src, non_blocking=False",
     torch="anyshape.eager.overwrite",
-    vjp="expansion",
+    vjp=COVERED,
     type=like(0),
     expand=lambda b, x, src, non_blocking=False: _overwritten(b, x, src),
 )
@@ -263,7 +264,7 @@ op(
     "filled",
     "input, value",
     torch="torch.fill",
-    vjp="expansion",
+    vjp=COVERED,
     type=_filled_type,
     expand=lambda b, x, value: _filled(b, x, value),
     reads_number=True,
@@ -272,7 +273,7 @@ op(
     "zeroed",
     "input",
     torch="anyshape.eager.zeroed",
-    vjp="expansion",
+    vjp=COVERED,
     type=like(0),
     expand=lambda b, x: _filled(b, x, 0),
 )

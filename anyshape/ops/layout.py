@@ -422,21 +422,20 @@ def _view_strides(
     left = [d for d in shape if d != 1]
     strides: list[Dim] = []
     with_holes = decide and dense_order(t.shape, t.strides) is None
-    step: Dim = 1
-    filled: Dim = 1
-    for size, step in reversed(_dense_chunks(cx, t, with_holes)):
-        filled = 1
+    (_, step), *inner = _dense_chunks(cx, t, with_holes) or [(1, 1)]
+    for size, inner_step in reversed(inner):
+        filled: Dim = 1
         while filled != size and not _fills(cx, filled, size, decide, ones):
             if not left:
                 return None
-            strides.append(step * filled)
+            strides.append(inner_step * filled)
             filled = filled * left.pop()
             if filled.__class__ is int and size.__class__ is int and filled > size:
                 return None
-    while left and _fills(cx, left[-1], 1, decide, ones):
-        strides.append(step * filled)
-        left.pop()
-    return None if left else _with_ones(shape, strides, t.strides[-1] if t.strides else 1)
+    while left:  # as many elements as are left, whatever is known of these sizes
+        strides.append(step)
+        step = step * left.pop()
+    return _with_ones(shape, strides, t.strides[-1] if t.strides else 1)
 
 
 def _of_last_ones(t: TensorType, shape: Shape, strides: Shape) -> Shape:

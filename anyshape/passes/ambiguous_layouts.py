@@ -53,7 +53,7 @@ def _returned(graph: Graph) -> list[tuple[int, Value]]:
         for position, output in enumerate(graph.outputs)
         if isinstance(output, Value)
         and isinstance(output.type, TensorType)
-        and output.tensor.rank > 1
+        and output.tensor.strides not in ((), (1,))
         and output not in given
     ]
 

@@ -91,7 +91,7 @@ class _Functionalizer:
             self._run_regions(node)
             return
         source = node.args[0] if node.args else None
-        if isinstance(source, Value) and lies_in_argument(self.builder.cx, node, row):
+        if isinstance(source, Value) and lies_in_argument(self.reader.whole, node, row):
             source = self._target(source)
             for output in node.outputs:
                 self.views[output] = _View(source, node)
@@ -231,9 +231,19 @@ class _Functionalizer:
             value = view.parent
         if seen:
             self.seen.add(value)
+        self._refuse_leaf(value)
         self.newest[value] = self._laid_out(new, value)
         self.version[value] = self.version.get(value, 0) + 1
         self.fresh[target] = (self.version[value], self._reuse(target, new))
+
+    def _refuse_leaf(self, base: Value) -> None:
+        """What was made with ``requires_grad=True`` is written as what is detached of it: another
+        tensor in its place would be no leaf."""
+        if isinstance(base.type, TensorType) and base.type.requires_grad:
+            maker = next((node for node in self.graph.nodes if base in node.outputs), None)
+            row = None if maker is None else self.ops.get(maker.op)
+            if row is not None and row.guessed and not row.differentiable:
+                raise WrittenThrough(f"{row.name} makes a leaf, which is written")
 
     def _laid_out(self, new: Value, target: Value) -> Value:
         """A tensor made here stays in the layout that it was made in, whatever is written to it."""

@@ -42,9 +42,12 @@ class Rebuilding:
 
 @mutable(eq=False)
 class Reader:
-    """Reads a graph node by node: ``cx`` knows of sizes what has been tested where it stands."""
+    """Reads a graph node by node: ``cx`` knows of sizes what has been tested where it stands,
+    ``whole`` what is tested anywhere: in whose memory a value lies, capture has asked by all that,
+    and a call in which a later test fails has not written anything."""
 
     cx: TypeContext
+    whole: TypeContext
     established: Established
     facts: Facts
 
@@ -53,7 +56,9 @@ class Reader:
         """In front of the first node."""
         known = established(graph)
         facts = known.at(0)
-        return cls(TypeContext(graph.space, facts.fork(), graph.hints), known, facts)
+        here = TypeContext(graph.space, facts.fork(), graph.hints)
+        whole = TypeContext(graph.space, graph.facts.fork(), graph.hints)
+        return cls(here, whole, known, facts)
 
     def stand_at(self, position: int) -> None:
         """In front of this node; what rules have learned of sizes of their own stays known."""

@@ -72,9 +72,8 @@ class _Counters:
     touched: set[Value] = field(default_factory=set)
 
     def read(self, graph: Graph, ops: Mapping[str, OpDef]) -> None:
-        reader = Reader.of(graph)
-        for position, node in enumerate(graph.nodes):
-            reader.stand_at(position)
+        cx = Reader.of(graph).whole
+        for node in graph.nodes:
             row, first = ops.get(node.op), next(node.inputs(), None)
             if row is None or first is None:
                 continue
@@ -82,7 +81,7 @@ class _Counters:
             if row.mutates:
                 self.written[counter] += node.modes is None or node.modes.counted
                 self.touched.add(base)
-            if row.mutates or lies_in_argument(reader.cx, node, row):
+            if row.mutates or lies_in_argument(cx, node, row):
                 self.memory.update(dict.fromkeys(node.outputs, base))
                 if node.op != "data":
                     self.counters.update(dict.fromkeys(node.outputs, counter))

@@ -180,6 +180,8 @@ class Boundary:
     ) -> list[Any]:
         """The gradients laid out as eager's; where these share memory with what is not theirs,
         eager's. Raises what eager's backward raises."""
+        if self._is_reshaped(call):  # nobody knows any more which sizes it had
+            return found
         key = self._learn(call, part, cotangents)
         layouts = self.laid.get(key, ())
         if layouts:
@@ -192,9 +194,15 @@ class Boundary:
         """Raises what eager's backward raises: of what a formula reads, and the graph has written
         since. Eager is asked once for each pattern of sizes."""
         try:
-            self._learn(call, part, cotangents)
+            if not self._is_reshaped(call):
+                self._learn(call, part, cotangents)
         except torch.OutOfMemoryError:
             pass  # nothing is known then, and what is compiled needs less
+
+    def _is_reshaped(self, call: Call) -> bool:
+        """Has an input been given another number of dimensions since (``squeeze_``, ``out=``)?"""
+        kinds = self.graph.inputs
+        return any(kinds[p].value.tensor.rank != call.inputs[p].dim() for p in call.modified())
 
     def _learn(self, call: Call, part: Part, cotangents: Sequence[Any]) -> Form:
         """How the gradients of this pattern lie is known behind it, unless an input was written."""

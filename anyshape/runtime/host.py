@@ -15,10 +15,9 @@ from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
 
-from anyshape.ir.buffers import BufferRef, SizeInMemory, StepArg
+from anyshape.ir.buffers import Buffer, BufferRef, SizeInMemory, StepArg
 from anyshape.ir.code import HostCode, Reference, flag_place
 from anyshape.ir.dtypes import DType, uint8
-from anyshape.ir.graph import are_row_major
 from anyshape.ir.loops import Kernel
 from anyshape.ir.program import (
     Allocate,
@@ -235,8 +234,7 @@ class _Printer:
             return
         buffer = self.program.buffers[step.buffer]
         shape, steps = map(self._dims, buffer.allocated())
-        whole = buffer.capacity is None
-        if whole and buffer.role == "output" and are_row_major(buffer.strides, buffer.shape):
+        if buffer.role != "temp" and buffer.in_rows():
             steps = self._row_steps(buffer.shape)
         call = self._empty(buffer.device, shape, steps, buffer.dtype)
         self.lines.append(f"{_local(step.buffer)} = {call}")
@@ -256,6 +254,23 @@ class _Printer:
         for size in reversed(shape[1:]):
             steps.append(self._times(steps[-1], size))
         return f"({''.join(f'{step}, ' for step in reversed(steps)).rstrip()})"
+
+    def _steps_of_view(self, buffer: Buffer, base: Buffer) -> str:
+        """Strides of a view as eager has them, to which a size of 0 of what is viewed is 1."""
+        if buffer.in_rows():
+            return self._row_steps(buffer.shape)
+        sizes = {symbol for size in base.shape if isinstance(size, Expr) for symbol in size.symbols}
+
+        def named(symbol: Symbol) -> str:
+            local = _symbol_local(symbol)
+            return self._computed(f"({local} or 1)") if symbol in sizes else local
+
+        def text(step: Dim) -> str:
+            if isinstance(step, int) or sizes.isdisjoint(step.symbols):
+                return self._size(step)
+            return self._computed(to_python(step, named))
+
+        return f"({''.join(f'{text(step)}, ' for step in buffer.strides).rstrip()})"
 
     def _times(self, step: str, size: Dim) -> str:
         if isinstance(size, int):
@@ -388,7 +403,8 @@ class _Printer:
 
     def view(self, step: View) -> None:
         buffer = self.program.buffers[step.output]
-        args = [self._buffer(step.base), self._dims(buffer.shape), self._dims(buffer.strides)]
+        steps = self._steps_of_view(buffer, self.program.buffers[step.base])
+        args = [self._buffer(step.base), self._dims(buffer.shape), steps]
         if step.offset != 0:
             args.append(self._size(step.offset))
         as_strided = self._function("torch.as_strided")
@@ -443,7 +459,8 @@ class _Printer:
             if not name or name in gone:
                 continue
             buffer = self.program.buffers[name]
-            expected = [self._dims(buffer.strides)]
+            rows = buffer.in_rows() and not step.guessed
+            expected = [self._row_steps(buffer.shape) if rows else self._dims(buffer.strides)]
             if step.guessed or (name in self.read and self._is_bound(buffer.shape)):
                 expected.append(self._dims(buffer.shape))
             if step.guessed:

@@ -446,10 +446,13 @@ def with_strides(
     tensor: torch.Tensor, strides: tuple[int, ...], shape: tuple[int, ...] | None = None
 ) -> torch.Tensor:
     """The tensor with the strides that eager would give it: itself, or a copy. Raises
-    ``CheckFailed`` where it has another shape than is relied on."""
+    ``CheckFailed`` where it has another shape than is relied on. A stride of 0 is of what is empty:
+    a product with a size of 0, which says nothing."""
     if shape is not None and tensor.shape != shape:
         raise CheckFailed("a library returned another shape than its type rule says")
-    if tensor.stride() == strides or tensor.numel() == 0 or _same_layout(tensor, strides):
+    if tensor.stride() == strides or _same_layout(tensor, strides):
+        return tensor
+    if 0 in strides and tensor.numel() == 0:
         return tensor
     result = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
     return result.copy_(tensor)

@@ -528,9 +528,10 @@ class _Plan:
         if not begins and not self._is_fresh(strided.base):
             return self._narrowed(value)
         self._buffer(value, "result")
-        # What eager would copy is a view here: it lies as its base does, not as its type says.
-        laid = replace(self.buffers[value.name], strides=strided.strides)
-        self.buffers[value.name] = laid
+        # What eager would copy lies as its base does here, but for dimensions of one element.
+        typed = zip(value.shape, value.tensor.strides, strided.strides)
+        strides = tuple(own if size == 1 else step for size, own, step in typed)
+        self.buffers[value.name] = replace(self.buffers[value.name], strides=strides)
         self.steps.append(View(value.name, base, strided.offset))
         return value.name
 

@@ -20,7 +20,7 @@ def over(
             f"x{n}",
             tuple(shape.split()),
             kinds[n],
-            tuple(layouts.split()),
+            tuple(layout.replace("-", " ") for layout in layouts.split()),
             requires_grad=gradients,
         )
         for n, shape in enumerate(shapes.split(","))
@@ -489,6 +489,29 @@ FOUND = {
         over("a 1, 4 a 1", "(x0 / 0).isinf().stride(), (x0 ** 2).stride(), x1.isfinite().stride(), (x1 * 2).isinf().stride()", layouts="plain permuted"), (0, 0, 0), (3, 1, 2), (0, 1, 1)
     ),
     "strides of a pool of nothing, read": at(over("a 4 b c", "torch.nn.functional.adaptive_max_pool2d(x0, 1).stride(),", layouts="plain"), (0, 3, 2), (2, 3, 1)),
+    "a write through a reshape whose sizes data decides": at(
+        over(
+            "b a", "n = int(x0.bool().sum()) % 2", "t = x0.flatten().split([n, x0.numel() - n])[1]", "x0.reshape(t.shape[0], -1).mul_(-1)",
+            "x0 * 1", layouts="stepped reversed-rows gaps", dtypes="int32"
+        ), (3, 0, 2), (1, 6, 1), (2, 3, 1)
+    ),
+    "a write to a view that only a later check of data makes one": at(
+        over("a b c", "t = x0.mT.reshape(-1)", "u = t[t <= 100][0]", "t.add_(1)", "u.msort(), x0 * 1", layouts="permuted", dtypes="int16"), (1, 4, 3), (3, 4, 1)
+    ),
+    "the stride of a diagonal of nothing with gaps": at(
+        over("a b", "t = x0.diagonal(0, 0, -1)", "u = torch.nonzero(t).sum(0)", "torch.mul(x0, 1, out=x0.new_empty(0))", "u, t.stride()", layouts="reversed-rows"),
+        (17, 9, 2), (3, 0, 2), (3, 2, 2)
+    ),
+    "a leaf that is written as what is detached of it": over(
+        "a b", "t = x0.new_full(x0.shape, 2, requires_grad=True)", "t.detach().add_(0)", "x0, t"
+    ),
+    "integers that a number with gradients is set into": Fuzzed(
+        (Input("x0", ("a", "2"), "uint8", ("plain",)), Input("x1", (), "float32", ("plain",), requires_grad=True)),
+        ("x0.swapaxes(0, 1)[0] = x1",), "x1 * 2,",
+    ),
+    "gradients of what is written whole": over("a b, b", "t = x0 * 1", "t.copy_(x1)", "t, (x0 > 0).sum()", gradients=True),
+    "gradients of a whole slice that is written": over("a b, b", "t = x0 * 2", "t[:] = x1", "t + 1", gradients=True),
+    "gradients of what a product of beta 0 does not read": over("a b, a, b", "torch.addr(x0, x1, x2, beta=0)", gradients=True),
 }  # fmt: skip
 FOUND["what a gradient saves of an argument that is written"] = at(
     Fuzzed(
@@ -503,6 +526,17 @@ FOUND["what a gradient saves of an argument that is written"] = at(
         "t,",
     ),
     *((1, 1, 1), (6, 2, 3), (2, 2, 2)),
+)
+FOUND["an argument that has fewer dimensions by the time of another's gradient"] = at(
+    Fuzzed(
+        (
+            Input("x0", ("a", "b", "c"), "float32", ("plain",)),
+            Input("x1", (), "float32", ("plain",), requires_grad=True),
+        ),
+        ("t = x1 * x0.shape[1] + 1", "x0.squeeze_(0)", "torch.eq(x1, x1, out=x0)"),
+        "t.cpu(), t",
+    ),
+    *((1, 6, 1), (3, 2, 1)),
 )
 
 

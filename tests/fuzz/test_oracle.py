@@ -6,6 +6,7 @@ import os
 import random
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from torch import Tensor
 from tests.forked import in_a_process
 from tests.fuzz import grammar, programs
 from tests.fuzz.inputs import Input
-from tests.fuzz.oracle import call, close, counters_unlike, differences, wrong
+from tests.fuzz.oracle import call, close, counters_unlike, differences, is_decided, wrong
 from tests.fuzz.programs import Fuzzed, Growing
 from tests.fuzz.shrink import cause, shrunk
 from tests.fuzz.workers import MEMORY_BYTES, WAYS, Drawn, differences_of, program_of
@@ -102,6 +103,43 @@ def test_close_is_as_close_as_eager_is_to_float64() -> None:
     assert not close(eager + 1e-3, eager, truth)
     assert close(eager + 1e-3, eager, truth + 1e-3)
     assert not close(eager * float("inf"), eager, truth)
+
+
+def test_how_far_a_rounding_of_the_arguments_carries_is_no_mistake_up_to_a_limit() -> None:
+    eager, truth = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0]).double()
+    assert not close(eager + 5e-6, eager, truth)
+    assert close(eager + 5e-6, eager, truth, nudged=truth + 1e-5)
+    assert not close(eager + 1e-3, eager, truth, nudged=truth + 1e-3)
+
+
+def test_partial_sums_decide_what_is_past_all_numbers_of_float16() -> None:
+    nan, inf = float("nan"), float("inf")
+    eager, truth = torch.tensor([inf, 1.0]).half(), torch.tensor([7e4, 1.0]).double()
+    assert close(torch.tensor([nan, 1.0]).half(), eager, truth)
+    assert not close(torch.tensor([3.0, 1.0]).half(), eager, truth)
+    assert not close(torch.tensor([inf, nan]).half(), eager, truth)
+
+
+def test_float64_that_was_float32_on_the_way_is_judged_as_such_where_nothing_else_tells() -> None:
+    eager = torch.tensor([4.9], dtype=torch.float64)
+    assert not close(eager + 5e-7, eager, None)
+    assert close(eager + 5e-7, eager, None, narrow=True)
+    assert not close(eager + 1e-3, eager, None, narrow=True)
+
+
+def test_what_reads_memory_that_nobody_wrote_is_not_judged() -> None:
+    def reads(x: Tensor) -> Tensor:
+        return torch.unique_consecutive(x * 0).as_strided(x.shape, (1,))
+
+    program = Fuzzed((Input("x0", ("a",), "int64", ("plain",)),), (), "x0")
+    sized = replace(program, sizes=({"a": 4, "b": 1, "c": 1},))
+    assert not is_decided(sized, reads, 0)
+    assert is_decided(sized, lambda x: x * 2, 0)
+
+
+def test_the_gradient_of_a_softmax_is_not_zero() -> None:
+    x = torch.randn(3, 4, requires_grad=True)
+    assert call(lambda x: x.softmax(-1), [x]).gradients[0].abs().max() > 1e-3
 
 
 def test_a_crash_is_told_with_its_signal() -> None:

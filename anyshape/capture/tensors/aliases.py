@@ -19,7 +19,7 @@ from anyshape.ir.graph import Arg, Node, TensorType, Value, values_in
 from anyshape.nouns import frozen
 from anyshape.ops import OPS
 from anyshape.ops.context import OpError, Undecided
-from anyshape.ops.layout import dense_order, is_contiguous, view_strides
+from anyshape.ops.layout import dense_order, is_contiguous
 from anyshape.ops.row_major_results import makes_rows
 from anyshape.ops.rules import is_empty
 from anyshape.ops.shared_memory import lies_in_argument
@@ -358,6 +358,8 @@ def _shares(recorder: Recorder, node: Node) -> bool:
         if not any(recorder.cx.known(part) for part in parts):
             recorder.rely(next((part for part in parts if recorder.cx.hint(part)), parts[0]))
         expected = expected * size
+    if not lies_in_argument(recorder.cx, node, OPS[node.op]):
+        raise broken("undecided-size", condition=f"{node.op} copies at these sizes")
     return True
 
 
@@ -373,7 +375,8 @@ def _decide_view(recorder: Recorder, node: Node, kind: TensorType) -> None:
         else:
             merged.append(kind.shape[inner])
     _is_cut(merged, node.output.tensor.shape, lambda same: _rely(recorder, same))
-    if view_strides(recorder.cx, kind, node.output.tensor.shape, decide=True, ones=True):
+    copies_where = OPS[node.op].copies_where
+    if copies_where is None or not copies_where(recorder.cx, node):
         raise broken("undecided-size", condition=f"{node.op} shares memory at these sizes")
 
 

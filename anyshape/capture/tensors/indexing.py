@@ -112,9 +112,18 @@ def setitem(recorder: Recorder, x: Value, key: Any, new: Any) -> None:
         )
         recorder.call("index_put_", view, tuple(indices), value)
     elif isinstance(new, Value):
-        recorder.call("copy_", view, _fitted(recorder, view, new))
+        row = "fill_" if _gives_integers_gradients(view, new) else "copy_"
+        recorder.call(row, view, _fitted(recorder, view, new))
     else:
         recorder.call("fill_", view, new)
+
+
+def _gives_integers_gradients(view: Value, new: Value) -> bool:
+    """Eager fills with what has no dimensions, and by that integers require gradients, as they do
+    not where they are copied into; elsewhere the two are one."""
+    kind = view.dtype
+    whole = not (kind.is_floating or kind.is_complex)
+    return whole and bool(view.shape) and not new.shape and new.tensor.requires_grad
 
 
 def _assigned(x: Value, number: Any) -> Any:

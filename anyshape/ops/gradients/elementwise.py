@@ -32,6 +32,14 @@ def nothing(b: Any, g: Any, y: Any, *rest: Any, **options: Any) -> Any:
     return b.zeros_like(g)
 
 
+COVERED: Mapping[str, Rule] = {
+    "input": lambda b, g, y, x, *rest, **options: zeros(b, x),
+    "src": passed,
+    "value": passed,
+}
+"""Of what is written whole: eager gives zeros of what was there before, and no ``None``."""
+
+
 def _of_result(form: Callable[[Any, Any, Any], Any]) -> Mapping[str, Rule]:
     return {"input": lambda b, g, y, x: form(b, g, y)}
 

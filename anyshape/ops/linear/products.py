@@ -258,8 +258,8 @@ def _blend(b: Any, x: Any, made: Any, beta: Any, alpha: Any) -> Any:
     if dtype.is_integral:
         beta, alpha = int(beta), int(alpha)
     scaled = made if alpha == 1 else b.mul(made, alpha)
-    if isinstance(beta, (int, float)) and beta == 0:
-        return scaled
+    if isinstance(beta, (int, float)) and beta == 0:  # its gradients are zeros
+        return b.add(b.zeroed(x), scaled) if x.type.requires_grad else scaled
     return b.add(x if beta == 1 else b.mul(x, beta), scaled)
 
 

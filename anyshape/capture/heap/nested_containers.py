@@ -10,13 +10,17 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count, repeat
-from types import FunctionType, MappingProxyType, SimpleNamespace
+from types import FunctionType, MappingProxyType, NoneType, SimpleNamespace
 from typing import Any
 
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.mirrors import VIEWS, mapping_behind
+from anyshape.capture.heap.numpy_scalars import is_numpy_number
 from anyshape.capture.heap.quiet_reads import class_entry
 
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+BY_VALUE = (int, float, complex, str, bytes, tuple, NoneType)
 BASES = (list, tuple, OrderedDict, dict, set, frozenset, deque, bytearray)
 
 
@@ -80,6 +84,14 @@ def item_of(container: Any, key: Any) -> Any:
         return container[key]
     base: Any = next(c for c in BASES if issubclass(type(container), c))
     return base.__getitem__(container, key)
+
+
+def require_kept_item(container: Any, key: Any, value: Any) -> None:
+    """Raises ``Break`` where the container makes an object for each index, as an array of numpy's
+    does: no guard finds that object again. What is compared by its value may be made anew."""
+    kept = issubclass(type(container), BASES) or issubclass(type(value), BY_VALUE)
+    if not (kept or is_numpy_number(value) or item_of(container, key) is value):
+        raise broken("unknown-call", f"what {name_of(type(container))} makes for an index")
 
 
 def elements_of(container: Any) -> Any:

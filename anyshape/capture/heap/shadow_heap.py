@@ -333,6 +333,7 @@ class Heap:
         except IndexError:
             self.domain.read(obj, "count", None, length_of(obj))
             raise
+        nested_containers.require_kept_item(obj, key, value)
         return self.domain.read(obj, "item", key, value)
 
     def _entry_or_null(self, obj: dict[Any, Any], key: Any) -> Any:

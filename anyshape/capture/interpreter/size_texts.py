@@ -41,12 +41,14 @@ def joined(texts: Sequence[Any]) -> TextValue:
 
 def is_shown_later(machine: Interpreter, value: Any) -> bool:
     """Whether it is a container with sizes in it, which native code may not look into."""
-    if not machine.recording or type(value).__repr__ not in SHOWN_BY_C:
+    shows = type(value).__repr__
+    if not machine.recording or not any(shows is known for known in SHOWN_BY_C):
         return False
     return any(True for _ in numbers_in(value)) and is_shown(machine, value)
 
 
-SHOWN_BY_C = frozenset({tuple.__repr__, list.__repr__, dict.__repr__})
+SHOWN_BY_C = (tuple.__repr__, list.__repr__, dict.__repr__)
+"""Compared by identity: a class may have any object as its `__repr__`, one without a hash too."""
 
 
 def is_shown(machine: Interpreter, value: Any, outer: tuple[Any, ...] = ()) -> bool:

@@ -12,13 +12,15 @@ from anyshape.capture.interpreter.frame import Frame
 
 def module_name(fn: Callable[..., Any], frame: Frame | None) -> str:
     """The name of the innermost module among the callers of `frame`, as the outermost one (that of
-    `fn`, if it has one) calls it; its class where that does not know it, or is it."""
+    `fn`, if it has one) calls it; its class where that does not know it, is it, or is a module
+    whose `__init__` has not yet called that of `nn.Module`."""
     modules = list(_modules(frame))
     if not modules:
         return ""
     owner = getattr(fn, "__self__", fn)
     root = owner if isinstance(owner, nn.Module) else modules[-1]
-    names = {id(module): name for name, module in root.named_modules(remove_duplicate=False)}
+    inside = root.named_modules(remove_duplicate=False) if "_modules" in vars(root) else ()
+    names = {id(module): name for name, module in inside}
     return names.get(id(modules[0])) or type(modules[0]).__name__
 
 

@@ -63,3 +63,58 @@ def test_a_context_manager_made_in_c_is_entered_and_left() -> None:
     for n in (3, 1, 0):
         x = torch.randn(n)
         torch.testing.assert_close(fast(x), program(x))
+
+
+CELLS, PLACES = np.arange(8), np.array([3, 1])
+
+
+@pytest.mark.parametrize("key", [PLACES, slice(2, 5), 3, (Ellipsis,)])
+def test_what_an_array_makes_for_an_index(key):
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x + float(CELLS[key].sum())
+
+    fast = anyshape.compile(program)
+    for _ in range(2):
+        assert torch.equal(fast(torch.ones(3)), program(torch.ones(3)))
+    CELLS[3] += 5
+    assert torch.equal(fast(torch.ones(3)), program(torch.ones(3)))
+    assert fast.stats().internal_errors == 0
+
+
+class CalledByOthers(torch.nn.Module):
+    """Its own `__init__` works with tensors before it calls that of its class."""
+
+    def __init__(self, width: int) -> None:
+        start = torch.ones(width) * 2
+        super().__init__()
+        self.start = start
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.start
+
+
+def test_a_module_that_is_not_yet_one():
+    fast = anyshape.compile(lambda x: CalledByOthers(2)(x))
+    assert torch.equal(fast(torch.ones(3, 2)), torch.full((3, 2), 3.0))
+    assert fast.stats().internal_errors == 0
+
+
+class ShownWithoutHash:
+    class Shows:
+        __hash__ = None
+
+        def __call__(self) -> str:
+            return "shown"
+
+    __repr__ = Shows()
+
+
+def test_the_repr_of_a_class_may_have_no_hash():
+    shown = ShownWithoutHash()
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, str]:
+        return x + 1, f"{shown!r}"
+
+    fast = anyshape.compile(program)
+    assert fast(torch.ones(2))[1] == "shown"
+    assert fast.stats().internal_errors == 0

@@ -176,8 +176,10 @@ def _settled_order(
     not all pairs compare, that decides for third dimensions too.
     """
     order = _iteration_order(cx, shape, operands)
-    if cx.on_guard is None or len(shape) < 3 or all(_descends(cx, t) for t in operands):
+    if len(shape) < 3 or all(_descends(cx, t) for t in operands):
         return shape, order
+    if cx.on_guard is None:  # what capture has guarded is known by now
+        return _at_known_ones(cx, shape, operands) or (shape, order)
     for symbol in _sizes_of(shape, operands):
         one = eq(symbol.expr, 1)
         if isinstance(one, bool) or cx.known(one) is False:
@@ -194,6 +196,17 @@ def _settled_order(
         elif cx.decide(one):
             return _settled_order(cx, at_one, operands_at_one)
     return shape, order
+
+
+def _at_known_ones(
+    cx: TypeContext, shape: Shape, operands: Sequence[TensorType]
+) -> tuple[Shape, list[int]] | None:
+    """The shape and its order with 1 for each size that is known to be 1; None if there is none."""
+    given = {s: 1 for s in _sizes_of(shape, operands) if cx.known(eq(s.expr, 1))}
+    if not given:
+        return None
+    at_ones = tuple([substitute(n, given) for n in shape])
+    return at_ones, _iteration_order(cx, at_ones, [_substituted(t, given) for t in operands])
 
 
 def _sizes_of(shape: Shape, operands: Sequence[TensorType]) -> list[Symbol]:

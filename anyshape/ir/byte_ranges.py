@@ -104,9 +104,7 @@ def _divisors(dim: Dim) -> set[int]:
     """The numbers that it divides by."""
     if not isinstance(dim, Expr):
         return set()
-    below = {
-        atom.operands[1] for term in dim.terms for atom in term if isinstance(atom, FloorDiv)
-    }
+    below = {atom.operands[1] for term in dim.terms for atom in term if isinstance(atom, FloorDiv)}
     return {divisor for divisor in below if isinstance(divisor, int)}
 
 

@@ -537,13 +537,13 @@ def suggests_channels_last(cx: TypeContext, t: TensorType) -> bool:
     for d in (1, *range(t.rank - 1, 1, -1), 0):
         if cx.same(t.shape[d], 1):
             continue
-        if t.strides[d] == 0 or not _reaches(cx, inside, t.strides[d]):
+        if t.strides[d] == 0 or not reaches(cx, inside, t.strides[d]):
             return False
         inside = t.strides[d] * t.shape[d]
     return True
 
 
-def _reaches(cx: TypeContext, inside: Dim, stride: Dim) -> bool:
+def reaches(cx: TypeContext, inside: Dim, stride: Dim) -> bool:
     """Is ``inside <= stride``, as the form tells; every other row of an odd number of rows reaches
     further than all of them, so that is guarded.
     """

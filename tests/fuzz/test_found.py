@@ -459,6 +459,16 @@ FOUND = {
     "a product that is viewed, of what was written through a turned view": at(
         over("a b 4, a b", "x1.T[torch.arange(x0.shape[1]) > 1] = 2", "torch.kron(x1, x0[..., None])", dtypes="bfloat16 float32"), (3, 2, 1), (2, 5, 3)
     ),
+    "an index and a mask of what is found to be as long": at(
+        over("4 4, 4", "t = x0 @ x0.T", "u = torch.empty_like(x1)", "torch.add(x1, 3, out=u)", "t[u.long() % 2, u <= 100] *= 2", "t,"), (3, 0, 2)
+    ),
+    "integers that eager refuses unless there are none": at(
+        over("a b", "t = torch.nn.functional.batch_norm(x0, torch.zeros(x0.shape[1]), torch.ones(x0.shape[1]))", "x0 * 2,", dtypes="int64"),
+        (1, 0, 5), (0, 2, 1), (2, 2, 2)
+    ),
+    "a view of a convolution whose weight has its channels innermost": at(
+        over("a 4 b, 4 4", "t = torch.nn.functional.conv1d(x0, x1.unfold(0, 1, 1), padding=1)", "u = t.view(-1, 4)", "t + 1, u"), (4, 3, 1), (5, 2, 1)
+    ),
 }  # fmt: skip
 FOUND["what a gradient saves of an argument that is written"] = at(
     Fuzzed(

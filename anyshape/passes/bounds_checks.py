@@ -71,15 +71,24 @@ class _Checker:
             return
         self.checked.add(key)
         if (fits := self._by_sizes(index)) is not None:
-            args = fits, "index out of range"
-            out.nodes.append(Node(CHECK, args, {}, (), node.location, node.modes))
+            _test(fits, node, out)
             return
+        if index.value.tensor.device != HOST:
+            self._require_elements(index, node, out)
         low = -index.size if index.negative else 0
         b = self._builder_at(node)
         bad = b.logical_or(b.lt(index.value, low), b.ge(index.value, index.size))
         if index.value.tensor.device != HOST:
             self.trapped[key] = bad
         self._refuse(bad, out)
+
+    def _require_elements(self, index: DataIndex, node: Node, out: Rebuilding) -> None:
+        """Of a dimension that may be empty: no index exists in it, so that there is none to read
+        in the place of what is out of range."""
+        some = any_of(eq(numel(index.value.shape), 0), ge(index.size, 1))
+        if not self._holds(some) and not isinstance(some, bool):
+            if all(s.knowledge != "midrun" for s in some.symbols):
+                _test(some, node, out)
 
     def _within(self, node: Node, row: OpDef, out: Rebuilding) -> Node:
         """The node at indices that exist, where the host does not wait for the check."""
@@ -173,6 +182,12 @@ class _Checker:
         if maker.op != "nonzero" or not isinstance(mask, Value) or not isinstance(column, int):
             return None
         return mask.shape[column]
+
+
+def _test(condition: Condition, node: Node, out: Rebuilding) -> None:
+    """The host tests it before the node."""
+    args = condition, "index out of range"
+    out.nodes.append(Node(CHECK, args, {}, (), node.location, node.modes))
 
 
 def _inside(found: Range, index: DataIndex) -> tuple[Condition | bool, Condition | bool]:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -219,7 +220,7 @@ def _joint(pure: Graph, outlined: Outline, absent: tuple[int, ...] = ()) -> Join
     core = without_causal_masks(_last(JOINT, joint.graph), OPS)
     own = separate_outputs(outlined.graph, _cut_to(core, joint.outputs), OPS)
     outputs = (*own.outputs, *core.outputs[joint.outputs :])
-    kept_inputs, kept_outputs = kept_by_eager(outlined.marked, OPS)
+    kept_inputs, kept_outputs = kept_by_eager(outlined.marked, OPS, _surely_refused)
     unchecked_inputs, unchecked_outputs = unchecked_by_eager(outlined.marked, OPS)
     return replace(
         joint,
@@ -228,6 +229,9 @@ def _joint(pure: Graph, outlined: Outline, absent: tuple[int, ...] = ()) -> Join
         saved_outputs=(joint.saved_outputs - unchecked_outputs) | kept_outputs,
         unchecked_inputs=unchecked_inputs,
     )
+
+
+_surely_refused = partial(reads_what_is_written, unknown=False)
 
 
 def _cut_to(graph: Graph, count: int) -> Graph:

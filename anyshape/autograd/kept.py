@@ -1,26 +1,50 @@
 """What eager would keep for its own gradient formulas, of what the program can see.
 
-In: the captured graph, whose types say what requires gradients. Out: positions of inputs and
-outputs. They are saved though nothing here reads them: a later write to one is the error that it is
-in eager.
+In: the captured graph, whose types say what requires gradients, and a function that says whether
+eager's formula of a node refuses what was written since. Out: positions of inputs and outputs. They
+are saved though nothing here reads them: a later write to one is the error that it is in eager.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 from anyshape.autograd.memory import roots
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, values_in
 from anyshape.ops.gradients.kept import KEPT, UNCHECKED
 from anyshape.ops.table import OpDef
 
+Refuses = Callable[[Graph, Node, frozenset[Value]], bool]
 
-def kept_by_eager(graph: Graph, ops: Mapping[str, OpDef]) -> tuple[frozenset[int], frozenset[int]]:
+
+def kept_by_eager(
+    graph: Graph, ops: Mapping[str, OpDef], refuses: Refuses
+) -> tuple[frozenset[int], frozenset[int]]:
     """(inputs, outputs) in whose memory it lies."""
     owner = roots(graph, ops)
     nodes = _leading_to_gradients(graph, owner)
     kept = {owner.get(v, v) for node in nodes for v in values_in(tuple(_kept(node, ops)))}
+    inputs = {entry.value for entry in graph.inputs}
+    handed_out = {owner.get(v, v) for v in values_in(graph.outputs)} - inputs
+    for node in nodes:
+        for value in _left_to_eager(node, ops):
+            root = owner.get(value, value)
+            if root in handed_out - kept and refuses(graph, node, frozenset({value})):
+                kept.add(root)
     return _lying_in(graph, owner, kept)
+
+
+def _left_to_eager(node: Node, ops: Mapping[str, OpDef]) -> tuple[Value, ...]:
+    """What a node reads and makes of whose formula no row tells: autograd records it or what it
+    expands to, or it writes in place."""
+    row = ops.get(node.op)
+    if row is None or node.modes is None or not node.modes.grad or node.regions:
+        return ()
+    has_rule = isinstance(row.vjp, Mapping) or row.vjp == "region" or row.alias != "none"
+    if has_rule and not row.mutates:
+        return ()
+    tensors = (*node.inputs(), *node.outputs) if _requires_gradients(node.outputs) else ()
+    return tuple(v for v in tensors if isinstance(v.type, TensorType))
 
 
 def _leading_to_gradients(graph: Graph, owner: Mapping[Value, Value]) -> list[Node]:

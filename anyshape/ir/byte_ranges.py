@@ -85,12 +85,27 @@ class Sizes:
 
 def _weaker(size: Dim, room: Dim) -> Iterator[tuple[Dim, Dim]]:
     """The two, then no smaller a size and no larger a room, which are often easier to compare:
-    without rounding, and without the bytes that are there whatever the sizes."""
-    for a, b in ((size, room), (_unrounded(size, up=True), _unrounded(room, up=False))):
-        yield a, b
-        needed, spare = _constant(a), _constant(b)
-        if needed <= spare:
-            yield a - needed, b - spare
+    without rounding, in quotients of the size, and without the bytes that are there whatever the
+    sizes."""
+    yield from _without_constants(size, room)
+    yield from _without_constants(_unrounded(size, up=True), _unrounded(room, up=False))
+    for divisor in _divisors(size):
+        yield from _without_constants(size, _unrounded(room, up=False, quotient_by=divisor))
+
+
+def _without_constants(a: Dim, b: Dim) -> Iterator[tuple[Dim, Dim]]:
+    yield a, b
+    needed, spare = _constant(a), _constant(b)
+    if needed <= spare:
+        yield a - needed, b - spare
+
+
+def _divisors(dim: Dim) -> set[int]:
+    """The numbers that it divides by."""
+    if not isinstance(dim, Expr):
+        return set()
+    below = {atom.operands[1] for term in dim.terms for atom in term if isinstance(atom, FloorDiv)}
+    return {divisor for divisor in below if isinstance(divisor, int)}
 
 
 def _constant(dim: Dim) -> int:
@@ -102,9 +117,9 @@ def _at_ones(dim: Dim) -> int:
     return dim if isinstance(dim, int) else dim.constant + sum(dim.terms.values())
 
 
-def _unrounded(dim: Dim, *, up: bool) -> Dim:
+def _unrounded(dim: Dim, *, up: bool, quotient_by: int = 1) -> Dim:
     """``c * d * (x // d)`` as ``c * x``, or as ``c * (x - d + 1)``; where it divides by ``d * e``,
-    with a size ``e``, ``x // e`` stands for ``x``."""
+    with a size ``e`` or the number ``quotient_by``, ``x // e`` stands for ``x``."""
     if not isinstance(dim, Expr):
         return dim
     made: Dim = dim
@@ -112,9 +127,9 @@ def _unrounded(dim: Dim, *, up: bool) -> Dim:
         if len(monomial) != 1 or not isinstance(monomial[0], FloorDiv) or coefficient < 0:
             continue
         above, below = monomial[0].operands
-        step = _common_factor(below)
-        if step > 1 and coefficient % step == 0:
-            whole = above if isinstance(below, int) else above // (below // step)
+        step, rest = divmod(_common_factor(below), quotient_by)
+        if step > 1 and rest == 0 and coefficient % step == 0:
+            whole = above // (below // step)
             exact = whole if up else whole - step + 1
             made = made + coefficient // step * exact - coefficient * monomial[0].expr
     return made

@@ -8,12 +8,12 @@ do not find every proof.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from anyshape.ir.buffers import Buffer, BufferRef, SizeInMemory
 from anyshape.ir.established import Established
 from anyshape.ir.loops import Load, SizeParam, Store
-from anyshape.ir.program import Launch, NativeRegion, Program, Step
+from anyshape.ir.program import CheckStep, Launch, NativeRegion, Program, Step
 from anyshape.ir.verify import Malformed
 from anyshape.symbolic import (
     Condition,
@@ -26,6 +26,7 @@ from anyshape.symbolic import (
     evaluate,
     ge,
     le,
+    restate,
     substitute,
 )
 
@@ -38,15 +39,18 @@ SPREAD = 1_000_003
 def verify_bounds(program: Program, facts: Facts, tested: Established) -> None:
     """Raises ``Malformed`` for a kernel that stays in its buffers only if a later check holds;
     ``tested``: what is known at each step."""
+    checked: list[Condition] = []
     for number, step in enumerate(program.steps):
         known = tested.at(number)
         if known is facts:
             return
+        if isinstance(step, CheckStep) and not isinstance(step.condition, bool):
+            checked.append(step.condition)
         for launch in _launches(step):
             for name, runs, inside in _accesses(launch, program.buffers):
                 if not _says(facts, runs, inside) or _says(known, runs, inside):
                     continue
-                if _fails_somewhere(known, runs, inside):
+                if _fails_somewhere(known, checked, runs, inside):
                     raise Malformed(
                         f"step {number}: a kernel stays in {name} only if {inside}, which follows "
                         "from what is tested later"
@@ -66,20 +70,33 @@ def _says(facts: Facts, runs: Condition | bool, inside: Condition | bool) -> boo
         return True
 
 
-def _fails_somewhere(known: Facts, runs: Condition | bool, inside: Condition | bool) -> bool:
-    """Is there an example of sizes that fulfil the facts, for which the loops turn and leave their
-    buffer? Facts about other symbols are left out."""
+def _fails_somewhere(
+    known: Facts, checked: Sequence[Condition], runs: Condition | bool, inside: Condition | bool
+) -> bool:
+    """Is there an example of sizes that fulfil the facts and what was ``checked``, for which the
+    loops turn and leave their buffer? Sizes that are known to be equal are one; what is known of
+    other symbols is left out."""
+    runs, inside = _in_known_sizes(runs, known), _in_known_sizes(inside, known)
     conditions = [c for c in (runs, inside) if not isinstance(c, bool)]
     symbols = sorted({s for c in conditions for s in c.symbols}, key=lambda s: s.name)
     if inside is False:
         return True
-    stated = [c for c, _ in known.all() if c.symbols <= set(symbols)]
+    said = [_in_known_sizes(c, known) for c in (*(c for c, _ in known.all()), *checked)]
+    stated = [c for c in said if not isinstance(c, bool) and c.symbols <= set(symbols)]
     required = [*stated, *([] if isinstance(runs, bool) else [runs])]
     for sizes in _examples(len(symbols)):
         example = dict(zip(symbols, sizes, strict=True))
         if all(evaluate(c, example) for c in required) and not _holds(inside, example):
             return True
     return False
+
+
+def _in_known_sizes(condition: Condition | bool, known: Facts) -> Condition | bool:
+    """The condition, each symbol written as what it is known to equal."""
+    if isinstance(condition, bool):
+        return condition
+    equal = {s: known.simplify(s.expr) for s in condition.symbols}
+    return restate(condition, equal)
 
 
 def _examples(count: int) -> Iterator[tuple[int, ...]]:

@@ -18,6 +18,7 @@ from anyshape.ops.layout import (
     Shape,
     channels_last_strides,
     contiguous_strides,
+    reaches,
     suggests_channels_last,
 )
 from anyshape.ops.rules import tensor
@@ -33,9 +34,7 @@ def spread(value: Any, count: int) -> tuple[Any, ...]:
 
 
 def _image(cx: TypeContext, t: TensorType, shape: Shape, last: bool) -> TensorType:
-    strides = (
-        channels_last_strides(shape) if last and len(shape) > 3 else contiguous_strides(cx, shape)
-    )
+    strides = channels_last_strides(shape) if last else contiguous_strides(cx, shape)
     return TensorType(t.dtype, t.device, shape, strides)
 
 
@@ -103,11 +102,20 @@ def _conv_type(n: int) -> Callable[..., TensorType]:
             text = "Calculated padded input size is smaller than the kernel"
             cx.require(ge(size + 2 * pad, gaps[d] * (kernel - 1) + 1), text)
             sizes.append(cx.facts.simplify(made))
-        last = suggests_channels_last(cx, t) or suggests_channels_last(cx, w)
+        last = _lies_innermost(cx, t, w)
         made = 0 if _is_of_nothing(cx, channels) else w.shape[0]
         return _image_of(cx, t, t.shape[: t.rank - n - 1], (made, *sizes), last)
 
     return rule
+
+
+def _lies_innermost(cx: TypeContext, t: TensorType, w: TensorType) -> bool:
+    """Does the result keep its channels innermost? Of lines, which eager takes for images of one
+    row, the input is laid out in rows first, so that the weight alone decides."""
+    if w.rank != 3:
+        return suggests_channels_last(cx, t) or suggests_channels_last(cx, w)
+    (_, channels, width), (outer, step, along) = w.shape, w.strides
+    return step != 0 and reaches(cx, step * channels, along) and reaches(cx, along * width, outer)
 
 
 def _is_of_nothing(cx: TypeContext, channels: Dim) -> bool:
@@ -149,7 +157,7 @@ def _transposed_type(n: int) -> Callable[..., TensorType]:
             + 1
             for d in range(n)
         ]
-        last = suggests_channels_last(cx, t) or suggests_channels_last(cx, w)
+        last = _lies_innermost(cx, t, w)
         shape = (w.shape[1] * groups, *sizes)
         return _image_of(cx, t, t.shape[: t.rank - n - 1], shape, last)
 

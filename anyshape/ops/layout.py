@@ -184,8 +184,10 @@ def _settled_order(
     not all pairs compare, that decides for third dimensions too.
     """
     order = _iteration_order(cx, shape, operands)
-    if cx.on_guard is None or len(shape) < 3 or all(_descends(cx, t) for t in operands):
+    if len(shape) < 3 or all(_descends(cx, t) for t in operands):
         return shape, order
+    if cx.on_guard is None:  # what capture has guarded is known by now
+        return _at_known_ones(cx, shape, operands) or (shape, order)
     for symbol in _sizes_of(shape, operands):
         one = eq(symbol.expr, 1)
         if isinstance(one, bool) or cx.known(one) is False:
@@ -202,6 +204,17 @@ def _settled_order(
         elif cx.decide(one):
             return _settled_order(cx, at_one, operands_at_one)
     return shape, order
+
+
+def _at_known_ones(
+    cx: TypeContext, shape: Shape, operands: Sequence[TensorType]
+) -> tuple[Shape, list[int]] | None:
+    """The shape and its order with 1 for each size that is known to be 1; None if there is none."""
+    given = {s: 1 for s in _sizes_of(shape, operands) if cx.known(eq(s.expr, 1))}
+    if not given:
+        return None
+    at_ones = tuple([substitute(n, given) for n in shape])
+    return at_ones, _iteration_order(cx, at_ones, [_substituted(t, given) for t in operands])
 
 
 def _sizes_of(shape: Shape, operands: Sequence[TensorType]) -> list[Symbol]:
@@ -531,13 +544,13 @@ def suggests_channels_last(cx: TypeContext, t: TensorType) -> bool:
     for d in (1, *range(t.rank - 1, 1, -1), 0):
         if cx.same(t.shape[d], 1):
             continue
-        if t.strides[d] == 0 or not _reaches(cx, inside, t.strides[d]):
+        if t.strides[d] == 0 or not reaches(cx, inside, t.strides[d]):
             return False
         inside = t.strides[d] * t.shape[d]
     return True
 
 
-def _reaches(cx: TypeContext, inside: Dim, stride: Dim) -> bool:
+def reaches(cx: TypeContext, inside: Dim, stride: Dim) -> bool:
     """Is ``inside <= stride``, as the form tells; every other row of an odd number of rows reaches
     further than all of them, so that is guarded, and what a stride decides that nothing ties to the
     sizes of its argument.

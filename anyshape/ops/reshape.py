@@ -115,6 +115,8 @@ def _view_type(cx: TypeContext, x: Any, shape: Shape) -> TensorType:
     strides = view_strides(cx, t, shape, decide=True)
     if strides is None:  # it must be a view, if only because a size is 1
         strides = view_strides(cx, t, shape, decide=True, ones=True)
+    if strides is None and cx.on_guard is None:  # what passes make lies otherwise than in eager
+        strides = contiguous_strides(cx, shape)
     if strides is None:
         raise OpError("view size is not compatible with input tensor's size and stride")
     return viewed(t, shape, strides)

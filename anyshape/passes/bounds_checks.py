@@ -6,6 +6,9 @@
 
 A kernel would read past its buffer where eager raises. Indices whose range is known (an
 ``arange``, an ``argmax``, a sort's indices) need no test where the facts say that the range fits.
+Indices that are one number, or all of a range, are no data: the host compares sizes.
+
+    %i = full((m,), 0); %y = gather(%x, 0, %i)   ->   check(m == 0 or n >= 1); ...
 Integers that data decides are tested in the same way before anything is divided by them: eager
 raises where one is 0.
 """
@@ -16,14 +19,15 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 
 from anyshape.ir.dtypes import bool_
-from anyshape.ir.graph import HOST, Arg, Graph, Node, TensorType, Value, map_values
+from anyshape.ir.graph import CHECK, HOST, Arg, Graph, Node, TensorType, Value, map_values
 from anyshape.ir.shortcuts import only_where
 from anyshape.nouns import mutable
 from anyshape.ops.build import Builder
-from anyshape.ops.table import DataIndex, OpDef, Range, View
+from anyshape.ops.layout import numel
+from anyshape.ops.table import DataIndex, Form, OpDef, Range, Structural, View
 from anyshape.passes.decompose import check_false
 from anyshape.passes.rebuild import Reader, Rebuilding, rebuild
-from anyshape.symbolic import Condition, Dim, Expr, ge, le
+from anyshape.symbolic import Condition, Dim, Expr, all_of, any_of, eq, ge, le
 
 
 def _reads_indices(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
@@ -66,12 +70,25 @@ class _Checker:
         if key in self.checked or index.value.dtype is bool_ or self._fits(index):
             return
         self.checked.add(key)
+        if (fits := self._by_sizes(index)) is not None:
+            _test(fits, node, out)
+            return
+        if index.value.tensor.device != HOST:
+            self._require_elements(index, node, out)
         low = -index.size if index.negative else 0
         b = self._builder_at(node)
         bad = b.logical_or(b.lt(index.value, low), b.ge(index.value, index.size))
         if index.value.tensor.device != HOST:
             self.trapped[key] = bad
         self._refuse(bad, out)
+
+    def _require_elements(self, index: DataIndex, node: Node, out: Rebuilding) -> None:
+        """Of a dimension that may be empty: no index exists in it, so that there is none to read
+        in the place of what is out of range."""
+        some = any_of(eq(numel(index.value.shape), 0), ge(index.size, 1))
+        if not self._holds(some) and not isinstance(some, bool):
+            if all(s.knowledge != "midrun" for s in some.symbols):
+                _test(some, node, out)
 
     def _within(self, node: Node, row: OpDef, out: Rebuilding) -> Node:
         """The node at indices that exist, where the host does not wait for the check."""
@@ -110,11 +127,31 @@ class _Checker:
 
     def _fits(self, index: DataIndex) -> bool:
         found = self._range(index.value)
-        if found is None:
-            return False
-        low, high = found
-        least = -index.size if index.negative else 0
-        return self._holds(ge(low, least)) and self._holds(le(high, index.size - 1))
+        return found is not None and all(map(self._holds, _inside(found, index)))
+
+    def _by_sizes(self, index: DataIndex) -> Condition | None:
+        """When indices that sizes alone say are in range; None where data says some, where none
+        can be, or where a device would have to tell the host."""
+        found, indices = self._range(index.value), index.value.tensor
+        if found is None or not (found[0] == found[1] or self._is_whole_range(index.value)):
+            return None
+        fits = any_of(eq(numel(indices.shape), 0), all_of(*_inside(found, index)))
+        if isinstance(fits, bool):
+            return None
+        told = indices.device == HOST or all(s.knowledge != "midrun" for s in fits.symbols)
+        return fits if told else None
+
+    def _is_whole_range(self, value: Value) -> bool:
+        """Are the elements a range's, each once?"""
+        while value in self.producers:
+            node, _ = self.producers[value]
+            lower, source = self.ops[node.op].lower, node.args[0]
+            if not isinstance(lower, View) or not isinstance(source, Value):
+                return lower == Structural(Form.ARANGE)
+            if not self._holds(eq(numel(source.shape), numel(value.shape))):
+                return False
+            value = source
+        return False
 
     def _holds(self, condition: Condition | bool) -> bool:
         return self.builder.cx.known(condition) is True
@@ -145,3 +182,15 @@ class _Checker:
         if maker.op != "nonzero" or not isinstance(mask, Value) or not isinstance(column, int):
             return None
         return mask.shape[column]
+
+
+def _test(condition: Condition, node: Node, out: Rebuilding) -> None:
+    """The host tests it before the node."""
+    args = condition, "index out of range"
+    out.nodes.append(Node(CHECK, args, {}, (), node.location, node.modes))
+
+
+def _inside(found: Range, index: DataIndex) -> tuple[Condition | bool, Condition | bool]:
+    """That the least and the greatest index exist."""
+    least = -index.size if index.negative else 0
+    return ge(found[0], least), le(found[1], index.size - 1)

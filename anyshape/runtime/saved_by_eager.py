@@ -21,8 +21,13 @@ Tensor = torch.Tensor
 UNKNOWN_SIZE = 2
 
 
-def reads_what_is_written(graph: Graph, node: Node, written: Set[Value]) -> bool:
-    """True where nobody can say, too: then eager torch runs the graph."""
+MODIFIED = "modified by an inplace operation"
+
+
+def reads_what_is_written(
+    graph: Graph, node: Node, written: Set[Value], *, unknown: bool = True
+) -> bool:
+    """``unknown`` is the answer where nobody can say: if True, eager torch runs the graph."""
     given = {entry.value: entry for entry in graph.inputs}
     others = [Input(v, "argument", "") for v in dict.fromkeys(node.inputs()) if v not in given]
     inputs = (*(replace(entry, kind="argument") for entry in graph.inputs), *others)
@@ -46,7 +51,7 @@ def reads_what_is_written(graph: Graph, node: Node, written: Set[Value]) -> bool
     except Exception as error:
         if is_interrupt(error):
             raise
-        return True
+        return unknown or MODIFIED in str(error)
     return False
 
 

@@ -23,7 +23,7 @@ from anyshape.symbolic.linear import Steps
 from anyshape.symbolic.ranges import Bounds, bounds_of, congruence_of
 from anyshape.symbolic.render import unknowns
 from anyshape.symbolic.residues import least
-from anyshape.symbolic.simplify import simplified
+from anyshape.symbolic.simplify import alternatives_simplified, simplified
 
 ALTERNATIVES = 6  # conditions assumed together to decide a conjunction or disjunction
 STEPS = 1 << 14  # of search and elimination for one question, and for those that it asks
@@ -274,17 +274,22 @@ class Facts(KnownFacts):
             if None not in answers:
                 return True
             return False if self._impossible(condition.parts) else None
-        stated = self.alternatives.get(condition)
-        if stated is not None:
-            self.use(stated)
-            return True
-        if True in answers:
+        if self._was_stated(condition) or True in answers:
             return True
         if None not in answers:
             return False
-        if self._is_left_of_alternatives(condition):
+        now = alternatives_simplified(self, condition)
+        if not isinstance(now, AnyOf):
+            return self.known(now)
+        if self._was_stated(now) or self._is_left_of_alternatives(now):
             return True
         return True if self._impossible([~part for part in condition.parts]) else None
+
+    def _was_stated(self, condition: AnyOf) -> bool:
+        sources = self.alternatives.get(condition)
+        if sources is not None:
+            self.use(sources)
+        return sources is not None
 
     def _is_left_of_alternatives(self, condition: AnyOf) -> bool:
         """Whether alternatives were stated of which all but these are known to be false by now."""

@@ -38,6 +38,7 @@ from anyshape.symbolic.ranges import (
     monomial_bounds,
 )
 from anyshape.symbolic.simplify import (
+    alternatives_simplified,
     common_factor,
     not_zero,
     relation_simplified,
@@ -80,7 +81,10 @@ def _learn_alternatives(facts: KnownFacts, condition: AnyOf, why: Why) -> None:
             possible.append(part)
         else:
             why += facts.trace(partial(facts.decide, part))
-    fact = any_of(*possible)
+    said = any_of(*possible)
+    fact = alternatives_simplified(facts, said)
+    if fact is not said:
+        why += facts.trace(lambda: alternatives_simplified(facts, said))
     if not isinstance(fact, AnyOf):
         learn(facts, fact, why)
         return
@@ -353,11 +357,7 @@ def _renewed(facts: KnownFacts, fact: Expr | AnyOf | Relation, target: Atom, why
         if new is not fact:
             _moved(facts, fact, new, why)
     elif isinstance(fact, AnyOf):
-        parts = [
-            relation_simplified(facts, part) if isinstance(part, Relation) else part
-            for part in fact.parts
-        ]
-        either = any_of(*parts)
+        either = alternatives_simplified(facts, fact)
         if either is not fact:
             learn(facts, either, why + facts.sources_of(fact))
     elif fact.form.atom is not target:

@@ -11,7 +11,7 @@ from functools import partial
 from math import gcd
 
 from anyshape.symbolic.atoms import Atom, Monomial, deep, product_of, quotient_of
-from anyshape.symbolic.conditions import Relation, eq, ge, gt, le, lt, ne
+from anyshape.symbolic.conditions import AnyOf, Condition, Relation, any_of, eq, ge, gt, le, lt, ne
 from anyshape.symbolic.expr import (
     ARITHMETIC,
     BUILDERS,
@@ -384,3 +384,16 @@ def relation_simplified(facts: KnownFacts, relation: Relation) -> Relation | boo
     """The relation with its form simplified."""
     form = simplified(facts, relation.form)
     return relation if form is relation.form else BUILD[relation.kind](form, relation.bound)
+
+
+def alternatives_simplified(facts: KnownFacts, condition: Condition | bool) -> Condition | bool:
+    """The alternatives in terms of what their symbols are known to equal."""
+    if not isinstance(condition, AnyOf):
+        return condition
+    made = any_of(
+        *(
+            relation_simplified(facts, part) if isinstance(part, Relation) else part
+            for part in condition.parts
+        )
+    )
+    return condition if made == condition else made

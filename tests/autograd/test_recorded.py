@@ -165,6 +165,47 @@ def test_a_later_write_raises_where_eager_raises(program: Callable[[Tensor], Ten
     assert_same(found, expected)
 
 
+def _distances_from(x: Tensor) -> tuple[Tensor, ...]:
+    y = x * 2
+    return y, torch.cdist(y, y + 1)
+
+
+def _least(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.sin()
+    return y, y.cummin(0)[0]
+
+
+def _least_in_place(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.flatten() + 0
+    y.scatter_reduce_(0, torch.zeros_like(y, dtype=torch.int64), y.clone(), "amin")
+    return (y,)
+
+
+def _divided_in_place(x: Tensor) -> tuple[Tensor, ...]:
+    y, z = x * 2, x + 5
+    return y.div_(z), z
+
+
+@pytest.mark.parametrize("written", range(2))
+@pytest.mark.parametrize("program", [_distances_from, _least, _least_in_place, _divided_in_place])
+def test_a_later_write_to_a_result_raises_where_eager_raises(
+    program: Callable[[Tensor], tuple[Tensor, ...]], written: int
+) -> None:
+    def outcome(run: Callable[[Tensor], tuple[Tensor, ...]]) -> Any:
+        x = leaf(4, 4)
+        results = run(x)
+        results[written % len(results)].detach().add_(1)
+        try:
+            results[-1].sum().backward()
+        except RuntimeError as error:
+            return str(error)[:60]
+        return x.grad
+
+    fast = anyshape.compile(program)
+    assert_same(outcome(fast), outcome(program))
+    assert fast.stats().eager_graphs == ()
+
+
 def test_an_operator_of_the_program_runs_once_and_its_own_backward_is_used() -> None:
     calls = []
 

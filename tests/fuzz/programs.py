@@ -342,7 +342,7 @@ RAISED = (
     TypeError,
     AssertionError,
     NotImplementedError,
-    ZeroDivisionError,
+    ArithmeticError,
     AttributeError,
 )
 FAMILIES = tuple(family for family, share in grammar.SHARES.items() for _ in range(share))

@@ -512,6 +512,39 @@ FOUND = {
     "gradients of what is written whole": over("a b, b", "t = x0 * 1", "t.copy_(x1)", "t, (x0 > 0).sum()", gradients=True),
     "gradients of a whole slice that is written": over("a b, b", "t = x0 * 2", "t[:] = x1", "t + 1", gradients=True),
     "gradients of what a product of beta 0 does not read": over("a b, a, b", "torch.addr(x0, x1, x2, beta=0)", gradients=True),
+    "a kernel at places that are numbers, before what says that there are any": at(
+        over(
+            "a b, a b", "torch.nn.functional.nll_loss(x1.log_softmax(-1), torch.zeros(x1.shape[0], dtype=torch.int64))",
+            "t = torch.nn.functional.embedding(torch.zeros(x0.shape[1], dtype=torch.int64), x0.sign()).sum(0)", "x0[x0 != 0][0] = 1", "t,"
+        ), (5, 5, 5), (0, 3, 2), (4, 0, 2)
+    ),
+    "what is put lies in its rows by a check of sizes that are equal": at(
+        over(
+            "a b c, a a", "t = x1.triu(1)", "x1[x1.long() % 2] = x1[x1.sum(1) > 3]", "u = x0[t.isnan()].sum()", "u, t[torch.tensor(0)]"
+        ), (0, 0, 0), (3, 3, 1), (5, 5, 5)
+    ),
+    "room for a quotient of sizes": at(
+        over(
+            "a 4 b c, 4 4 1 1, 4 4", "t = x0.mT.flatten()", "u = torch.nn.functional.conv2d(x0, x1, padding=1).view(-1, 4)",
+            "torch.nn.functional.linear(torch.nn.functional.gelu(torch.nn.functional.linear(u, x2)), x2)", "t,", dtypes="float64 float64 float64"
+        ), (0, 0, 3)
+    ),
+    "a product that is viewed, where a size is found to be 1": at(
+        over("a b 4, 4 4", "torch.kron(x1, x0)", layouts="plain plain permuted"), (3, 4, 5), (16, 4, 4), (1, 6, 1)
+    ),
+    "a product that is viewed, of what was written through a turned view": at(
+        over("a b 4, a b", "x1.T[torch.arange(x0.shape[1]) > 1] = 2", "torch.kron(x1, x0[..., None])", dtypes="bfloat16 float32"), (3, 2, 1), (2, 5, 3)
+    ),
+    "an index and a mask of what is found to be as long": at(
+        over("4 4, 4", "t = x0 @ x0.T", "u = torch.empty_like(x1)", "torch.add(x1, 3, out=u)", "t[u.long() % 2, u <= 100] *= 2", "t,"), (3, 0, 2)
+    ),
+    "integers that eager refuses unless there are none": at(
+        over("a b", "t = torch.nn.functional.batch_norm(x0, torch.zeros(x0.shape[1]), torch.ones(x0.shape[1]))", "x0 * 2,", dtypes="int64"),
+        (1, 0, 5), (0, 2, 1), (2, 2, 2)
+    ),
+    "a view of a convolution whose weight has its channels innermost": at(
+        over("a 4 b, 4 4", "t = torch.nn.functional.conv1d(x0, x1.unfold(0, 1, 1), padding=1)", "u = t.view(-1, 4)", "t + 1, u"), (4, 3, 1), (5, 2, 1)
+    ),
 }  # fmt: skip
 FOUND["what a gradient saves of an argument that is written"] = at(
     Fuzzed(

@@ -7,6 +7,7 @@ import random
 import signal
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -230,3 +231,23 @@ def _can_be_drawn(family: str, template: str) -> bool:
             if growing.tries(family, template):
                 return True
     return False
+
+
+def test_what_eager_calls_its_own_mistake_is_not_compared() -> None:
+    def program(message: str, x: Tensor) -> Any:
+        raise RuntimeError(message)
+
+    ours = call(eager, [torch.zeros(3)])
+    for message, count in (("grad INTERNAL ASSERT FAILED at engine.cpp", 0), ("other", 1)):
+        theirs = call(partial(program, message), [torch.zeros(3)])
+        assert len(list(differences(ours, theirs, exact=False))) == count
+
+
+def test_a_line_that_makes_an_integer_of_infinity_is_not_taken() -> None:
+    growing = Growing(
+        Drawn(random.Random(0)),
+        Fuzzed((Input("x0", ("a",), "float32", ("plain",)),), (), "x0"),
+        False,
+    )
+    growing.restart(range(len(growing.base.sizes)))
+    assert not growing.accepts("t0 = int(x0.sum() / 0 + float('inf'))", rounded=False)

@@ -559,6 +559,12 @@ def test_what_has_no_elements_takes_no_memory(
     assert Sizes(FACTS).span(buffer) == expected
 
 
+def test_a_room_rounded_up_holds_a_quotient_by_a_number() -> None:
+    rows, sizes = N * M - 3 * N, Sizes(FACTS)
+    assert sizes.at_most(32 * (rows // 4), 64 * ((rows + 4) // 8))
+    assert not sizes.at_most(32 * (rows // 4), 64 * ((rows + 3) // 8))
+
+
 def test_a_room_rounded_up_holds_a_quotient_of_sizes() -> None:
     facts = FACTS.fork()
     facts.assume(ge(M, 1))

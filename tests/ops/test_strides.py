@@ -19,7 +19,7 @@ from anyshape.ops.layout import pointwise_strides, strides_in_order, view_stride
 from anyshape.ops.table import OPS
 from anyshape.passes.ambiguous_layouts import ambiguous_layouts
 from anyshape.runtime.result_layouts import EagerLayouts, layouts_as_eager
-from anyshape.symbolic import Dim, Facts, Space, evaluate
+from anyshape.symbolic import Dim, Expr, Facts, Space, eq, evaluate
 from anyshape.tools.accuracy import strides_that_matter
 
 CONVERTED = {
@@ -433,3 +433,53 @@ def test_a_size_of_0_before_one_of_1_turns_an_elementwise_result(name: str) -> N
     for shape in itertools.product((2, 1, 0), repeat=2):
         x = torch.ones(shape)
         assert fast(x).stride() == program(x).stride(), shape
+
+
+LINES = {
+    "in rows": torch.ones(5, 4, 7),
+    "channels innermost": torch.ones(5, 7, 4).mT,
+    "turned": torch.ones(7, 4, 5).permute(2, 1, 0),
+    "repeated": torch.ones(1, 4, 7).expand(5, 4, 7),
+}
+LINE_WEIGHTS = {
+    "in rows": torch.ones(4, 4, 3),
+    "channels innermost": torch.ones(4, 3, 4).mT,
+    "turned": torch.ones(3, 4, 4).permute(2, 1, 0),
+    "of one element": torch.ones(4, 4, 1),
+    "of one element, windows": torch.ones(4, 4).unfold(0, 1, 1),
+}
+
+
+@pytest.mark.parametrize("name", ["conv1d", "conv_transpose1d"])
+def test_convolutions_along_lines_lie_as_their_weight_says(name: str) -> None:
+    program = getattr(torch.nn.functional, name)
+    for weight in LINE_WEIGHTS.values():
+        fast = anyshape.compile(lambda x, w: program(x, w) + 1)
+        for line in LINES.values():
+            assert fast(line, weight).stride() == (program(line, weight) + 1).stride()
+        assert fast(line[0], weight).stride() == (program(line[0], weight) + 1).stride()
+
+
+def test_where_nobody_guards_a_size_that_is_known_to_be_1_is_one() -> None:
+    space = Space()
+    one, a, b, c, d = (space.fresh("s") for _ in range(5))
+    facts = Facts(space)
+    facts.assume(eq(one, 1))
+    left = TensorType(float32, "cpu", (1, 1, a, 1, b, 1), (a, a, 1, a * b, a, a))
+    right = TensorType(float32, "cpu", (1, one, 1, c, 1, d), (c, c, c, 1, one * c * d, one * c))
+    shape = (1, one, a, c, b, d)
+    found = pointwise_strides(TypeContext(space, facts), shape, [left, right])
+    sizes = {symbol: 1 for symbol in one.symbols}
+    for number, size in enumerate((a, b, c, d)):
+        sizes |= {symbol: 4 + number for symbol in size.symbols}
+    x, y = (
+        torch.empty_strided(
+            *(
+                [evaluate(n, sizes) if isinstance(n, Expr) else n for n in dims]
+                for dims in (t.shape, t.strides)
+            )
+        )
+        for t in (left, right)
+    )
+    wanted = (x * y).stride()
+    assert [evaluate(n, sizes) for n in found[2:]] == [*wanted[2:]]

@@ -4,6 +4,13 @@ import pytest
 import torch
 
 import anyshape
+from anyshape.ir.dtypes import float32, int64
+from anyshape.ir.graph import TensorType
+from anyshape.ops import OPS
+from anyshape.ops.build import Builder
+from anyshape.ops.context import TypeContext
+from anyshape.passes.bounds_checks import check_bounds
+from anyshape.symbolic import Facts, Space, any_of, eq, ge
 
 TABLE = torch.arange(15.0).reshape(5, 3)
 
@@ -36,6 +43,41 @@ def test_every_read_and_write_is_in_range_or_raises_as_eager(name):
         else:
             assert found == expected
     assert fast.stats().graph_breaks == 0
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x: x[torch.zeros(3, dtype=torch.int64)] * 2,
+        lambda x: x[torch.full((x.shape[1],), 2, dtype=torch.int64)] * 2,
+        lambda x: x[torch.arange(x.shape[1]).flip(0)[:, None], torch.arange(2)] * 2,
+    ],
+)
+def test_places_that_are_numbers_or_a_range_are_compared_by_the_host(read):
+    fast = anyshape.compile(read)
+    for shape in ((4, 3), (3, 3), (2, 3), (0, 3), (0, 0), (5, 1), (2, 2)):
+        expected, found = outcome(read, torch.ones(shape)), outcome(fast, torch.ones(shape))
+        if isinstance(expected, torch.Tensor):
+            torch.testing.assert_close(found, expected)
+        else:
+            assert found == expected
+    assert "native_region_failed" not in fast.code().split("def run")[0]
+    variants = fast._lazy.machinery._specializations()
+    nodes = [n.op for v in variants for n in v.compiled.stages[-1][1].nodes]
+    assert "check_false" not in nodes and "check" in nodes
+
+
+def test_a_device_reads_nothing_where_there_may_be_nothing():
+    """What is out of range is read at 0 there, as the host does not wait: unless no index exists."""
+    space = Space()
+    n, m = space.fresh("n"), space.fresh("m")
+    builder = Builder(TypeContext(space, Facts(space)), OPS)
+    x = builder.input(TensorType(float32, "cuda:0", (n,), (1,)), "argument", "x")
+    places = builder.input(TensorType(int64, "cuda:0", (m,), (1,)), "argument", "places")
+    made = check_bounds(builder.finish((builder.index_select(x, 0, places),)), OPS)
+    tested = [node.args[0] for node in made.nodes if node.op == "check"]
+    assert tested == [any_of(eq(m, 0), ge(n, 1))]
+    assert [node.op for node in made.nodes][-3:] == ["trap_if", "where", "index_select"]
 
 
 def test_nothing_is_written_before_the_check():

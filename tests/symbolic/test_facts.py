@@ -376,6 +376,17 @@ def test_alternatives_hold_without_one_that_is_false_by_now(w):
     assert len(facts.why(any_of(eq(b, low), eq(low, 1)))) == 2
 
 
+def test_alternatives_are_those_of_sizes_that_are_equal(w):
+    a, b, u = w.s[0], w.s[1], w.u[0]
+    stated = any_of(eq(b, 1), eq(u, 1), eq(b, u))
+    for conditions in ((eq(a, b), stated), (stated, eq(a, b))):
+        facts = knowing(w, *conditions)
+        for size in (a, b):
+            assert facts.known(any_of(eq(size, 1), eq(u, 1), eq(size, u))) is True
+        assert facts.known(any_of(eq(a, 1), eq(a, u))) is None
+        assert len(facts.why(any_of(eq(a, 1), eq(u, 1), eq(a, u)))) in (1, 2)
+
+
 def test_alternatives_are_used_when_all_but_one_are_gone(w):
     a, b = w.s[:2]
     facts = knowing(w, any_of(eq(a, 1), eq(b, 1), eq(a, b)), ge(a, 2), ne(b, 1))

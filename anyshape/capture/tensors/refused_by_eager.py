@@ -7,7 +7,8 @@ ones at the example sizes. What it refuses becomes a graph break, so that eager 
 A call whose results nobody reads leaves no trace in the code that is made, so each of them is asked
 for; to break in vain costs time and nothing else. Of the others those are that become code of ours,
 as a library refuses by itself, and they are refused for their form alone: the values of zeros and
-ones say nothing of the program's.
+ones say nothing of the program's. What is empty has no elements to refuse, but the code made of it
+serves other sizes: so eager is asked of the dtypes at larger ones, too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 
@@ -167,13 +168,24 @@ class _Asking:
         unread = most == MOST_ELEMENTS
         try:
             given, named = _examples(partial(self._number, unread=unread), args, kwargs, most)
+            _take(function, given, named, "any" if unread else "form", self.modes)
+            if not any(map(_is_empty, (*given, *(arg for _, arg in named)))):
+                return False
+            given, named = _examples(self._number_above_one, args, kwargs, most)
+            _take(function, given, named, "dtypes", self.modes)
         except OpError:
             return False
-        try:
-            _take(function, given, named, unread, self.modes)
         except _Refused:
             return True
         return False
+
+    def _number_above_one(self, dim: Dim) -> int:
+        """What a size is where none is below two."""
+        if not isinstance(dim, Expr):
+            return dim
+        cx = self.recorder.cx
+        known = cx.facts.simplify(dim)
+        return number_at(known, defaultdict(lambda: 2, {s: max(n, 2) for s, n in cx.hints.items()}))
 
     def _number(self, dim: Dim, *, unread: bool) -> int:
         """What a size is in this call, or what the program has tested it to be where it goes on."""
@@ -200,11 +212,12 @@ def _take(
     function: Callable[..., Any],
     args: tuple[Example, ...],
     kwargs: tuple[tuple[str, Example], ...],
-    unread: bool,
+    reasons: Literal["any", "form", "dtypes"],
     modes: tuple[Any, ...],
 ) -> None:
-    """Raises ``_Refused``, whatever whole numbers are. What torch takes under these modes it takes
-    again, so that is remembered; what it refuses is asked again, as memory may have run out."""
+    """Raises ``_Refused``, whatever whole numbers are, for these reasons alone. What torch takes
+    under these modes it takes again, so that is remembered; what it refuses is asked again, as
+    memory may have run out."""
 
     def error(whole: int, device: str) -> Exception | None:
         given = [_made(arg, whole, device) for arg in args]
@@ -219,10 +232,11 @@ def _take(
             if found is None or isinstance(found, TypeError):  # it takes others than its row
                 return
             if isinstance(found, IndexError) and "Dimension" not in str(found):
-                if not unread:  # an index is tested in each call
+                if reasons != "any":  # an index is tested in each call
                     return
-            elif not (unread or _names_dtype(found) or _says_form(error(whole, "meta"))):
-                return
+            elif reasons != "any" and not _names_dtype(found):
+                if reasons == "dtypes" or not _says_form(error(whole, "meta")):
+                    return
     raise _Refused
 
 
@@ -319,6 +333,12 @@ def _made(example: Example, whole: int, device: str) -> Any:
         case _Of(kind, parts) if kind is slice:
             return slice(*[_made(part, whole, device) for part in parts])
     return example.value
+
+
+def _is_empty(example: Example) -> bool:
+    if isinstance(example, _Of):
+        return example.kind is tuple and any(map(_is_empty, example.value))
+    return 0 in example.shape
 
 
 def _length(shape: Sequence[int], strides: Sequence[int]) -> int:

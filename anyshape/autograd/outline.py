@@ -207,7 +207,7 @@ def _last_reads(
     for number, node in enumerate(graph.nodes):
         if len(set(map(group_of, met[number]))) > 1:
             shared.update(node.outputs)
-        elif not shared.isdisjoint(filter(requires, node.inputs())):
+        elif any(requires(value) and value in shared for value in node.inputs()):
             found.update(dict.fromkeys(met[number], number))
     return found
 

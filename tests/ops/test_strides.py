@@ -301,7 +301,7 @@ def test_a_gpu_is_asked_with_indices_that_are_in_range(monkeypatch) -> None:
     numbers = []
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
 
-    def eagerly(self, arguments, number):
+    def eagerly(self, arguments, number, shapes):
         numbers.append(number)
         raise IndexError
 

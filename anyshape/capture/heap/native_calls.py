@@ -167,6 +167,8 @@ def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         args = (target, _pairs(heap, args[1]), *args[2:])
     outside = heap.domain.records and id(target) not in heap.created
     if outside and is_blind(fn, args[1:], kwargs) and id(target) not in heap.mirrors:
+        if issubclass(type(target), dict):
+            heap.domain.will_look_up(target, args[1])
         heap.store_unread(fn, target, args[1:])
         return None
     rest = args[1:]

@@ -158,12 +158,21 @@ class Machine:
                 raised = error
                 if self.recording and is_interrupt(error):
                     raise
-                if self.recording and exception_origin.is_ours(error):
-                    raise InterpreterBug(f"{type(error).__name__}: {error}") from error
+                if self.recording:
+                    self._refuse_to_deliver(error)
             left = unwinding.unwind(self, raised) is None
             del raised  # it dies when the program drops it
             if left:
                 unwinding.leave(self)
+
+    def _refuse_to_deliver(self, error: BaseException) -> None:
+        """Raises what is not the program's to handle, instead."""
+        leak = exception_origin.leak_behind(error)
+        if leak is not None:
+            self.current().index -= 1
+            raise Break("proxy-leak", str(leak)) from leak
+        if exception_origin.is_ours(error):
+            raise InterpreterBug(f"{type(error).__name__}: {error}") from error
 
     def execute(self, frame: Frame) -> NoReturn:
         """Instruction after instruction, until one of them raises."""

@@ -22,6 +22,7 @@ from anyshape.capture.heap.values import NULL, PROXIES, Break, Call, Interpreter
 from anyshape.capture.interpreter import (
     attributes,
     binding,
+    calls_of_the_program,
     exception_origin,
     unwinding,
 )
@@ -309,7 +310,8 @@ class Machine:
                 return answer
             code = self.decoded(fn.__code__)
             plain = type(fn.__globals__) is dict  # another may have a `__missing__`
-            if code.unsupported is not None or not plain or domain.is_opaque(fn):
+            left = code.unsupported is not None or not plain or domain.is_opaque(fn)
+            if left or calls_of_the_program.is_replaced(fn):
                 return self.native(fn, args, kwargs)
             if self.recording:
                 domain.entered(fn)

@@ -18,7 +18,15 @@ from typing import Any, NoReturn
 from anyshape.capture.heap import class_attributes, native_calls
 from anyshape.capture.heap.iterators import held_elsewhere
 from anyshape.capture.heap.shadow_heap import Heap
-from anyshape.capture.heap.values import NULL, PROXIES, Break, Call, InterpreterBug, ProxyLeak
+from anyshape.capture.heap.values import (
+    NULL,
+    PROXIES,
+    TOLD_ITS_CLASS,
+    Break,
+    Call,
+    InterpreterBug,
+    ProxyLeak,
+)
 from anyshape.capture.interpreter import (
     attributes,
     binding,
@@ -268,6 +276,8 @@ class Machine:
                 descriptor = vars(base).get(fn.__name__)
                 if type(descriptor) is _WRAPPER_DESCRIPTOR:
                     return Call(descriptor, (fn.__self__, *args), kwargs)
+        if kind is TOLD_ITS_CLASS and not issubclass(type(fn.__self__), ModuleType):
+            return self._bound_builtin(fn, args, kwargs)
         if kind.__name__ == attributes.INSTANCE_METHOD:
             return Call(fn.__func__, args, kwargs)
         slot = self.lookup(kind, "__call__")

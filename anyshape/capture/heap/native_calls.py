@@ -182,7 +182,12 @@ def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             [*list.__iter__(state)] if issubclass(type(state), list) else dict(dict.items(state))
         )
         heap.domain.call_native(fn, (trial, *rest), kwargs)
-    result = heap.domain.call_native(fn, (state, *rest), kwargs)
+    try:
+        result = heap.domain.call_native(fn, (state, *rest), kwargs)
+    except Exception as error:
+        if fn in purity.ABSORBERS and id(state) in heap.owners:
+            raise broken("unknown-call", f"{fn.__qualname__}, which may be half done,") from error
+        raise
     if id(state) in heap.owners and result is not NotImplemented:
         heap.log(fn, heap.real(state), rest, kwargs)
     return target if result is state else result

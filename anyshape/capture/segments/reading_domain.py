@@ -327,10 +327,18 @@ class ReadingDomain(RecordingDomain):
             self._refuse_keys(container)
             self._keys_of_c[id(container)] = container
         if type(key) in HASHED_AS_NUMBERS:
-            source = self.readable_source(container, "item")
-            if source is not None and "keys" not in self._read_by_code(container):
-                kinds = PLAIN_KEYS.union(map(type, elements_of(container)))
-                self.recorder.guard(source, "kinds", kinds)
+            self._rely_on_kinds(container, key)
+
+    def _rely_on_kinds(self, container: Any, key: Any) -> None:
+        """A guard that looks up a number asks no key of the program's that came later. One that has
+        the key now finds it first, as long as it is the same container."""
+        source = self.readable_source(container, "item")
+        if source is None or "keys" in self._read_by_code(container):
+            return
+        base = next(b for b in (dict, set, frozenset) if issubclass(type(container), b))
+        if not (source.is_pinned and type(key) is not tuple and base.__contains__(container, key)):
+            kinds = PLAIN_KEYS.union(map(type, elements_of(container)))
+            self.recorder.guard(source, "kinds", kinds)
 
     def _refuse_keys(self, container: Any) -> None:
         """Keys whose `__hash__` or `__eq__` is the program's are asked by native code alone, once

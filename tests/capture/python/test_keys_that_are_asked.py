@@ -117,7 +117,19 @@ def over_a_break(x: Any, d: Any, s: Any, k: Any, o: Any) -> Any:
     return x + d[5] + d[k]
 
 
-PROGRAMS = [item, get, searched, stored, added, taken, iterated, read, set_and_read, deleted, copied]
+PROGRAMS = [
+    item,
+    get,
+    searched,
+    stored,
+    added,
+    taken,
+    iterated,
+    read,
+    set_and_read,
+    deleted,
+    copied,
+]
 PROGRAMS += [made, compared, over_a_break]
 
 

@@ -45,15 +45,15 @@ def asks_the_program(obj: Any, kind: str) -> bool:
 
 BY_KEY = frozenset({"contains", "item", "entry", "get"})
 """Guards and steps that look up a key."""
+_KEYED = (dict, set, frozenset)
 
 
 def asks_keys(obj: Any, kind: str) -> bool:
     """Whether to look up a key might call a `__hash__` or `__eq__` of the program's: of a key that
     lies in a dict or set."""
-    if kind not in BY_KEY or not issubclass(type(obj), (dict, set, frozenset)):
+    if kind not in BY_KEY or not issubclass(type(obj), _KEYED):
         return False
-    base = dict if issubclass(type(obj), dict) else set
-    base = frozenset if issubclass(type(obj), frozenset) else base
+    base: Any = next(c for c in _KEYED if issubclass(type(obj), c))
     return any(
         type(class_entry(cls, name)) is types.FunctionType
         for cls in {*map(type, base.__iter__(obj))}

@@ -141,7 +141,8 @@ class Shown:
         yield tuple(base.__qualname__ for base in value.__mro__)
         for name, held in list(vars(value).items()):
             if name not in UNSHOWN:
-                yield name, self.text(held) if _is_state(held) else type(held).__name__
+                kind = "iterator" if isinstance(held, Iterator) else type(held).__name__
+                yield name, self.text(held) if _is_state(held) else kind
 
     def subclassed(self, value: Any) -> Iterator[Any]:
         yield next(b for b in (int, str, bytes) if isinstance(value, b)).__repr__(value)

@@ -84,15 +84,8 @@ class ScalarGuard:
 
 
 MODE_FIELDS = (
-    *(
-        "grad mode",
-        "inference mode",
-        "autocast",
-        "default dtype",
-        "default device",
-        "deterministic algorithms",
-    ),
-    *("float32 matmul precision", "function modes", "dispatch modes"),
+    *("grad mode", "inference mode", "autocast", "default dtype", "default device"),
+    *("deterministic algorithms", "float32 matmul precision", "function modes", "dispatch modes"),
     *("hooks for saved tensors", "level of forward gradients"),
     *("flash sdp", "mem efficient sdp", "math sdp", "cudnn sdp", "overrideable sdp"),
 )
@@ -273,6 +266,11 @@ KINDS: Mapping[str, GuardKind] = {
         ),
         lambda value, expected: (expected[0] in value) is expected[1],
         lambda path, expected: f"{short(expected[0])} {'in' if expected[1] else 'not in'} {path}",
+    ),
+    "kinds": GuardKind(  # of keys: none of the program's classes, whose `__eq__` a lookup may call
+        lambda path, expected, name: f"not {name(expected, 'kinds')}.issuperset(map(type, {path}))",
+        lambda value, expected: expected.issuperset(map(type, value)),
+        lambda path, expected: f"keys of {path} are of classes known before",
     ),
     "missing": GuardKind(
         _missing_text,

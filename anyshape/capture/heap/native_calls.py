@@ -167,6 +167,8 @@ def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         args = (target, _pairs(heap, args[1]), *args[2:])
     outside = heap.domain.records and id(target) not in heap.created
     if outside and is_blind(fn, args[1:], kwargs) and id(target) not in heap.mirrors:
+        if issubclass(type(target), dict):
+            heap.domain.will_look_up(target, args[1])
         heap.store_unread(fn, target, args[1:])
         return None
     rest = args[1:]
@@ -180,7 +182,12 @@ def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             [*list.__iter__(state)] if issubclass(type(state), list) else dict(dict.items(state))
         )
         heap.domain.call_native(fn, (trial, *rest), kwargs)
-    result = heap.domain.call_native(fn, (state, *rest), kwargs)
+    try:
+        result = heap.domain.call_native(fn, (state, *rest), kwargs)
+    except Exception as error:
+        if fn in purity.ABSORBERS and id(state) in heap.owners:
+            raise broken("unknown-call", f"{fn.__qualname__}, which may be half done,") from error
+        raise
     if id(state) in heap.owners and result is not NotImplemented:
         heap.log(fn, heap.real(state), rest, kwargs)
     return target if result is state else result

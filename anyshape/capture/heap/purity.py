@@ -8,6 +8,7 @@ uses `PURE` to decide whether a C function of constants may simply be called.
 from __future__ import annotations
 
 import _codecs
+import _json
 import _string  # type: ignore[import-not-found]
 import binascii
 import bisect
@@ -338,7 +339,7 @@ OF_VALUES: frozenset[Any] = frozenset(
     [
         *[
             value
-            for module in (binascii, unicodedata, _string)
+            for module in (binascii, unicodedata, _string, _json)
             for value in vars(module).values()
             if type(value) is types.BuiltinFunctionType
         ],

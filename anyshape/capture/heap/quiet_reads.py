@@ -43,9 +43,27 @@ def asks_the_program(obj: Any, kind: str) -> bool:
     return False
 
 
+BY_KEY = frozenset({"contains", "item", "entry", "get"})
+"""Guards and steps that look up a key."""
+_KEYED = (dict, set, frozenset)
+
+
+def asks_keys(obj: Any, kind: str) -> bool:
+    """Whether to look up a key might call a `__hash__` or `__eq__` of the program's: of a key that
+    lies in a dict or set."""
+    if kind not in BY_KEY or not issubclass(type(obj), _KEYED):
+        return False
+    base: Any = next(c for c in _KEYED if issubclass(type(obj), c))
+    return any(
+        type(class_entry(cls, name)) is types.FunctionType
+        for cls in {*map(type, base.__iter__(obj))}
+        for name in ("__eq__", "__hash__")
+    )
+
+
 def attribute(obj: Any, name: str) -> Any:
     """`obj.name` where C code gives it; AttributeError where code of the program would."""
-    if asks_the_program(obj, "attr"):
+    if asks_the_program(obj, "attr") or _names_ask(obj):
         raise AttributeError(name)
     if is_of_its_own(obj, name):
         return vars(obj)[name]
@@ -56,6 +74,12 @@ def attribute(obj: Any, name: str) -> Any:
     if missing or _runs_a_function(found):
         raise AttributeError(name)
     return getattr(obj, name)
+
+
+def _names_ask(obj: Any) -> bool:
+    """Whether a key among the object's own names is of a class of the program's."""
+    names = None if issubclass(type(obj), type) else getattr(obj, "__dict__", None)
+    return type(names) is dict and asks_keys(names, "item")
 
 
 def is_of_its_own(obj: Any, name: Any) -> bool:

@@ -169,7 +169,7 @@ class Heap:
         if known is not None:
             return known.state
         if kind in VIEWS:
-            return self._mirror_view(obj, kind)
+            return maker_of(kind)(self.mirror(self._mapping_of(obj)))
         if kind is MappingProxyType:
             return self.mirror(self.behind(obj))
         copier = copier_of(obj)
@@ -241,9 +241,6 @@ class Heap:
 
     def _forget_mirror(self, obj: Any, state: Any) -> None:
         del self.mirrors[id(obj)], self.owners[id(state)], self.created[id(state)]
-
-    def _mirror_view(self, view: Any, kind: type) -> Any:
-        return maker_of(kind)(self.mirror(self._mapping_of(view)))
 
     def real(self, obj: Any) -> Any:
         """The outside object behind a mirror's state; any other object as it is."""
@@ -337,6 +334,7 @@ class Heap:
         return self.domain.read(obj, "item", key, value)
 
     def _entry_or_null(self, obj: dict[Any, Any], key: Any) -> Any:
+        self.domain.will_look_up(obj, key)
         if not dict.__contains__(obj, key):
             self.domain.read(obj, "contains", key, False)
             return NULL
@@ -362,6 +360,7 @@ class Heap:
             return self.created.setdefault(id(found := self.unread[id(container)].entries), found)
         if issubclass(type(container), BY_KEY):
             known = self.mirrors.get(id(container))
+            self.domain.will_look_up(container, item)
             return container if known is None else known.state
         state = self.mirror(container)
         self.look_inside((item,))
@@ -419,6 +418,7 @@ class Heap:
         elif id(obj) in self.created:
             return namespace.get(name, NULL)
         else:
+            self.domain.will_look_up(namespace, name)
             value = namespace.get(name, NULL)
         if value is NULL:
             self.absent(obj, name)
@@ -496,6 +496,7 @@ class Heap:
     def _name_in(self, scope: dict[str, Any], name: str) -> Any:
         """What was there before is relied on, not what the program has written since."""
         known = self._known(scope)
+        self.domain.will_look_up(scope, name)
         value = (scope if known is None else known.state).get(name, NULL)
         before = value if known is None else scope.get(name, NULL)
         if id(scope) in self.created or before is not value:
@@ -561,6 +562,7 @@ class Heap:
         outside = self.domain.records and id(obj) not in self.created
         state = namespace
         if outside or id(namespace) in self.mirrors:
+            self.domain.will_look_up(namespace, name)
             old = self._known(namespace)  # a new one is read entry by entry
             state = old.state if old else self._make_mirror(namespace, lambda _, real: dict(real))
         self.will_write(state, obj)

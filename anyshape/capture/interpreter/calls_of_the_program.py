@@ -7,7 +7,9 @@ globals, the names, the file and the line of the virtual one.
 
 from __future__ import annotations
 
+import ctypes
 import re
+import sys
 import typing
 from collections.abc import Callable
 from types import BuiltinFunctionType, CodeType, FunctionType
@@ -78,3 +80,24 @@ def _caller(code: Code, line: int) -> CodeType:
     )
     code.callers[line] = made
     return made
+
+
+# ---- functions behind functions ------------------------------------------------------------------
+_VECTORCALL_OFFSET = 56
+"""Where a class says at which offset its objects have the C function that calls them, in bytes."""
+
+
+def _called_by(function: FunctionType) -> int:
+    """The address of the C function that a call of a Python function goes to."""
+    at = ctypes.c_ssize_t.from_address(id(FunctionType) + _VECTORCALL_OFFSET).value
+    return ctypes.c_size_t.from_address(id(function) + at).value
+
+
+_REPLACEABLE = sys.version_info >= (3, 12) and sys.implementation.name == "cpython"
+_PLAIN = _called_by(lambda: None) if _REPLACEABLE else 0
+
+
+def is_replaced(function: FunctionType) -> bool:
+    """Whether C has put another function behind a Python function, as it can since 3.12: its code
+    is not what runs."""
+    return _REPLACEABLE and _called_by(function) != _PLAIN

@@ -135,6 +135,10 @@ class Domain:
         """A key as it lies in an outside dict."""
         return key
 
+    def will_look_up(self, container: Any, key: Any) -> None:
+        """A key is about to be looked up in an outside dict or set as it lies there: one of the
+        same hash is asked by its `__eq__`."""
+
     def identify(self, obj: Any) -> None:
         """The program asks which object this is."""
 

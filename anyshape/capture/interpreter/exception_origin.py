@@ -8,6 +8,8 @@ other line of ours must not reach the program's handlers.
 
 from __future__ import annotations
 
+from anyshape.capture.heap.raised_state import cause_of, context_of
+from anyshape.capture.heap.values import ProxyLeak
 from anyshape.interrupts import RAISES, innermost, instruction_of
 
 OURS = __name__.partition(".")[0] + "."
@@ -30,6 +32,20 @@ PLACES = frozenset(
     )
 )
 """The modules that do so by other than unpacked calls."""
+
+
+def leak_behind(error: BaseException) -> ProxyLeak | None:
+    """What native code met of ours, where C has made an error of its own of it, as it does of what
+    a `__set_name__` raises."""
+    pending, seen = [error], set()
+    while pending:
+        link = pending.pop()
+        if type(link) is ProxyLeak:
+            return link
+        seen.add(id(link))
+        chained = (cause_of(link), context_of(link))
+        pending += [other for other in chained if other is not None and id(other) not in seen]
+    return None
 
 
 def is_ours(error: BaseException) -> bool:

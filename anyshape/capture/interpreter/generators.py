@@ -9,6 +9,7 @@ special.
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Mapping
 from sys import getrefcount
@@ -515,4 +516,26 @@ def _polyfill_frame(machine: Interpreter, fn: Any, *args: Any) -> Frame:
     return frame
 
 
-Generator.__name__ = GeneratorType.__name__  # as errors of C have it
+def _text_alone(slot: Any, name: str) -> property:
+    """A name of a generator as C has it, which C code may set, too: a text, and never deleted."""
+
+    def write(generator: Any, value: Any) -> None:
+        if not issubclass(type(value), str):
+            raise TypeError(f"{name} must be set to a string object")
+        slot.__set__(generator, value)
+
+    def delete(generator: Any) -> None:
+        raise TypeError(f"{name} must be set to a string object")
+
+    return property(slot.__get__, write, delete)
+
+
+def _refuse_other_names() -> None:
+    """`Generator.__name__ = ...` would name the class: its dictionary has what generators have."""
+    (entries,) = gc.get_referents(vars(Generator))
+    for name in NAMES:
+        entries[name] = _text_alone(entries[name], name)
+    Generator.__name__ = GeneratorType.__name__  # as errors of C have it; caches are told, too
+
+
+_refuse_other_names()

@@ -324,7 +324,18 @@ def store_slice(target: Any, key: Any, iterable: Any) -> Any:
     if is_subtype(type(target), bytearray):
         target[key] = bytes_of(bytearray, iterable)
     else:
-        target[key] = taken(iterable)
+        target[key] = taken(assigned(iterable, key.step))
+
+
+def assigned(iterable: Any, step: Any) -> Any:
+    """Its iterator; C calls every TypeError on the way to it by one name."""
+    try:
+        return iter(iterable)
+    except TypeError:
+        pass
+    if step is None or step == 1:
+        raise TypeError("can only assign an iterable")
+    raise TypeError("must assign iterable to extended slice")
 
 
 def item_by_slice(obj: Any, key: Any) -> Any:
@@ -350,6 +361,8 @@ def settled_bounds(key: slice, length: int) -> slice:
     worked out later stay as they are, and those of steps, whose sides mean something else then."""
     parts = (length, key.start, key.stop, key.step)
     if any(type(part) in PROXIES for part in parts):
+        length, *shown = [1 if type(part) in PROXIES else part for part in parts]
+        slice(*shown).indices(length)
         return key
     start, stop, step = key.indices(length)
     return slice(start, stop) if step == 1 else key

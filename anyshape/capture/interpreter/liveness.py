@@ -7,6 +7,8 @@ variables always live, and so does everything in code that may look at its own l
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
+from itertools import islice
 from types import FunctionType
 from typing import Any
 
@@ -51,14 +53,37 @@ def is_live(live: int, slot: int, value: Any) -> bool:
     return bool(live >> slot & 1) or is_missed(value)
 
 
-def is_missed(value: Any) -> bool:
+def is_missed(value: Any, depth: int = 3) -> bool:
     """Whether code of the program runs, or a weak reference ends, when nobody holds the value."""
-    if type(value) is Generator:  # or will run, once it has been advanced further
-        code = value.frame.code
-        return not (value.finished or code.hidden) and any(code.handled_by)
+    kind = type(value)
+    if kind is Generator or kind in _HOLDERS:
+        if kind is Generator and _runs_when_closed(value):
+            return True
+        return depth > 0 and any(is_missed(held, depth - 1) for held in _held_by(value))
     if not _is_of_the_program(type(value)):
         return False
     return is_finalized(value) or weakref.getweakrefcount(value) > 0
+
+
+def _runs_when_closed(generator: Generator) -> bool:
+    """Whether closing it runs handlers of its own, or of what it delegates to, or will once it has
+    been advanced further."""
+    code = generator.frame.code
+    if generator.finished or code.hidden:
+        return False
+    return any(code.handled_by) or any(name == "SEND" for name, _ in code.opcodes)
+
+
+_HOLDERS = frozenset({list, tuple, dict})
+_LOOKED_AT = 100
+"""So many parts of a container are looked at."""
+
+
+def _held_by(value: Any) -> Iterator[Any]:
+    """What goes with a container, or with a suspended generator: what it delegates to, too."""
+    if type(value) is Generator:
+        return iter(() if value.finished else (*value.frame.locals, *value.frame.stack))
+    return islice(value.values() if type(value) is dict else value, _LOOKED_AT)
 
 
 def is_finalized(value: Any) -> bool:

@@ -18,10 +18,19 @@ from typing import Any, NoReturn
 from anyshape.capture.heap import class_attributes, native_calls
 from anyshape.capture.heap.iterators import held_elsewhere
 from anyshape.capture.heap.shadow_heap import Heap
-from anyshape.capture.heap.values import NULL, PROXIES, Break, Call, InterpreterBug, ProxyLeak
+from anyshape.capture.heap.values import (
+    NULL,
+    PROXIES,
+    TOLD_ITS_CLASS,
+    Break,
+    Call,
+    InterpreterBug,
+    ProxyLeak,
+)
 from anyshape.capture.interpreter import (
     attributes,
     binding,
+    calls_of_the_program,
     exception_origin,
     unwinding,
 )
@@ -158,12 +167,21 @@ class Machine:
                 raised = error
                 if self.recording and is_interrupt(error):
                     raise
-                if self.recording and exception_origin.is_ours(error):
-                    raise InterpreterBug(f"{type(error).__name__}: {error}") from error
+                if self.recording:
+                    self._refuse_to_deliver(error)
             left = unwinding.unwind(self, raised) is None
             del raised  # it dies when the program drops it
             if left:
                 unwinding.leave(self)
+
+    def _refuse_to_deliver(self, error: BaseException) -> None:
+        """Raises what is not the program's to handle, instead."""
+        leak = exception_origin.leak_behind(error)
+        if leak is not None:
+            self.current().index -= 1
+            raise Break("proxy-leak", str(leak)) from leak
+        if exception_origin.is_ours(error):
+            raise InterpreterBug(f"{type(error).__name__}: {error}") from error
 
     def execute(self, frame: Frame) -> NoReturn:
         """Instruction after instruction, until one of them raises."""
@@ -258,6 +276,8 @@ class Machine:
                 descriptor = vars(base).get(fn.__name__)
                 if type(descriptor) is _WRAPPER_DESCRIPTOR:
                     return Call(descriptor, (fn.__self__, *args), kwargs)
+        if kind is TOLD_ITS_CLASS and not issubclass(type(fn.__self__), ModuleType):
+            return self._bound_builtin(fn, args, kwargs)
         if kind.__name__ == attributes.INSTANCE_METHOD:
             return Call(fn.__func__, args, kwargs)
         slot = self.lookup(kind, "__call__")
@@ -300,7 +320,8 @@ class Machine:
                 return answer
             code = self.decoded(fn.__code__)
             plain = type(fn.__globals__) is dict  # another may have a `__missing__`
-            if code.unsupported is not None or not plain or domain.is_opaque(fn):
+            left = code.unsupported is not None or not plain or domain.is_opaque(fn)
+            if left or calls_of_the_program.is_replaced(fn):
                 return self.native(fn, args, kwargs)
             if self.recording:
                 domain.entered(fn)

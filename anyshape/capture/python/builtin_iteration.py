@@ -13,7 +13,7 @@ from typing import Any
 from anyshape.capture.heap import purity
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.nested_containers import elements_of
-from anyshape.capture.heap.values import ABSENT, NULL, PROXIES, Break, Call
+from anyshape.capture.heap.values import ABSENT, NULL, PROXIES, SYMBOLIC_NUMBERS, Break, Call
 from anyshape.capture.interpreter import (
     attributes,
     c_callbacks,
@@ -163,7 +163,7 @@ def _bytes(make: Any) -> Handler:
             cls = type(args[0])
             if make is bytes and attributes.is_python(machine, cls, "__bytes__"):
                 return Call(polyfills.bytes_by_method, args)
-            if issubclass(cls, (int, str, *_BUFFERS)):
+            if cls in SYMBOLIC_NUMBERS or issubclass(cls, (int, str, *_BUFFERS)):
                 return machine.native(make, args, kwargs)
             if protocol.asks_index(machine, cls):
                 return Call(polyfills.bytes_by_index, (make, *args))

@@ -27,6 +27,8 @@ from anyshape.capture.interpreter.machine import Language, Machine
 from anyshape.capture.python import (
     instances,
     itertools_polyfills,
+    json_polyfills,
+    jsons,
     percent,
     pickle_polyfills,
     program_times,
@@ -40,7 +42,7 @@ TORCH_POLYFILLS = str(Path(__file__).parents[1] / "tensors" / "torch_polyfills.p
 POLYFILLS = (
     *(polyfills, class_polyfills, iteration_polyfills, mapping_polyfills),
     *(search_polyfills, sort_polyfills, itertools_polyfills, time_polyfills),
-    pickle_polyfills,
+    *(pickle_polyfills, json_polyfills),
     text_polyfills,
 )
 
@@ -61,7 +63,7 @@ TEXTS = (str, repr, format)
 PYTHON = Language(
     functions={**BUILTINS, **STDLIB},
     class_methods={**CLASS_METHODS, **STDLIB_CLASS_METHODS},
-    objects=OBJECT_CALLS,
+    objects={**OBJECT_CALLS, **jsons.OBJECT_CALLS},
     instantiate=instances.instantiate,
     operated=operated,
     polyfill_files=frozenset({*(str(module.__file__) for module in POLYFILLS), TORCH_POLYFILLS}),

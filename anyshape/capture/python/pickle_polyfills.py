@@ -36,7 +36,7 @@ class Pickler(_Pickler):  # type: ignore[misc, valid-type]
     def save(self, obj: Any, save_persistent_id: bool = True) -> None:
         self.depth += 1
         if self.depth > DEEPEST or (type(obj) in BATCHED and len(obj) >= BATCH):
-            left_to_c("Pickler.dump")
+            left_to_c("pickle.Pickler.dump")
         _Pickler.save(self, obj, save_persistent_id)
         self.depth -= 1
 
@@ -44,7 +44,7 @@ class Pickler(_Pickler):  # type: ignore[misc, valid-type]
 def _add_items(unpickler: Any) -> None:
     """C adds to subclasses of sets without asking them."""
     if type(unpickler.metastack[-1][-1]) not in SET:
-        left_to_c("Unpickler.load")
+        left_to_c("pickle.Unpickler.load")
     _Unpickler.load_additems(unpickler)
 
 
@@ -72,7 +72,7 @@ def dump(
     try:
         pickler = made_pickler(file, protocol, fix_imports, buffer_callback)
     except BaseException:
-        left_to_c("_pickle.dump")
+        left_to_c("pickle.dump")
     dump_by(pickler, obj)
 
 
@@ -81,7 +81,7 @@ def loads(data: Any, /, **named: Any) -> Any:
 
 
 def load(file: Any, **named: Any) -> Any:
-    return load_by(made_unpickler("_pickle.load", file, named))
+    return load_by(made_unpickler("pickle.load", file, named))
 
 
 def made_pickler(file: Any, protocol: Any, fix_imports: Any, buffer_callback: Any) -> Any:
@@ -102,9 +102,9 @@ def dump_by(pickler: Any, obj: Any) -> None:
     try:
         pickler.dump(obj)
     except BaseException:
-        left_to_c("Pickler.dump")
+        left_to_c("pickle.Pickler.dump")
     if pickler.file.tell() - begin > LONGEST:
-        left_to_c("Pickler.dump")
+        left_to_c("pickle.Pickler.dump")
 
 
 def clear_memo_of(pickler: Any) -> None:
@@ -115,7 +115,7 @@ def load_by(unpickler: Any) -> Any:
     try:
         return unpickler.load()
     except BaseException:
-        left_to_c("Unpickler.load")
+        left_to_c("pickle.Unpickler.load")
 
 
 # ---- objects -------------------------------------------------------------------------------------
@@ -125,10 +125,10 @@ def make_pickler(
     try:
         made = made_pickler(file, protocol, fix_imports, buffer_callback)
     except BaseException:
-        left_to_c("_pickle.Pickler")
+        left_to_c("pickle.Pickler")
     return works_for(_pickle.Pickler, file, made)
 
 
 def make_unpickler(file: Any, **named: Any) -> Any:
-    made = made_unpickler("_pickle.Unpickler", file, named)
+    made = made_unpickler("pickle.Unpickler", file, named)
     return works_for(_pickle.Unpickler, file, made)

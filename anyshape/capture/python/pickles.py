@@ -17,14 +17,14 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import Call
 from anyshape.capture.interpreter import intrinsic_names
 from anyshape.capture.interpreter.domain import Interpreter
-from anyshape.capture.python import pickle_polyfills
+from anyshape.capture.python import jsons, pickle_polyfills
 
 Args = tuple[Any, ...]
 Handler = Callable[[Interpreter, Args, dict[str, Any]], Any]
 CODES = frozenset(
     getattr(pickle_polyfills, name).__code__
     for name in ("dump", "dumps", "load", "loads", "dump_by", "load_by", "make_pickler")
-)
+).union(jsons.CODES)
 
 
 def is_within(machine: Interpreter) -> bool:
@@ -39,7 +39,7 @@ def refuse_frames(machine: Interpreter) -> None:
 
 
 def _left_to_c(machine: Interpreter, args: Args, kwargs: dict[str, Any]) -> NoReturn:
-    raise broken("unknown-call", f"_pickle.{args[0]}")
+    raise broken("unknown-call", f"_{args[0]}")
 
 
 def _instead(function: Any, polyfill: Callable[..., Any], file: int | None) -> Handler:

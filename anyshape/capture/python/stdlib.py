@@ -25,6 +25,7 @@ from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.python import (
     instances,
     itertools_polyfills,
+    jsons,
     pickles,
     program_times,
     texts_of_parts,
@@ -134,6 +135,7 @@ STDLIB: dict[Any, Handler] = {
     },
     **program_times.HANDLERS,
     **pickles.HANDLERS,
+    **jsons.HANDLERS,
     str.format: texts_of_parts.format_text,
     **instances.INSTANCE_HANDLERS,
 }

@@ -20,8 +20,10 @@ from anyshape.capture.guards.tensor_specs import in_words, is_handed_on
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.iterators import FORKABLE
+from anyshape.capture.heap.nested_containers import elements_of
 from anyshape.capture.heap.numpy_scalars import is_numpy_number
 from anyshape.capture.heap.sources import Source
+from anyshape.capture.heap.unread_writes import PLAIN_KEYS
 from anyshape.capture.heap.values import BY_VALUE, PROXIES, OpaqueValue, TensorValue
 from anyshape.capture.interpreter import c_callbacks
 from anyshape.capture.interpreter.generators import Generator
@@ -73,6 +75,10 @@ HANDED_ON = (torch.nn.Module, types.FunctionType, types.BuiltinFunctionType, typ
 its identity does not keep it alive."""
 
 
+HASHED_AS_NUMBERS = frozenset({int, float, complex, bool, tuple})
+"""Classes of keys that an object of the program's may well have the hash of, and so be asked; to
+have that of a text it has to be made for it."""
+
 READ_AS_THEY_ARE = (tuple, list, dict, set, frozenset, BaseException)
 """Classes of objects that nobody but the segment has had, where nobody knows where they are from:
 what C made, or raised."""
@@ -89,6 +95,7 @@ class ReadingDomain(RecordingDomain):
         self._twins: dict[int, tuple[Any, Any]] = {}
         self._long_numbers: set[int] = set()
         self._by_code: dict[type, frozenset[str]] = {}
+        self._keys_of_c: dict[int, Any] = {}  # containers without keys of the program's classes
         self._values: dict[int, list[tuple[Source, Any]]] = {}  # by id: where they were read
         self._shown: dict[
             int, tuple[Any, Any]
@@ -312,6 +319,33 @@ class ReadingDomain(RecordingDomain):
             raise broken("unknown-call", "looking for the id of an object that may be another one,")
         source = self.recorder.source_of(key.value) if type(key) is TensorValue else None
         return source.pinned if source is not None and source.is_pinned else key
+
+    def will_look_up(self, container: Any, key: Any) -> None:
+        if self.machine.heap.is_created(container):
+            return
+        if id(container) not in self._keys_of_c:
+            self._refuse_keys(container)
+            self._keys_of_c[id(container)] = container
+        if type(key) in HASHED_AS_NUMBERS:
+            self._rely_on_kinds(container, key)
+
+    def _rely_on_kinds(self, container: Any, key: Any) -> None:
+        """A guard that looks up a number asks no key of the program's that came later. One that has
+        the key now finds it first, as long as it is the same container."""
+        source = self.readable_source(container, "item")
+        if source is None or "keys" in self._read_by_code(container):
+            return
+        base = next(b for b in (dict, set, frozenset) if issubclass(type(container), b))
+        if not (source.is_pinned and type(key) is not tuple and base.__contains__(container, key)):
+            kinds = PLAIN_KEYS.union(map(type, elements_of(container)))
+            self.recorder.guard(source, "kinds", kinds)
+
+    def _refuse_keys(self, container: Any) -> None:
+        """Keys whose `__hash__` or `__eq__` is the program's are asked by native code alone, once
+        for each time that the program looks."""
+        if not PLAIN_KEYS.issuperset(map(type, elements_of(container))):
+            if c_callbacks.hashes_elements(self.machine, container):
+                raise broken("unknown-call", f"__eq__ of keys of a {type(container).__name__}")
 
     def _see_numbers(self, value: Any) -> None:
         """Numbers from outside that may be ids: `take_id` asks for them."""

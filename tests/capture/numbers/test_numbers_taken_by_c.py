@@ -143,3 +143,17 @@ def test_what_only_stores_numbers_captures_them(make: Any) -> None:
         x = torch.ones(shape)
         assert torch.equal(fast(x), program(x))
     assert fast.stats().specializations == 1
+
+
+@pytest.mark.parametrize("make", [bytes, bytearray])
+def test_so_many_zero_bytes(make: Any) -> None:
+    """A size is no container that could be iterated over."""
+
+    def program(x: Any) -> Any:
+        return x + 1, make(x.shape[0]), make([x.shape[0]])
+
+    fast = anyshape.compile(program)
+    for length in (3, 5, 1):
+        x = torch.ones(length)
+        assert fast(x)[1:] == program(x)[1:]
+    assert fast.stats().internal_errors == 0

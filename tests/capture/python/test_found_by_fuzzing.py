@@ -139,7 +139,37 @@ def exceptions_that_hold_what_was_written(x: Any, world: Any) -> Any:
     return x + 1, texts
 
 
+def slices_refused_before_anything_is_taken(x: Any, world: Any) -> Any:
+    """C reads the bounds of a slice, and the step, before it takes an item."""
+
+    def store(where: Any, key: Any, values: Any) -> None:
+        where[key] = values
+
+    values, b = _items([1, 2]), world["b"]
+    refused = [
+        _said(lambda: store(b, slice(x.shape[0], {}), values)),
+        _said(lambda: store(b, slice({}, x.shape[0]), values)),
+        _said(lambda: store(b, slice(None, x.shape[0], 0), values)),
+        _said(lambda: store(b, slice(None, None, 2), world["plain"])),
+        _said(lambda: store(b, slice(1, 2), world["plain"])),
+        _said(lambda: store(b, slice(0, 1, 1), x.shape[0])),
+    ]
+    return x + 1, refused, [*values], b
+
+
+def writes_that_fail_when_half_is_written(x: Any, world: Any) -> Any:
+    table, b = world["table"], world["b"]
+    refused = [
+        _said(lambda: table.update([b, 3])),
+        _said(lambda: table.__ior__([[5, 6], b, 3])),
+        _said(lambda: world["set"].update([1, 2, []])),
+        _said(lambda: world["set"].difference_update([1], [[]])),
+    ]
+    return x + 1, refused, sorted(table, key=str), sorted(world["set"])
+
+
 PROGRAMS = [
+    *(slices_refused_before_anything_is_taken, writes_that_fail_when_half_is_written),
     *(iterators_of_c_that_fill_lists_outside, truths_that_break_in_a_condition),
     *(attributes_that_are_deleted, namespaces_across_breaks, tuples_of_classes),
     *(iterators_stood_for, sets_of_what_cannot_be_hashed, indices_before_the_beginning),
@@ -154,7 +184,7 @@ def worlds() -> Iterator[dict[str, Any]]:
             slotted.v = v
         yield {
             **{"a": [0], "b": [1, v], "set": {7}, "asked": Asked()},
-            **{"plain": Plain(v), "slotted": slotted, "pair": Pair((v,))},
+            **{"plain": Plain(v), "slotted": slotted, "pair": Pair((v,)), "table": {}},
         }
 
 
@@ -165,7 +195,7 @@ def shown(call: Callable[..., Any]) -> list[Any]:
         plain = sorted(vars(world["plain"]).items(), key=str), vars(world["pair"])
         parts = [p is world["pair"] for p in result] if isinstance(result, tuple) else []
         found.append((repr(result).replace(repr(world["asked"]), ""), parts, plain, world["a"]))
-        found.append((world["b"], world["set"]))
+        found.append((world["b"], world["set"], world["table"]))
     return found
 
 

@@ -13,6 +13,10 @@ import pytest
 import torch
 
 import anyshape
+from anyshape.dispatch import Compiled
+from anyshape.options import Options
+from tests.capture.by_reference import ByReference
+from tests.fuzz_python.oracle import WAYS
 
 
 class Plain:
@@ -130,6 +134,26 @@ def by_finalize(x: Any, log: list[Any]) -> Any:
     return x + 1
 
 
+def of_a_generator_that_delegates(x: Any, log: list[Any]) -> Any:
+    def guarded() -> Any:
+        try:
+            yield 1
+        finally:
+            log.append("closed")
+
+    def delegating() -> Any:
+        yield from guarded()
+
+    one, some = delegating(), [guarded(), {"a": (guarded(),)}]
+    next(one)
+    next(some[0])  # type: ignore[call-overload]
+    next(some[1]["a"][0])  # type: ignore[index]
+    log.append("begun")
+    x = x + 1
+    log.append("end")
+    return x
+
+
 PROGRAMS = [
     of_an_object,
     of_a_function,
@@ -139,6 +163,7 @@ PROGRAMS = [
     at_the_end_of_a_loop,
     in_the_order_of_locals,
     by_finalize,
+    of_a_generator_that_delegates,
 ]
 
 
@@ -153,6 +178,19 @@ def test_the_program_sees_the_same_deaths(program: Callable[..., Any]) -> None:
         assert torch.equal(fast(x, found), x + 1)
         assert found == wanted
     assert fast.stats().internal_errors == 0
+
+
+@pytest.mark.parametrize("way", ["every", "third", "any"])
+def test_what_is_read_no_more_lives_to_the_end_over_breaks(way: str) -> None:
+    """What dies with a variable that nothing reads any more dies with the function."""
+    program = of_a_generator_that_delegates
+    fast = Compiled(program, Options(**WAYS[way]), ByReference)
+    for _ in range(2):
+        wanted: list[Any] = []
+        found: list[Any] = []
+        program(torch.ones(3), wanted)
+        fast(torch.ones(3), found)
+        assert found == wanted
 
 
 def test_what_the_program_traces_is_traced() -> None:

@@ -91,7 +91,7 @@ class CompiledGraph:
     linked: Linked
     launched: Launched
     schedules: Callable[[str, Mapping[str, int] | None], Iterable[str]]
-    tuned: Callable[[str], Iterable[str]]
+    tuned: Callable[[Function], Iterable[str]]
     why_not_replayed: str = ""
     before: tuple[tuple[str, Graph], ...] = ()
     differentiated: bool = False
@@ -131,7 +131,8 @@ class CompiledGraph:
 
     def measured(self) -> str:
         """The schedules that were chosen by measuring them, and what they were faster than."""
-        return "\n".join(line for name in sorted(self.kernel_names) for line in self.tuned(name))
+        functions = self.linked.code.functions  # a kept translation has made no other ones
+        return "\n".join(line for name in sorted(functions) for line in self.tuned(functions[name]))
 
     def count(self, kind: str) -> int:
         """How many steps are of a kind of ``COUNTED``."""
@@ -386,8 +387,8 @@ class Driver:
                 return f"no kernel for {missing}"
         return Intermediates(passed, flat, program, names), code
 
-    def _measured(self, name: str) -> Iterable[str]:
-        return self.targets.measured(self.functions[name], self.options)
+    def _measured(self, function: Function) -> Iterable[str]:
+        return self.targets.measured(function, self.options)
 
     def _schedules(self, name: str, sizes: Mapping[str, int] | None) -> Iterable[str]:
         return self.targets.schedules(self.functions[name], sizes, self.options)

@@ -125,6 +125,14 @@ def test_what_was_found_on_disk_computes_as_eager_and_is_told_of_alike(program, 
     assert first.kernels() == second.kernels()
 
 
+def test_what_was_found_on_disk_is_explained(schedules):
+    first = str(anyshape.explain(pointwise)(torch.ones(3, 4)))
+    assert schedules
+    schedules.clear()
+    assert str(anyshape.explain(pointwise)(torch.ones(3, 4))) == first
+    assert not schedules
+
+
 def test_gradients_are_those_of_eager_from_disk(schedules):
     made = (nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.GELU()) for _ in range(LONG))
     net = nn.Sequential(*made)

@@ -436,9 +436,7 @@ class Compiled:
                 names |= {source} if often else set()
             names |= {p for _, p in replaced(specialization.guards, entry.slots, HOLDERS)}
             if len(point.specializations) >= most:  # new in each call, or another layer
-                names |= {
-                    p for _, p in replaced(specialization.guards, entry.slots, torch.nn.Module)
-                }
+                names |= {p for _, p in replaced(specialization.guards, entry.slots, OWNERS)}
                 names |= moved(specialization.guards)
             failure = explain_failure(
                 specialization.guards, specialization.guards.modes, entry.slots

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from anyshape.capture.guards import execution_modes
+from anyshape.capture.guards.constant_kinds import OWNERS
 from anyshape.capture.guards.guard_failures import (
     Failure,
     changed_numbers,

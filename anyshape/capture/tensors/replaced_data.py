@@ -58,3 +58,10 @@ def _is_recorded(recorder: Recorder, x: Value) -> bool:
         if node.op not in OPS or OPS[node.op].alias != "none":
             views.update(node.outputs)
     return False
+
+
+def known_by_their_data(recorder: Recorder) -> frozenset[str]:
+    """The sources of those that are known to be one tensor in each call, and so to lie in one
+    place: in the next call they lie elsewhere."""
+    sources = map(recorder.source_of, recorder.replaced)
+    return frozenset(source.text for source in sources if source is not None and source.is_pinned)

@@ -239,10 +239,9 @@ class Backward:
             return self._by_region(node, given)
         if _is_written_back(row):
             return iter([self._view(node, row, given)])
-        made = self._by_rules(node, row, given)
-        if is_complex(node) and any(made):  # rules are of real numbers, but those that give nothing
+        if is_complex(node):  # rules are of real numbers
             raise NotDifferentiable(f"{node.op} of complex numbers", node)
-        return made
+        return self._by_rules(node, row, given)
 
     def _by_region(self, node: Node, given: tuple[Value | None, ...]) -> Gradients:
         for argument, gradient in gradients_of_arguments(self.builder, node, given):

@@ -92,7 +92,8 @@ class Recorder:
 
     def finish(self, parts: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """The results in memory that nothing else lies in, and the handle."""
-        if self.leaves and any(p.is_floating_point() and not p.requires_grad for p in parts):
+        numbers = [p for p in parts if p.is_floating_point() or p.is_complex()]
+        if self.leaves and not all(p.requires_grad for p in numbers):
             raise CheckFailed("a result of an operator without a rule has no gradients")
         edges = tuple([get_gradient_edge(part) if part.requires_grad else None for part in parts])
         taken = {*self.callers_storages, *self.written}
@@ -167,7 +168,9 @@ def recorded_gradients(handle: Tensor, cotangents: tuple[Any, ...]) -> tuple[Ten
 def _dense(gradient: Tensor | None, leaf: Tensor) -> Tensor:
     if gradient is None:
         return torch.zeros(leaf.shape, dtype=leaf.dtype, device=leaf.device)
-    return gradient.to_dense() if gradient.layout is not torch.strided else gradient.contiguous()
+    if gradient.layout is not torch.strided:
+        return gradient.to_dense()
+    return gradient.contiguous().resolve_conj().resolve_neg()
 
 
 def _copied(tensor: Tensor) -> Tensor:

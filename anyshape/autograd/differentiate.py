@@ -20,7 +20,9 @@ from anyshape.autograd.outline import NotDifferentiable
 from anyshape.autograd.own_backwards import gradients_of_arguments, without_own_backwards
 from anyshape.autograd.recorded import (
     can_be_recorded,
+    has_gradients,
     in_callers_memory,
+    is_complex,
     may_be_recorded,
     recorded,
 )
@@ -29,7 +31,6 @@ from anyshape.ir.graph import (
     Graph,
     Input,
     Node,
-    TensorType,
     Value,
     row_major,
     values_in,
@@ -37,7 +38,7 @@ from anyshape.ir.graph import (
 from anyshape.nouns import frozen, mutable
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext, Undecided
-from anyshape.ops.gradients.recorded import RECORDED
+from anyshape.ops.gradients.recorded import RECORDED, is_tensor
 from anyshape.ops.table import OpDef
 from anyshape.ops.write_back import WrittenThrough
 from anyshape.symbolic import eq
@@ -171,20 +172,15 @@ class Activity:
             return
         if any(v in self.cut for v in read):
             raise NotDifferentiable("a view is made without gradients, and used with them", node)
-        made = [v for v in node.outputs if isinstance(v.type, TensorType)]
-        if any(v.tensor.dtype.is_complex for v in (*made, *_tensors(node))):
-            raise NotDifferentiable(f"{node.op} of complex numbers", node)
-        floating = [v for v in made if v.tensor.dtype.is_floating]
+        floating = [v for v in node.outputs if is_tensor(v) and has_gradients(v)]
         if not floating:
             return
         if row is None or not (_has_rule(row) or may_be_recorded(node, row)):
             raise NotDifferentiable(f"{node.op} has no gradient rule", node)
+        if is_complex(node) and not (_is_written_back(row) or can_be_recorded(node, row)):
+            raise NotDifferentiable(f"{node.op} of complex numbers", node)
         self.nodes.add(node)
         self.values.update(floating)
-
-
-def _tensors(node: Node) -> Iterator[Value]:
-    return (v for v in node.inputs() if isinstance(v.type, TensorType))
 
 
 def _has_rule(row: OpDef) -> bool:
@@ -243,6 +239,8 @@ class Backward:
             return self._by_region(node, given)
         if _is_written_back(row):
             return iter([self._view(node, row, given)])
+        if is_complex(node):  # rules are of real numbers
+            raise NotDifferentiable(f"{node.op} of complex numbers", node)
         return self._by_rules(node, row, given)
 
     def _by_region(self, node: Node, given: tuple[Value | None, ...]) -> Gradients:

@@ -35,10 +35,21 @@ def can_be_recorded(node: Node, row: OpDef) -> bool:
         and not node.regions
         and row.resource in RECORDED
         and all(isinstance(value.type, TensorType) for value in node.outputs)
-        and (row.torch in SEVERAL or sum(v.dtype.is_floating for v in node.outputs) == 1)
+        and (row.torch in SEVERAL or sum(map(has_gradients, node.outputs)) == 1)
         and not gives_sparse(node, row)
         and not any(map(_hides_tensors, (*node.args, *node.kwargs.values())))
     )
+
+
+def has_gradients(value: Value) -> bool:
+    """Whether a tensor is of a type of which there are gradients."""
+    return value.dtype.is_floating or value.dtype.is_complex
+
+
+def is_complex(node: Node) -> bool:
+    """Whether complex numbers are among what the node reads or makes."""
+    tensors = filter(is_tensor, (*node.inputs(), *node.outputs))
+    return any(value.dtype.is_complex for value in tensors)
 
 
 def _hides_tensors(arg: Arg) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from anyshape.capture.guards import execution_modes
+from anyshape.capture.guards.constant_kinds import OWNERS
 from anyshape.capture.guards.guard_failures import (
     Failure,
     changed_numbers,
@@ -436,9 +437,7 @@ class Compiled:
                 names |= {source} if often else set()
             names |= {p for _, p in replaced(specialization.guards, entry.slots, HOLDERS)}
             if len(point.specializations) >= most:  # new in each call, or another layer
-                names |= {
-                    p for _, p in replaced(specialization.guards, entry.slots, torch.nn.Module)
-                }
+                names |= {p for _, p in replaced(specialization.guards, entry.slots, OWNERS)}
                 names |= moved(specialization.guards)
             failure = explain_failure(
                 specialization.guards, specialization.guards.modes, entry.slots

@@ -358,15 +358,16 @@ def _moved(b: Any, running: Any, now: Any, momentum: Any, count: Dim) -> Any:
     return b.where(some, blended, running)
 
 
-def _while_training(name: str) -> Any:
-    """The expansion that writes what the row ``name`` has moved; it needs no gradients."""
+def _while_training(name: str, *, counts: bool) -> Any:
+    """The expansion that writes what the row ``name`` has moved; it needs no gradients. ``counts``:
+    version counters move, as eager's do where torch says of an operator that it writes."""
 
     def expand(b: Any, x: Any, mean: Any, var: Any, *rest: Any) -> Any:
         if mean is None or var is None:
             raise NoRow("one running statistic without the other has no row")
         made, *moved = getattr(b, name)(x, mean, var, *rest)
         for running, now in zip((mean, var), moved, strict=True):
-            b.copy_(running, b.detach(now))
+            b.copy_(running if counts else b.data(running), b.detach(now))
         return made
 
     return expand
@@ -388,7 +389,7 @@ op(
     _BATCH_NORM,
     torch="anyshape.eager_norms.batch_norm_training",
     inline=True,
-    expand=_while_training("batch_norm_moved"),
+    expand=_while_training("batch_norm_moved", counts=False),
 )
 
 
@@ -491,7 +492,7 @@ op(
     _INSTANCE_NORM,
     torch="anyshape.eager_norms.instance_norm_training",
     inline=True,
-    expand=_while_training("instance_norm_moved"),
+    expand=_while_training("instance_norm_moved", counts=True),
 )
 
 # --- lengths ---

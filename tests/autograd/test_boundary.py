@@ -436,7 +436,6 @@ REFUSED: dict[Callable[[Tensor], Any], str] = {
     unrecorded: "writes in place what requires gradients",
     lambda x: (x * 2, x[1:]): "an output that requires gradients is an input, or views one",
     lambda x: (y := x * 2, y[1:]): "outputs that require gradients share memory",
-    lambda x: torch.fft.rfft(x).abs(): "of complex numbers",
 }
 
 

@@ -22,7 +22,7 @@ SAMPLES = 6
 
 NEVER = {
     "nn.functional.dropout": "draws: tests/autograd/test_boundary.py",
-    "view_as_complex": "complex numbers are not differentiated",
+    "view_as_complex": "complex numbers: tests/autograd/test_complex_gradients.py",
     "max": "the greater of two tensors: as `maximum`",
     "min": "the smaller of two tensors: as `minimum`",
     "norm": "norms of order 1 and 2 have a rule",

@@ -295,3 +295,61 @@ def test_a_schedule_of_averages_rates_is_no_specialization_a_step(fused: bool) -
     (ours, net), (theirs, other) = trained(anyshape.compile), trained(lambda step: step)
     assert_same(ours, theirs)
     assert_same_parameters(net, other)
+
+
+def test_an_optimizer_that_is_handed_in_is_one_segment() -> None:
+    """Without its model: whose state it looks up is known, as it is the same object each time."""
+    nets = model(), model()
+    optimizers = [torch.optim.AdamW(net.parameters(), lr=1e-2) for net in nets]
+
+    def step(optimizer: torch.optim.Optimizer) -> None:
+        optimizer.step()
+
+    fast = anyshape.compile(step)
+    for call in range(4):
+        for net, optimizer, run in zip(nets, optimizers, (fast, step)):
+            for p in net.parameters():
+                p.grad = torch.full_like(p, float(call))
+            run(optimizer)
+    assert_same_parameters(*nets)
+    stats = fast.stats()
+    assert (stats.specializations, stats.segments, stats.graph_breaks) == (2, 1, 0)
+
+
+def test_optimizers_that_are_other_ones_in_each_call_are_right() -> None:
+    def step(optimizer: torch.optim.Optimizer) -> None:
+        optimizer.step()
+
+    fast = anyshape.compile(step)
+    for call in range(6):
+        nets = model(), model()
+        for net, run in zip(nets, (fast, step)):
+            for p in net.parameters():
+                p.grad = torch.full_like(p, float(call))
+            run(torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9))
+        assert_same_parameters(*nets)
+
+
+def test_a_step_behind_a_break_is_one_segment_more() -> None:
+    def made(net: nn.Module) -> Callable[..., Any]:
+        optimizer, steps = torch.optim.Adam(net.parameters(), 1e-2), [0]
+
+        def step(x: Tensor, y: Tensor) -> float | None:
+            steps[0] += 1
+            optimizer.zero_grad()
+            loss = F.cross_entropy(net(x), y)
+            loss.backward()
+            if torch.isnan(loss):
+                return None
+            optimizer.step()
+            return loss.item()
+
+        return step
+
+    nets = model(), model()
+    fast, plain = anyshape.compile(made(nets[0])), made(nets[1])
+    for seed, count in enumerate((8, 5, 1, 3)):
+        given = batch(seed, count)
+        assert fast(*given) == pytest.approx(plain(*given), rel=1e-3)
+    assert_same_parameters(*nets, 1e-3)
+    assert fast.stats().segments == 2

@@ -42,6 +42,9 @@ IDENTITY = (
     *PARAMETERS,
 )
 EQUAL = (torch.device, slice)
+OWNERS = (torch.nn.Module, torch.optim.Optimizer)
+"""What holds tensors under names, or by which tensor it is: the object itself is relied on, so that
+its tensors are the same ones in each call."""
 CALLED = (
     types.FunctionType,
     types.BuiltinFunctionType,

@@ -161,7 +161,9 @@ def describe_step(base: Source | None, kind: str, key: Any) -> str:
     """`model` and attr `_modules` and item `"0"` read as `model[0]`, a parameter as
     `model.weight`: as the program has them."""
     assert base is not None
-    if kind in ("cell", "behind", "names"):
+    if kind == "cell":
+        return str(key)  # the variable
+    if kind in ("behind", "names"):
         return base.text
     if kind == "attr" or (kind == "item" and base.kind == "names"):
         return f"{base.text}.{key}"

@@ -50,6 +50,7 @@ from anyshape.capture.tensors.autograd_functions import (
 from anyshape.capture.tensors.mode_contexts import NotWithin, refuse_open, under_inference
 from anyshape.capture.tensors.own_backwards import apply_with_backward, refuse_seen_memory
 from anyshape.capture.tensors.refused_by_eager import RefusedByEager, ask_eager
+from anyshape.capture.tensors.replaced_data import known_by_their_data
 from anyshape.errors import AnyshapeError, mistake, said, stage_of
 from anyshape.ir.graph import Graph, Location
 from anyshape.nouns import frozen, mutable
@@ -263,9 +264,10 @@ class Capturer:
             graph = recorder.builder.finish(outputs)
             effects = machine.heap.effects
             graph, inputs, cleared = without_cleared(recorder, effects, domain.cleared, graph)
-            counted = counters(guards.guards, machine.heap, recorder.sources) - domain.widen
-            if counted and recorder.dynamic:
-                raise _Counts(counted)
+            changing = counters(guards.guards, machine.heap, recorder.sources)
+            changing = (changing | known_by_their_data(recorder)) - domain.widen
+            if changing and recorder.dynamic:
+                raise _Counts(changing)
         return Captured(
             dataclasses.replace(guards, inputs=inputs),
             recorder.space.work,

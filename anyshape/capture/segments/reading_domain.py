@@ -14,7 +14,14 @@ from typing import Any
 
 import torch
 
-from anyshape.capture.guards.constant_kinds import CALLED, CONSTANTS, EQUAL, IDENTITY, is_simple
+from anyshape.capture.guards.constant_kinds import (
+    CALLED,
+    CONSTANTS,
+    EQUAL,
+    IDENTITY,
+    OWNERS,
+    is_simple,
+)
 from anyshape.capture.guards.guard_code import OPAQUE
 from anyshape.capture.guards.tensor_specs import in_words, is_handed_on
 from anyshape.capture.heap.breaks import broken
@@ -70,7 +77,7 @@ def is_hyperparameter(source: Source) -> bool:
     return groups.base is not None and isinstance(groups.base.pinned, torch.optim.Optimizer)
 
 
-HANDED_ON = (torch.nn.Module, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
+HANDED_ON = (*OWNERS, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 """What the program may have made a moment ago, and see dying: behind a break, a guard that compares
 its identity does not keep it alive."""
 
@@ -203,7 +210,7 @@ class ReadingDomain(RecordingDomain):
                 return self._see_super(source, value)
         if (
             issubclass(type(value), IDENTITY)
-            or (issubclass(type(value), torch.nn.Module) and not self._is_replaced(source))
+            or (issubclass(type(value), OWNERS) and not self._is_replaced(source))
             or self._is_fixed(source)
         ):
             return self._see_fixed(source, value)
@@ -445,7 +452,7 @@ class ReadingDomain(RecordingDomain):
     def _pin(self, source: Source, value: Any) -> None:
         """Relies on an object being this one, wherever it was handed in before."""
         recorder = self.recorder
-        kinds = HANDED_ON if recorder.resumed and source.kind == "slot" else torch.nn.Module
+        kinds = HANDED_ON if recorder.resumed and source.kind == "slot" else OWNERS
         borrowed = issubclass(type(value), kinds) and is_handed_in(source)
         if borrowed:
             recorder.guard(source, "refers", weakref.ref(value))

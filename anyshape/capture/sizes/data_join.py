@@ -36,9 +36,9 @@ from anyshape.capture.interpreter.liveness import is_live, live_slots
 from anyshape.capture.recording.autocast import without_autocast
 from anyshape.capture.recording.choices import At, Choice
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.recording.in_vain import is_in_vain
 from anyshape.capture.recording.marks import RecorderMark
 from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.recording.refused_calls import is_in_vain
 from anyshape.capture.sizes import numbers, sides, written_containers
 from anyshape.capture.sizes.merging import Merger, NotJoined, NotMerged
 from anyshape.capture.sizes.written_containers import Containers

@@ -24,6 +24,7 @@ from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.scalar_contents import are_all_positions
 from anyshape.capture.sizes import numbers
 from anyshape.capture.tensors import indexing, torchmap
+from anyshape.capture.tensors.replaced_data import data_replaced
 from anyshape.capture.tensors.views import views
 from anyshape.ir.dtypes import DType, bool_, int64, uint8
 from anyshape.ir.graph import Value
@@ -561,10 +562,11 @@ def _outside_attribute(domain: RecordingDomain, x: TensorValue, name: str) -> An
 
 
 def set_attribute(domain: RecordingDomain, x: TensorValue, name: str, new: Any) -> None:
-    """`x.name = new`: on a tensor made here it stays with it; `requires_grad`, `data` and
-    `grad` break."""
+    """`x.name = new`: on a tensor made here it stays with it; most of what torch defines breaks."""
     found = _class_attribute(x.python or torch.Tensor, name)
     if name == "requires_grad" and new is True and leaf_made(domain, x):
+        return
+    if name == "data" and data_replaced(domain, x, new):
         return
     if (
         isinstance(found, (types.GetSetDescriptorType, property))

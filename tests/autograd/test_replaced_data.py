@@ -1,0 +1,182 @@
+"""`x.data = new` in compiled functions: values, versions, and what shares memory are eager's. Where
+`x` requires no gradients and nobody could tell that the assignment is done at the end, it is part
+of the segment: averages of weights, as they are written for teachers.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import anyshape
+
+Program = Callable[[Tensor, Tensor, Tensor], Any]
+PROGRAMS: dict[str, tuple[Program, bool]] = {}
+
+
+def program(one_segment: bool) -> Callable[[Program], Program]:
+    def note(function: Program) -> Program:
+        PROGRAMS[function.__name__] = function, one_segment
+        return function
+
+    return note
+
+
+@program(True)
+def averaged(a, b, x):
+    a.data = a.data * 0.9 + b.data * 0.1 + x.sum()
+    return a
+
+
+@program(True)
+def read_afterwards(a, b, x):
+    a.data = a * 2
+    return a + b, torch.cat([a, b]), x * 2
+
+
+@program(True)
+def replaced_twice(a, b, x):
+    a.data = a * 2
+    b.data = a + 1
+    a.data = a + b
+    return a * 1, x
+
+
+@program(True)
+def beside_a_view_of_what_was_there(a, b, x):
+    part = a[:2]
+    a.data = b + 1
+    part.mul_(2)
+    return part, x
+
+
+@program(True)
+def of_what_is_written_later(a, b, x):
+    a.mul_(2)
+    made = a + b
+    a.data = made
+    made.add_(1)
+    return made, a * 2, x
+
+
+@program(False)
+def written_afterwards(a, b, x):
+    a.data = b * 2
+    a.add_(1)
+    return a * 3, x
+
+
+@program(False)
+def viewed_afterwards(a, b, x):
+    a.data = b * 2
+    a[:2].zero_()
+    return x
+
+
+@program(False)
+def shared(a, b, x):
+    a.data = b.data
+    b.add_(1)
+    return x
+
+
+@program(False)
+def exchanged(a, b, x):
+    a.data, b.data = b.data, a.data
+    return x + 1
+
+
+@program(False)
+def of_another_size(a, b, x):
+    a.data = x * 2
+    return a.shape, a
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_replaced_data_is_eagers(name: str) -> None:
+    function, one_segment = PROGRAMS[name]
+
+    def outcome(run: Callable[..., Any]) -> list[Any]:
+        torch.manual_seed(0)
+        a, b, log = torch.randn(3), torch.randn(3), []
+        for call in range(5):
+            made = run(a, b, torch.full((3 + call % 2,), float(call)))
+            ours = a.clone(), b.clone(), a._version, b._version, a.data_ptr() == b.data_ptr()
+            log.append((made, ours))
+        return log
+
+    fast = anyshape.compile(function)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.testing.assert_close(outcome(fast), outcome(function))
+    assert (fast.stats().segments == 1) == one_segment
+    if one_segment:  # that it lies elsewhere in each call is seen by the first one
+        assert fast.stats().specializations == 1
+
+
+SAVED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "product": lambda w, a: (w * a).sum(),
+    "derived": lambda w, a: (w * a.sin().cos()).sum(),
+    "matrices": lambda w, a: F.linear(a[None], w[None]).sum(),
+}
+
+
+@pytest.mark.parametrize("name", SAVED)
+@pytest.mark.parametrize("first", [True, False])
+def test_what_autograd_has_saved_is_eagers(name: str, first: bool) -> None:
+    def outcome(compile: Callable[..., Any]) -> Any:
+        torch.manual_seed(0)
+        w, a = torch.randn(3, requires_grad=True), torch.randn(3)
+
+        def program(x: Tensor) -> Tensor:
+            if first:
+                a.data = a * 2
+            made = SAVED[name](w, a) * x.sum()
+            if not first:
+                a.data = a * 2
+            return made
+
+        run = compile(program)
+        for count in (3, 4, 5):
+            run(torch.ones(count)).backward()
+        return w.grad
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.testing.assert_close(outcome(anyshape.compile), outcome(lambda run: run))
+
+
+def test_a_teacher_whose_data_is_replaced_is_one_segment() -> None:
+    def trained(compile: Callable[..., Any]) -> tuple[Any, ...]:
+        torch.manual_seed(0)
+        student, teacher = (nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)) for _ in range(2))
+        teacher.requires_grad_(False)
+        optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+
+        def step(x: Tensor) -> Tensor:
+            with torch.no_grad():
+                for own, other in zip(teacher.parameters(), student.parameters()):
+                    own.data = own.data * 0.9 + other.data * 0.1
+                expected = teacher(x)
+            loss = F.mse_loss(student(x), expected)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        run = compile(step)
+        losses = [run(torch.randn(count, 4)) for count in (3, 5, 2, 4, 3)]
+        return run, losses, [*student.parameters()], [*teacher.parameters()]
+
+    fast, *ours = trained(anyshape.compile)
+    _, *theirs = trained(lambda run: run)
+    torch.testing.assert_close(ours, theirs)
+    versions = [[p._version for p in found[2]] for found in (ours, theirs)]
+    assert versions[0] == versions[1]
+    assert (fast.stats().segments, fast.stats().graph_breaks) == (1, 0)

@@ -7,7 +7,7 @@ be; where nothing is known, two parts of one memory meet, and nothing fits.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
 from anyshape.ir.buffers import Buffer
@@ -81,6 +81,33 @@ class Sizes:
         ):  # of what is rounded, mostly: no question
             return True
         return any(self.facts.known(relation) is True for relation in relations)
+
+
+def not_fitting(
+    known: Sizes,
+    places: Mapping[str, tuple[int, Dim]],
+    sizes: Mapping[str, Dim],
+    rooms: Sequence[Sequence[Dim]],
+) -> list[str]:
+    """Of buffers, each at an offset in a slot, those of which it is not known that they fit. One
+    that is no larger than another at its offset fits where that one does: the room that a planner
+    compared it with may be gone, for a larger one."""
+    fitting: dict[tuple[int, Dim], list[Dim]] = {}
+    waiting = [*places]
+    while waiting:
+        left = []
+        for name in waiting:
+            (slot, offset), size = places[name], sizes[name]
+            others = fitting.setdefault((slot, offset), [])
+            fits = any(known.at_most(offset + size, room) for room in rooms[slot])
+            if fits or any(known.at_most(size, other) for other in others):
+                others.append(size)
+            else:
+                left.append(name)
+        if len(left) == len(waiting):
+            break
+        waiting = left
+    return waiting
 
 
 def _weaker(size: Dim, room: Dim) -> Iterator[tuple[Dim, Dim]]:

@@ -353,6 +353,9 @@ class _Run:
         sizes = {name: self.sizes.span(self.buffers[name]) for name in step.inner}
         for name in not_fitting(self.sizes, step.inner, sizes, step.slot_sizes):
             raise Malformed(f"{at}: {name} is not known to fit into {arena[step.inner[name][0]]}")
+        for number, storage in enumerate(arena):
+            starts = (offset for slot, offset in step.inner.values() if slot == number)
+            self.sizes.in_order(storage, starts)
         for name, (slot, offset) in step.inner.items():
             self._hold(name, (ByteRange(arena[slot], offset, sizes[name]),), offset, written=False)
         self.scope = {*step.outer, *step.inner}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from anyshape.ir.buffers import Buffer, BufferRef, TensorArg
-from anyshape.ir.byte_ranges import Sizes, not_fitting
+from anyshape.ir.byte_ranges import ByteRange, Sizes, not_fitting
 from anyshape.ir.dtypes import float32, float64
 from anyshape.ir.established import established_in
 from anyshape.ir.loops import Axis, Kernel, Load, Op, PointerParam, Reduce, SizeParam, Store
@@ -587,3 +587,16 @@ def test_what_is_no_larger_than_another_at_its_offset_fits_where_that_one_does()
     assert not_fitting(told, {"small": (0, 0), "middle": (0, 0)}, sizes, rooms) == []
     assert not_fitting(told, {"small": (1, 0), "middle": (0, 0)}, sizes, rooms) == ["small"]
     assert not_fitting(told, {"small": (0, 64), "middle": (0, 0)}, sizes, rooms) == ["small"]
+
+
+def test_parts_that_lie_one_behind_the_other_do_not_meet() -> None:
+    """That the first ends before the third is known of each part's size, not of their sum."""
+    space = Space()
+    one, two, three = (space.fresh("s") for _ in range(3))
+    begins = [0, one, one + two]
+    told = _Told((three, begins[1]), (begins[1], begins[2]))
+    first, third = ByteRange("arena", begins[0], three), ByteRange("arena", begins[2], 4)
+    assert told.meet(first, third)
+    told.in_order("arena", begins)
+    assert not told.meet(first, third)
+    assert told.meet(ByteRange("arena", begins[0], two), third)

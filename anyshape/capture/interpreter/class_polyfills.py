@@ -230,7 +230,7 @@ def reduce_object(obj: Any, slots: Any, asked: Any) -> Any:
     """`object.__reduce_ex__` of protocol 2 and above; `slots` are the names of its slots, in the
     order of `copyreg`. Where the class has a `__getattribute__` of its own, it is `asked`."""
     cls = type(obj)
-    reduce = getattr(obj, "__reduce__", ABSENT) if asked else ABSENT
+    reduce: Any = getattr(obj, "__reduce__", ABSENT) if asked else ABSENT
     if find(cls, "__reduce__") is not object.__reduce__ and not (asked and reduce is ABSENT):
         return reduce() if asked else obj.__reduce__()
     made = arguments_of_new(obj, cls)

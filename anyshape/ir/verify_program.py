@@ -17,7 +17,7 @@ from itertools import combinations
 from typing import Literal
 
 from anyshape.ir.buffers import Buffer, BufferRef, SizeInMemory, TensorArg, references
-from anyshape.ir.byte_ranges import ByteRange, Sizes
+from anyshape.ir.byte_ranges import ByteRange, Sizes, not_fitting
 from anyshape.ir.established import Established, established_in
 from anyshape.ir.loops import Access, Kernel, Load, SizeParam
 from anyshape.ir.program import (
@@ -347,13 +347,17 @@ class _Run:
             for number in range(len(step.slot_sizes))
         ]
         self.storages.update((storage, _Storage("program")) for storage in arena)
-        for name, (slot, offset) in step.inner.items():
+        for name in step.inner:
             if name not in self.buffers:
                 raise Malformed(f"{at}: {name} is no buffer")
-            size = self.sizes.span(self.buffers[name])
-            if not any(self.sizes.at_most(offset + size, room) for room in step.slot_sizes[slot]):
-                raise Malformed(f"{at}: {name} is not known to fit into {arena[slot]}")
-            self._hold(name, (ByteRange(arena[slot], offset, size),), offset, written=False)
+        sizes = {name: self.sizes.span(self.buffers[name]) for name in step.inner}
+        for name in not_fitting(self.sizes, step.inner, sizes, step.slot_sizes):
+            raise Malformed(f"{at}: {name} is not known to fit into {arena[step.inner[name][0]]}")
+        for number, storage in enumerate(arena):
+            starts = (offset for slot, offset in step.inner.values() if slot == number)
+            self.sizes.in_order(storage, starts)
+        for name, (slot, offset) in step.inner.items():
+            self._hold(name, (ByteRange(arena[slot], offset, sizes[name]),), offset, written=False)
         self.scope = {*step.outer, *step.inner}
         for number, inner in enumerate(step.steps):
             self._step(_At(f"{at.number}.{number}", inner))

@@ -9,6 +9,7 @@ then.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import field
 from typing import Any, TypeAlias
@@ -180,9 +181,15 @@ def _any_is_odd(in_rows: Sequence[bool | None], arguments: Sequence[Any]) -> boo
         if is_row_major is not None:
             shape = tensor.shape
             if 1 in shape or 0 in shape:
-                if not is_row_major or tensor.stride() != row_major(shape):
+                if not is_row_major or not _lies_in_rows(shape, tensor.stride()):
                     return True
     return False
+
+
+@functools.lru_cache(MOST)
+def _lies_in_rows(shape: torch.Size, strides: tuple[int, ...]) -> bool:
+    """Calls of one size after the other ask this, each of all of its arguments."""
+    return strides == row_major(shape)
 
 
 @mutable(eq=False)

@@ -49,6 +49,7 @@ from anyshape.symbolic.simplify import (
 EQUATIONS = 64  # facts about one symbol looked at again when it is known not to be 0
 NEIGHBOURS = 8  # facts about one symbol that hear of its new range
 LONG = 256  # terms of a sum that do not hear of each other's ranges
+SHORT = 4  # terms of a form whose least value is asked for, where it is not that one
 
 
 def learn(facts: KnownFacts, condition: Condition | bool, why: Why) -> None:
@@ -115,8 +116,14 @@ def _learn_relation(facts: KnownFacts, relation: Relation, why: Why) -> None:
 
 
 def _narrow_past(facts: KnownFacts, form: Expr, hole: int, why: Why) -> None:
-    """Draws what follows from a value that the form does not have: x % 2 != 1 says that it is 0."""
+    """Draws what follows from a value that the form does not have: x % 2 != 1 says that it is 0,
+    and x != min(x, 1) that x > min(x, 1), of which ranges do not know that it is no less."""
     lo, hi = bounds_of(facts, form)
+    least = ge(form, hole)
+    if hole not in (lo, hi) and form.depth and len(form.terms) <= SHORT and facts.known(least):
+        why = tuple(dict.fromkeys(why + facts.trace(partial(facts.decide, least))))
+        narrow(facts, form, hole + 1, None, why)
+        return
     if hole not in (lo, hi):
         narrow(facts, form, None, None, why)
         return

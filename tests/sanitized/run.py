@@ -12,11 +12,12 @@ import subprocess
 import sys
 
 COMPILER = os.environ.get("CC", "gcc")
-LIBRARIES = ("libasan.so", "libstdc++.so")
+LIBRARIES = ("libasan.so", "libstdc++.so.6")
 
 
 def library(name: str) -> str:
-    """The path of one of the compiler's libraries; its bare name where there is none."""
+    """The path of one of the compiler's libraries; its bare name, which the loader may know, where
+    there is none: libstdc++ is with the compiler of C++, and without it in the system's folders."""
     return subprocess.run(
         [COMPILER, f"-print-file-name={name}"], capture_output=True, text=True
     ).stdout.strip()

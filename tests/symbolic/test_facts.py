@@ -582,3 +582,11 @@ def test_a_product_of_two_sums_that_is_not_zero_has_factors_that_are_not(w):
     minus = knowing(w, ne(x * y - x - y, -1))  # (x - 1) * (y - 1) != 0
     assert minus.known(eq(x, 1)) is False and minus.known(eq(y, 1)) is False
     assert knowing(w, ne(x * y - x - y, 0)).known(eq(x, 1)) is None
+
+
+def test_a_size_that_is_not_its_least_value_is_above_it(w):
+    """x is no less than min(x, 1): what it is not equal to, it is above."""
+    s0, s1 = w.s[:2]
+    facts = knowing(w, ne(s0, minimum(s0, 1)), ne(s1, minimum(s1, 1) + 1), ne(s1, minimum(s1, 1)))
+    assert facts.quick(ge(s0, 2)) is True
+    assert facts.quick(ge(s1, 3)) is True

@@ -13,6 +13,7 @@ from anyshape.capture.interpreter.intrinsic_names import (
     bind,
     created,
     find,
+    generic_getattr,
     is_subtype,
     native,
     run_class_body,
@@ -225,14 +226,15 @@ new_object = vars(copyreg)["__newobj__"]
 new_object_ex = vars(copyreg)["__newobj_ex__"]
 
 
-def reduce_object(obj: Any, protocol: Any, slots: Any) -> Any:
+def reduce_object(obj: Any, slots: Any, asked: Any) -> Any:
     """`object.__reduce_ex__` of protocol 2 and above; `slots` are the names of its slots, in the
-    order of `copyreg`."""
+    order of `copyreg`. Where the class has a `__getattribute__` of its own, it is `asked`."""
     cls = type(obj)
-    if find(cls, "__reduce__") is not object.__reduce__:
-        return obj.__reduce__()
+    reduce: Any = getattr(obj, "__reduce__", ABSENT) if asked else ABSENT
+    if find(cls, "__reduce__") is not object.__reduce__ and not (asked and reduce is ABSENT):
+        return reduce() if asked else obj.__reduce__()
     made = arguments_of_new(obj, cls)
-    if find(cls, "__getstate__") is not object.__getstate__:
+    if asked or find(cls, "__getstate__") is not object.__getstate__:
         state = obj.__getstate__()
     else:
         state = state_of(obj, slots)
@@ -269,7 +271,10 @@ def arguments_of_new(obj: Any, cls: Any) -> Any:
 
 
 def state_of(obj: Any, slots: Any) -> Any:
-    state = getattr(obj, "__dict__", None)
+    try:
+        state = generic_getattr(obj, "__dict__")  # C looks where it lies and asks nobody
+    except AttributeError:
+        state = None
     state = None if state is None or not len(state) else state
     held = {}
     for name in slots:

@@ -50,11 +50,12 @@ def _reduce_ex(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     """What `copy` and `pickle` ask of an object: code of the program says what it holds."""
     if machine.recording and len(args) == 2 and not kwargs and type(args[1]) is int:
         obj, protocol = args
-        if _is_reduced(machine, type(obj)):
+        asked = attributes.is_python(machine, type(obj), "__getattribute__")
+        if _is_reduced(machine, type(obj)) and (protocol >= 2 or not asked):
             if protocol < 2 and machine.lookup(type(obj), "__reduce__") is object.__reduce__:
                 return Call(COPYREG["_reduce_ex"], args)
             slots = COPYREG["_slotnames"](type(obj))
-            return Call(class_polyfills.reduce_object, (obj, protocol, tuple(slots)))
+            return Call(class_polyfills.reduce_object, (obj, tuple(slots), asked))
     return machine.native(object.__reduce_ex__, args, kwargs)
 
 
@@ -75,8 +76,8 @@ def _is_reduced(machine: Interpreter, kind: type) -> bool:
     """Whether all that the object has is in its attributes, or in a base that tells it."""
     if not kind.__flags__ & attributes.HEAP_TYPE or issubclass(kind, type):
         return False
-    own = _says_its_class(machine, kind) or machine.lookup(kind, "__getattr__") is not NULL
     bases = [b for b in kind.__mro__ if not b.__flags__ & attributes.HEAP_TYPE]
+    own = isinstance(machine.lookup(kind, "__dict__"), property)
     return not own and all(any(b is base for base in REDUCED) for b in bases)
 
 

@@ -34,9 +34,8 @@ class RecordingDomain(Domain):
     functions: Functions
     interpreted: set[types.CodeType]  # of the functions that the segment has entered
     enters_contexts: bool
-    took_id: bool = False  # the program knows the id of an object that it has made
     made_stream: bool = False  # others may have been told of it, and write to it
-    ids: set[int]  # of objects that may be others in another call
+    ids: set[int]  # of objects that may be others in another call, or behind a break
     kept_in_c: list[Any]  # what a cache of C was handed, and may give back in another call
 
     # ---- outside objects -------------------------------------------------------------------------

@@ -222,16 +222,16 @@ class ReadingDomain(RecordingDomain):
             self._see_numbers(value)
         self.recorder.guard(source, "equals", value)
         if type(value) in BY_VALUE:
-            self._note_value(source, value, value)
+            self._note_value(source, value)
         return value if value is None or type(value) is bool else self._handed(value, source)
 
-    def _note_value(self, source: Source, value: Any, part: Any) -> None:
+    def _note_value(self, source: Source, value: Any) -> None:
         """That it is this very object is relied on where the program asks, of parts of tuples
-        too."""
-        self._values.setdefault(id(part), []).append((source, value))
-        for item in part if type(part) is tuple else ():
+        too: the tuple around a part may be made anew at each read, as `code.co_varnames` is."""
+        self._values.setdefault(id(value), []).append((source, value))
+        for index, item in enumerate(value if type(value) is tuple else ()):
             if type(item) in BY_VALUE:
-                self._note_value(source, value, item)
+                self._note_value(self.recorder.sources.child(source, "item", index), item)
 
     def is_one_value(self, a: Any, b: Any) -> bool:
         """Whether two tuples, of which one was made of what lies in it, are one that was read."""
@@ -239,8 +239,8 @@ class ReadingDomain(RecordingDomain):
         return type(a) is tuple and real[0] is real[1]
 
     def identify_value(self, value: Any) -> None:
-        for source, whole in self._values.get(id(value), ()):
-            self.recorder.guard(source, "is", whole)
+        for source, seen in self._values.get(id(value), ()):
+            self.recorder.guard(source, "is", seen)
 
     def _handed(self, value: Any, source: Source) -> Any:
         """What stands for an object that was handed in, and is it where it is given back."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -206,4 +206,60 @@ def test_an_id_that_was_handed_in_is_compared_with_that_of_the_object_of_this_ca
         (second, y, id(x)),
     ):
         assert fast(tensor, value, number)[1] == program(tensor, value, number)
+    assert not fast.stats().internal_errors
+
+
+class Config:
+    """Some of its attributes have two names, as those of transformers' configs."""
+
+    names: ClassVar[dict[str, str]] = {"width": "hidden"}
+
+    def __init__(self) -> None:
+        self.hidden, self.parts, self.kind = 3, [1, 2], "".join(("a", "b"))
+
+    def __getattribute__(self, name: str) -> Any:
+        if name != "names" and name in super().__getattribute__("names"):
+            name = super().__getattribute__("names")[name]
+        return super().__getattribute__(name)
+
+
+CONFIG = Config()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("breaks", [False, True])
+def test_a_copy_of_an_object_that_reads_its_attributes_itself_is_captured_whole(
+    breaks: bool,
+) -> None:
+    """It was cut at each id that `deepcopy` notes: thirty specializations for one."""
+
+    def program(x: Tensor) -> Any:
+        made = copy.deepcopy(CONFIG)
+        made.parts.append(made.width)
+        y = x * made.width
+        if breaks:
+            os.getpid()
+        return y + len(made.parts), made.parts, made.kind
+
+    fast = anyshape.compile(program)
+    for size in (3, 4, 5):
+        mine, expected = fast(torch.ones(size)), program(torch.ones(size))
+        assert torch.equal(mine[0], expected[0])
+        assert mine[1:] == expected[1:]
+    assert CONFIG.parts == [1, 2]
+    assert fast.stats().specializations == 1 + breaks
+    assert not fast.stats().internal_errors
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_parts_of_a_tuple_that_is_made_anew_at_each_read_are_asked_about() -> None:
+    """In `co_varnames`, which is another tuple each time, lie the texts of which ids are noted."""
+
+    def program(x: Tensor) -> Any:
+        names = program.__code__.co_varnames
+        return x + 1, [{id("x"): 1}.get(id(name), 0) for name in names]
+
+    fast = anyshape.compile(program)
+    for size in (3, 4):
+        assert fast(torch.ones(size))[1] == program(torch.ones(size))[1]
     assert not fast.stats().internal_errors

@@ -349,6 +349,45 @@ def case_what_is_left_of_a_reversed_sequence():
     return found, [value for value in backwards], operator.length_hint(backwards, 7)
 
 
+def case_an_own_access_is_asked_when_an_object_is_reduced():
+    asked = []
+
+    class Asking:
+        __slots__ = ("spam", "absent", "__dict__")
+
+        def __getattribute__(self, name):
+            asked.append(name)
+            return super().__getattribute__(name)
+
+    class Hiding(Asking):
+        def __getattribute__(self, name):
+            if name == "__reduce__":
+                raise AttributeError(name)
+            return super().__getattribute__(name)
+
+        def __reduce__(self):
+            return "never"
+
+    class Telling(Asking):
+        def __reduce__(self):
+            return "told"
+
+        def __getstate__(self):
+            return "a state"
+
+    class Stating(Asking):
+        def __getstate__(self):
+            return "a state"
+
+    found = []
+    for kind in (Asking, Hiding, Telling, Stating):
+        made = kind()
+        made.spam, made.egg = 1, 2
+        answer = made.__reduce_ex__(4)
+        found.append(answer if answer == "told" else (answer[0].__name__, *answer[2:]))
+    return found, asked
+
+
 def case_names_of_slots_are_asked_for_when_an_object_is_reduced():
     class Named:
         __slotnames__ = ["spam"]

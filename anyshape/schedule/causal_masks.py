@@ -32,7 +32,9 @@ def without_causal_masks(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """The graph, where masks that hide later keys and nothing else are flags of attention, and
     those that hide no key are none."""
     producers = {value: node for node in graph.nodes for value in node.outputs}
-    masks = {mask for node in graph.nodes if (mask := _mask_of(node, ops, graph.facts)) in producers}
+    masks = {
+        mask for node in graph.nodes if (mask := _mask_of(node, ops, graph.facts)) in producers
+    }
     flags = {mask: _flag_of(graph, mask, ops) for mask in masks if mask is not None}
     replaced = {mask: flag for mask, flag in flags.items() if flag is not None}
     if not replaced:

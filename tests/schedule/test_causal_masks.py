@@ -41,9 +41,7 @@ CAUSAL = {
     "a triangle": lambda q, k: torch.ones(q.shape[-2], k.shape[-2]).bool().tril(),
     "no triangle": lambda q, k: ~torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).triu(1),
     "and all": lambda q, k: (lambda i, j: (j <= i) & (j >= 0) & True)(*places(q, k)),
-    "of each head": lambda q, k: (lambda i, j: j <= i)(*places(q, k)).expand(
-        *q.shape[:2], -1, -1
-    ),
+    "of each head": lambda q, k: (lambda i, j: j <= i)(*places(q, k)).expand(*q.shape[:2], -1, -1),
     "places that were moved": lambda q, k: (lambda i, j: j + 3 <= i + 3)(*places(q, k)),
     "packed, all one": of_packed,
 }

@@ -168,15 +168,12 @@ def test_places_in_a_row_are_narrow_and_what_else_reads_them_is_not():
 
 def test_a_lone_row_is_cut_where_one_pass_is_enough():
     chooser = Chooser.of(rows(I * COLUMNS + R))
-    assert chooser.schedule((0, 0, 1, 16384)).shares == 64
-    assert chooser.schedule((0, 0, 1, 16383)).shares == 1
+    assert chooser.schedule((0, 0, 1, 4096)).shares == 16
     assert chooser.schedule((0, 0, 1, 2048)).shares == 1
     twice = reading(
         Reduce("max", 0, float32), Op("sub", (0, 1), float32), Reduce("sum", 2, float32)
     )
     assert Chooser.of(twice).schedule((0, 0, 1, 4096)).shares == 1
-    one = chooser.schedule((0, 0, 1, 4096)).schedule
-    assert one.phase is None and one.row * one.pieces == 4096  # one launch, which C makes
 
 
 @pytest.mark.parametrize("row", range(1, 9))

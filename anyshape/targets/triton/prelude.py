@@ -118,8 +118,8 @@ def as_tanh(x):
 
 @triton.jit
 def as_erfp1(x):
-    # as erfc(-x), which is 2 to the power of -h or 2 less that: half of what erf takes, and as exact
-    # where erf is near -1 as elsewhere
+    # as erfc(-x), which is 2 to the power of -h or 2 less that: fewer instructions than erf takes,
+    # and as exact where erf is near -1 as elsewhere
     if x.dtype == tl.float64:
         made = 1.0 + tl.erf(x)
     else:

@@ -54,7 +54,7 @@ LONGEST_TILE = 2048
 LEAST_SHARE = 2048
 """Elements of a row that are worth a program of their own; 256 of a strided one, and of a row that
 is all there is, of so many elements at least, in so many shares at most."""
-LONE_ROW, LONE_SHARE, LONE_SHARES = 16_384, 256, 64
+LONE_ROW, LONE_SHARE, LONE_SHARES = 4096, 256, 64
 LARGE = 1 << 25
 """More elements than this come from memory, not from the cache; of half as many most do."""
 MOST_TOTALS = 2048
@@ -352,9 +352,7 @@ class Chooser:
 
     def _shares(self, cells: int, row: int, tiles: int) -> int:
         """Into how many shares rows are cut so that every multiprocessor has work."""
-        if tiles == 1 and self.along_rows and self.passes == 1:
-            if row < LONE_ROW:  # two launches, which Python makes, take longer
-                return 1
+        if tiles == 1 and self.along_rows and self.passes == 1 and row >= LONE_ROW:
             few = min(row // LONE_SHARE, LONE_SHARES)
             return max(few, min(row // LEAST_SHARE, MULTIPROCESSORS * 4))
         if self._is_odd(cells, row):

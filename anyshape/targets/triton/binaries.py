@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import heapq
 import importlib.metadata
 import itertools
 import json
@@ -227,10 +226,10 @@ class Compiler:
     processes, Triton's passes and the assembler alone let go of Python's lock."""
 
     pending: dict[tuple[str, KernelSchedule, int], Future[Binary]] = field(default_factory=dict)
-    waiting: list[tuple[int, int, Callable[[], Binary], Future[Binary]]] = field(
-        default_factory=list
+    waiting: dict[tuple[int, int], tuple[Callable[[], Binary], Future[Binary]]] = field(
+        default_factory=dict
     )
-    """What no thread has begun, as a heap: what takes longest is first."""
+    """What no thread has begun, by how long it takes, the longest with the least number."""
     workers: Workers = field(default_factory=Workers)
     threads: ThreadPoolExecutor | None = None
     files: tempfile.TemporaryDirectory[str] | None = None
@@ -263,7 +262,7 @@ class Compiler:
                 made: Future[Binary] = Future()
                 make = functools.partial(self._binary, function, schedule, capability, cache)
                 order = -effort(function.kernel, schedule), len(self.pending)
-                heapq.heappush(self.waiting, (*order, make, made))
+                self.waiting[order] = make, made
                 self.pending[wanted] = made
                 self._threads().submit(self._make_longest)
             return self.pending[wanted]
@@ -272,7 +271,7 @@ class Compiler:
         """One of those that wait, the one that takes longest: none begins last that others would
         have to wait for."""
         with self.lock:
-            *_, make, made = heapq.heappop(self.waiting)
+            make, made = self.waiting.pop(min(self.waiting))
         try:
             made.set_result(make())
         except BaseException as error:  # who waits for it raises it

@@ -194,6 +194,7 @@ def worker(name: str, limit: float, dry: bool) -> None:
     case = small(CASES[name]) if dry else CASES[name]
     with tempfile.TemporaryDirectory() as cache, torch.no_grad():
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{cache}/inductor"
+        os.environ["TRITON_CACHE_DIR"] = f"{cache}/triton"  # ours and the peer's compile by it
         for found in measure(name, case, limit, f"{cache}/ours"):
             print(json.dumps(found.row()), flush=True)
 

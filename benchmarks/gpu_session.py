@@ -106,7 +106,7 @@ def jobs(folder: Path) -> Iterator[Job]:
         command = module("benchmarks.gpu_beside", out, *given)
         yield Job("g", f"{name}, beside", command, seconds + 60, alone=True)
     first = module("benchmarks.launches", out, "first", "--no-peers")
-    yield Job("g", "first calls of a second process", first, 90, alone=True)
+    yield Job("g", "first calls of a second process", first, 300, alone=True)
     training = module("benchmarks.gpu_training", out)
     yield Job("f", "training steps", training, 300, alone=True)
     peers = module("benchmarks.gpu_training", out, "--sides", "--peers", "--seconds", "580")

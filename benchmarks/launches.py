@@ -6,7 +6,8 @@
 the device is done, too; `device` the sum of its kernels under torch's profiler, which comes last:
 every launch of a process takes longer once it was profiled. The chain is 64 products of 64 x 64,
 each followed by a pointwise kernel. `first` times first calls in processes of their own, of which
-the second finds the disk cache filled; ANYSHAPE's own import is part of them.
+the second finds the disk cache filled; ANYSHAPE's own import is part of them, and given apart.
+Eager's process comes first: it has the libraries' files read from disk.
 """
 
 from __future__ import annotations
@@ -135,15 +136,19 @@ with torch.device("cuda"):
     model = MODELS[sys.argv[1]]().to(torch.bfloat16).eval()
     ids = torch.randint(0, VOCABULARY, (1, 512))
 torch.cuda.synchronize()
+before = {*sys.modules}  # transformers imports Triton itself
 start = time.perf_counter()
 call = model
 if sys.argv[2] != "eager":
     import anyshape
     call = anyshape.compile(model)
+compiled = time.perf_counter()
 with torch.no_grad():
     call(ids, use_cache=False)
 torch.cuda.synchronize()
-print(time.perf_counter() - start, "triton" in sys.modules)
+done = time.perf_counter()
+new = {*sys.modules} - before
+print(done - start, done - compiled, "triton" in new or "triton.compiler" in new)
 """
 
 
@@ -151,22 +156,32 @@ def first(peers: bool) -> Found:
     """Eager and ours in turn, once the first process has filled the cache."""
     for name in MODELS:
         with tempfile.TemporaryDirectory() as cache:
-            took: dict[str, list[float]] = {"ours, first process": [_first(name, "ours", cache)]}
+            took: dict[str, list[float]] = {
+                "eager, first process": [_first(name, "eager", cache)[0]]
+            }
+            took["ours, first process"] = [_first(name, "ours", cache)[0]]
+            calls: dict[str, list[float]] = {}
             for side in ("eager", "ours") * FIRSTS:
-                took.setdefault(side, []).append(_first(name, side, cache))
-        more = statistics.median(took["ours"]) - statistics.median(took["eager"])
+                whole, call = _first(name, side, cache)
+                took.setdefault(side, []).append(whole)
+                calls.setdefault(side, []).append(call)
+        eager = statistics.median(took["eager"])
+        more = {
+            "with the import": statistics.median(took["ours"]) - eager,
+            "without": statistics.median(calls["ours"]) - eager,
+        }
         yield {"model": name, "first call, s": took, "second process, more than eager": more}, {}
 
 
-def _first(name: str, side: str, cache: str) -> float:
-    """Seconds of the first call in a process of its own."""
+def _first(name: str, side: str, cache: str) -> tuple[float, float]:
+    """Seconds of the first call in a process of its own, with the import and without."""
     environment = os.environ | {"ANYSHAPE_CACHE_DIR": cache}
     command = [sys.executable, "-c", FIRST, name, side]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    took, triton_was_imported = done.stdout.split()
+    whole, call, triton_was_imported = done.stdout.split()
     if triton_was_imported == "True":
         print(f"{name}, {side}: Triton was imported", flush=True)
-    return float(took)
+    return float(whole), float(call)
 
 
 TABLES = {"chain": chains, "models": models, "first": first}

@@ -24,6 +24,7 @@ from anyshape.passes.layouts import keep_channels_innermost
 from anyshape.passes.long_cats import split_long_cats
 from anyshape.passes.one_device import read_one_device
 from anyshape.passes.outputs import separate_outputs
+from anyshape.passes.patches import multiply_patches
 from anyshape.passes.simplify import (
     merge_equal_nodes,
     remove_dead_core_nodes,
@@ -189,6 +190,12 @@ INFERENCE = Pipeline(
         Pass(
             "split-long-cats",
             _alone(split_long_cats),
+            needs=_properties("core"),
+            before=_properties("separate"),
+        ),
+        Pass(
+            "multiply-patches",
+            _alone(multiply_patches),
             needs=_properties("core"),
             before=_properties("separate"),
         ),

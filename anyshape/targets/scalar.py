@@ -189,7 +189,7 @@ TRITON_TEXTS: Mapping[str, Text] = MappingProxyType(
         "cos": Text("tl.cos({0})"),
         "tanh": Text("as_tanh({0})"),
         "erf": Text("tl.erf({0})"),
-        "erfp1": Text("(1.0 + tl.erf({0}))"),
+        "erfp1": Text("as_erfp1({0})"),
         "sigmoid": Text("as_sigmoid({0})"),
         "floor": Text("tl.floor({0})", "{0}"),
         "ceil": Text("tl.ceil({0})", "{0}"),

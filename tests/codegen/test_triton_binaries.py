@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -130,6 +132,25 @@ def sizeless(dtype=float32) -> DeviceFunction:
     elements = (Load("p0", I, dtype), Read("x0", float64), Op("mul", (0, 1), dtype))
     kernel = Kernel(params, (Axis("i0", 64),), (), elements, (Store("p0", I, 2, "cell"),))
     return DeviceFunction("mul_2f", "", kernel, 0)
+
+
+def test_what_takes_longest_is_begun_first(monkeypatch):
+    begun, free = [], threading.Event()
+    compiler = Compiler(workers=Workers(0), threads=ThreadPoolExecutor(1))
+
+    def made(compiler, function, schedule, *rest):
+        free.wait()
+        begun.append(schedule.pieces)
+
+    monkeypatch.setattr(Compiler, "_binary", made)
+    orders = [
+        compiler.start(doubled(), KernelSchedule(1, 16, pieces), DiskCache(None))
+        for pieces in (0, 2, 8, 4, 3)
+    ]
+    free.set()
+    for made in orders:
+        made.result()
+    assert begun[1:] == sorted(begun[1:], reverse=True) and sorted(begun) == [0, 2, 3, 4, 8]
 
 
 def test_kernels_without_sizes_are_begun_before_they_are_linked(monkeypatch):

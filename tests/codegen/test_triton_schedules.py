@@ -192,11 +192,40 @@ def test_where_one_number_lies_chooses_no_schedule():
     assert chooser.pointers == (0, 1)
     assert chooser.schedule((0, 0, 8, 64, 64)) == chooser.schedule((0, 0, 0, 64, 64))
     assert chooser.schedule((0, 8, 0, 64, 64)) != chooser.schedule((0, 0, 0, 64, 64))
-    assert chooser.schedule((0, 0, 8, 64, 64)).schedule.divisible == (0, 1, 3, 4)
+    assert chooser.schedule((0, 0, 8, 64, 64)).schedule.divisible == (0, 1, 3)
     assert Chooser.of(gathered()).pointers == (0, 1, 2)  # it is read wherever the indices say
     parts = parted(kernel, 3)
     taken = [parts.params[n].name for n in Chooser.of(parts).pointers]
     assert taken == ["p0", "p1", "p0_1", "p1_1", "p0_2", "p1_2"]
+
+
+def test_how_many_rows_there_are_chooses_no_schedule():
+    """Not by multiples of 16: no load is wider for it."""
+    side_by_side = Chooser.of(rows(I * COLUMNS + R))
+    few, more = (side_by_side.schedule((0, 0, n, 4096)) for n in (1600, 1601))
+    assert few.schedule == more.schedule and few.tiles != more.tiles
+    narrow = side_by_side.schedule((0, 0, 1600, 4095)).schedule
+    assert narrow.divisible != few.schedule.divisible
+    strided = Chooser.of(rows(R * ROWS + I))
+    few, more = (strided.schedule((0, 0, n, 7)).schedule for n in (1600, 1601))
+    assert few != more  # neighbours in memory are of different cells
+
+
+@pytest.mark.parametrize("inner", (2048, 24, 7))
+def test_cells_end_where_a_row_of_known_length_ends(inner):
+    """A multiple of 16 is one however many there are."""
+    axes = (Axis("i0", ROWS), Axis("r0", inner))
+    index = I * inner + R
+    kernel = Kernel(
+        (*POINTERS, *SIZES[:1]),
+        axes,
+        (),
+        (Load("p0", index, float32),),
+        (Store("p1", index, 0, "cell"),),
+    )
+    chooser = Chooser.of(kernel)
+    even, odd = (chooser.schedule((0, 0, n)).schedule for n in (16000, 16001))
+    assert (even == odd) is (inner == 2048)
 
 
 def test_shares_of_one_tile_are_known_and_larger_ones_are_walked():

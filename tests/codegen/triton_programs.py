@@ -318,6 +318,19 @@ def run_online():
                 torch.testing.assert_close(b, a, rtol=1e-5, atol=1e-36, equal_nan=True)
 
 
+def run_tails():
+    """GELU in float32 is exact where erf is near -1, too, and right at infinities and NaN."""
+    compiled = scheduled(lambda b, x: b.gelu(x), normal(["a"]))
+    (kernel,) = compiled.program.kernels()
+    ends = torch.tensor([float("inf"), float("nan"), 0.0, -0.0, 7.0, -20.0])
+    x = torch.cat((torch.linspace(-6, 6, 5000), ends))
+    exact = 0.5 * x.double() * torch.special.erfc(-x.double() / 2**0.5)
+    with tempfile.TemporaryDirectory() as directory:
+        modules = {kernel: functools.partial(modules_of, kernel, directory, 0, 0)}
+        (found,) = interpret(compiled, [x], modules)
+    torch.testing.assert_close(found.double(), exact, rtol=8e-6, atol=1e-30, equal_nan=True)
+
+
 def run_flags():
     """Kernels set flags themselves where a place is out of range, alone. Rows lie around those of x,
     which an interpreted kernel reads at such places."""
@@ -478,6 +491,8 @@ def main():
                 run_parts(int(name), [*map(int, rest)])
             case "interpret" if name == "flags":
                 run_flags()
+            case "interpret" if name == "tails":
+                run_tails()
             case "interpret" if name == "online":
                 run_online()
             case "interpret":

@@ -1,4 +1,5 @@
-"""Masks that hide later keys and nothing else are flags of attention, and no mask is made."""
+"""Masks that hide later keys and nothing else are flags of attention, those that hide none are
+nothing, and no mask is made."""
 
 from __future__ import annotations
 
@@ -40,11 +41,24 @@ CAUSAL = {
     "a triangle": lambda q, k: torch.ones(q.shape[-2], k.shape[-2]).bool().tril(),
     "no triangle": lambda q, k: ~torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).triu(1),
     "and all": lambda q, k: (lambda i, j: (j <= i) & (j >= 0) & True)(*places(q, k)),
-    "of each head": lambda q, k: (lambda i, j: j <= i)(*places(q, k)).expand(2, 3, -1, -1),
+    "of each head": lambda q, k: (lambda i, j: j <= i)(*places(q, k)).expand(*q.shape[:2], -1, -1),
     "places that were moved": lambda q, k: (lambda i, j: j + 3 <= i + 3)(*places(q, k)),
     "packed, all one": of_packed,
 }
+OPEN = {
+    "all ones": lambda q, k: torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool),
+    "of each sequence": lambda q, k: (lambda i, j: j >= 0)(*places(q, k)).expand(
+        q.shape[0], 1, q.shape[-2], -1
+    ),
+    "of all queries": lambda q, k: torch.ones(1, k.shape[-2], dtype=torch.bool),
+    "places are not negative": lambda q, k: (lambda i, j: (i >= 0) & (j > -1))(*places(q, k)),
+    "this or that": lambda q, k: (lambda i, j: (j <= i) | (j > i))(*places(q, k)),
+}
 OTHERS = {
+    "the first query's": lambda q, k: (lambda i, j: j <= i[:1])(*places(q, k)),
+    "one of a place": lambda q, k: (lambda i, j: j <= i)(torch.arange(1)[:, None], places(q, k)[1]),
+    "none": lambda q, k: torch.zeros(q.shape[-2], k.shape[-2], dtype=torch.bool),
+    "all but the first": lambda q, k: (lambda i, j: (i >= 0) & (j > 0))(*places(q, k)),
     "the next one too": lambda q, k: (lambda i, j: j <= i + 1)(*places(q, k)),
     "a window": lambda q, k: (lambda i, j: (j <= i) & (j > i - 3))(*places(q, k)),
     "ahead": lambda q, k: (lambda i, j: (j >= i) | (j == 0))(*places(q, k)),
@@ -86,6 +100,25 @@ def flags(mask) -> set[tuple[bool, object]]:
 @pytest.mark.parametrize("name", CAUSAL)
 def test_a_mask_that_hides_later_keys_is_a_flag(name):
     assert flags(CAUSAL[name]) == {(False, True)}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_a_mask_that_hides_no_key_is_none(name):
+    assert flags(OPEN[name]) == {(False, False)}
+
+
+@pytest.mark.parametrize("open", [True, False])
+def test_a_mask_with_more_rows_than_query_and_key_is_refused(open):
+    def program(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        at, keys = places(q, k)
+        mask = (keys >= 0 if open else keys <= at).expand(4, 3, q.shape[-2], -1)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    fast = anyshape.compile(program)
+    for n, m in LENGTHS:
+        for call in (program, fast):
+            with pytest.raises(RuntimeError, match="match"):
+                call(*operands(n, m))
 
 
 @pytest.mark.parametrize("name", OTHERS)

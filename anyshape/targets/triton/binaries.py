@@ -57,7 +57,7 @@ NO_CONTEXT = 201
 """The driver's CUDA_ERROR_INVALID_CONTEXT."""
 OVERLAPPING, OVERLAPPING_DRIVER = 90, 12_040
 """The least compute capability, and driver, where a kernel begins while the one before it ends."""
-FEWEST_WORKERS, MOST_WORKERS = 2, 8
+FEWEST_WORKERS, MOST_WORKERS = 2, 14
 CUBIN, ABOUT = "kernel.cubin", "kernel.json"
 
 
@@ -140,6 +140,11 @@ def wanted_of(
 _numbers = itertools.count()
 
 
+def effort(kernel: Kernel, schedule: KernelSchedule) -> int:
+    """How long Triton takes for a kernel, beside others: each tile of a row has its own text."""
+    return len(kernel.elements) * max(schedule.pieces, 1)
+
+
 def compile_kernel(
     function: DeviceFunction, schedule: KernelSchedule, directory: Path, capability: int
 ) -> Any:
@@ -152,7 +157,7 @@ def compile_kernel(
 class Workers:
     """Processes that compile, one for each thread that asks. A machine of few cores has none."""
 
-    count: int = field(default_factory=lambda: min((os.cpu_count() or 1) // 2, MOST_WORKERS))
+    count: int = field(default_factory=lambda: max(0, min((os.cpu_count() or 1) - 2, MOST_WORKERS)))
     own: threading.local = field(default_factory=threading.local)
 
     @property
@@ -221,6 +226,10 @@ class Compiler:
     processes, Triton's passes and the assembler alone let go of Python's lock."""
 
     pending: dict[tuple[str, KernelSchedule, int], Future[Binary]] = field(default_factory=dict)
+    waiting: dict[tuple[int, int], tuple[Callable[[], Binary], Future[Binary]]] = field(
+        default_factory=dict
+    )
+    """What no thread has begun, by how long it takes, the longest with the least number."""
     workers: Workers = field(default_factory=Workers)
     threads: ThreadPoolExecutor | None = None
     files: tempfile.TemporaryDirectory[str] | None = None
@@ -250,10 +259,23 @@ class Compiler:
         wanted = function.name, schedule, capability
         with self.lock:
             if wanted not in self.pending:
-                self.pending[wanted] = self._threads().submit(
-                    self._binary, function, schedule, capability, cache
-                )
+                made: Future[Binary] = Future()
+                make = functools.partial(self._binary, function, schedule, capability, cache)
+                order = -effort(function.kernel, schedule), len(self.pending)
+                self.waiting[order] = make, made
+                self.pending[wanted] = made
+                self._threads().submit(self._make_longest)
             return self.pending[wanted]
+
+    def _make_longest(self) -> None:
+        """One of those that wait, the one that takes longest: none begins last that others would
+        have to wait for."""
+        with self.lock:
+            make, made = self.waiting.pop(min(self.waiting))
+        try:
+            made.set_result(make())
+        except BaseException as error:  # who waits for it raises it
+            made.set_exception(error)
 
     def settle(self) -> None:
         """Returns once nothing is made: while something is, the host is slow, and what is measured

@@ -9,6 +9,7 @@ Where there are fewer rows than a GPU has room for, rows are cut into shares.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -197,7 +198,8 @@ class Chooser:
     """Chooses the schedule of each launch, from arguments as they are passed.
 
     ``cells`` and ``row`` compute the number of cells and the length of a row from the arguments;
-    ``furthest`` the largest index of an access, where it follows from sizes alone.
+    ``furthest`` the largest index of an access, where it follows from sizes alone. ``widening``:
+    sizes of which it matters whether they are multiples of 16.
     """
 
     kernel: Kernel
@@ -211,24 +213,28 @@ class Chooser:
     is_online: bool
     pointers: tuple[int, ...]
     sizes: tuple[int, ...]
+    widening: tuple[int, ...]
     sides: tuple[Callable[..., int], Callable[..., int]] | None
     """The numbers of rows and of columns of a matrix product."""
 
     @classmethod
     def of(cls, kernel: Kernel) -> Chooser:
         names = [param.name for param in kernel.params]
+        along_rows = bool(kernel.reduction_axes) and walks_along_rows(kernel)
+        widening = _widening(kernel, along_rows)
         return cls(
             kernel,
             _compiled(names, _product(axis.extent for axis in kernel.axes)),
             _compiled(names, _product(axis.extent for axis in kernel.reduction_axes)),
             _compiled(names, f"max({', '.join(_furthest(kernel))}, 0)"),
-            bool(kernel.reduction_axes) and walks_along_rows(kernel),
+            along_rows,
             may_split(kernel),
             row_start(kernel, analyse(kernel)) is not None,
             passes(kernel),
             bool(online(kernel).sums),
             _of_several_elements(kernel),
             tuple(n for n, p in enumerate(kernel.params) if isinstance(p, SizeParam)),
+            tuple(n for n, name in enumerate(names) if name in widening),
             _sides(kernel, names) if tiled_product(kernel) else None,
         )
 
@@ -288,7 +294,7 @@ class Chooser:
         aligned = all(arguments[n] % DIVISOR == 0 for n in self.pointers)
         divisible: tuple[int, ...] = ()
         if aligned:
-            divisible = (*self.pointers, *(n for n in self.sizes if arguments[n] % DIVISOR == 0))
+            divisible = (*self.pointers, *(n for n in self.widening if arguments[n] % DIVISOR == 0))
         largest = max(self.furthest(*arguments), cells, row, *(arguments[n] for n in self.sizes))
         each = 0
         if shares > 1:
@@ -442,6 +448,22 @@ def _of_several_elements(kernel: Kernel) -> tuple[int, ...]:
     names = [pointer.name for pointer in kernel.pointers]
     several |= {name for n, name in enumerate(names) if names[n % own] in several}
     return tuple(n for n, param in enumerate(kernel.params) if param.name in several)
+
+
+def _widening(kernel: Kernel, along_rows: bool) -> frozenset[str]:
+    """The sizes whose multiples of 16 make loads wider: those that addresses or elements are made
+    of, and those at which neighbours in memory end. How many rows there are is neither, where the
+    elements of a row lie side by side or each row has a multiple of 16 of them."""
+    sizes = {param.name for param in kernel.params if isinstance(param, SizeParam)}
+    if tiled_product(kernel):
+        return frozenset(sizes)
+    first, inner = kernel.axes[:1], kernel.axes[1:]
+    known = math.prod(axis.extent for axis in inner if isinstance(axis.extent, int))
+    whole = along_rows or (bool(inner) and known % DIVISOR == 0)
+    ends = (*inner, *kernel.reduction_axes, *(() if whole else first))
+    named = {s.name for axis in ends if isinstance(axis.extent, Expr) for s in axis.extent.symbols}
+    named.update(*map(index_names, (*kernel.elements, *kernel.stores)))
+    return frozenset(sizes & named)
 
 
 def _furthest(kernel: Kernel) -> list[str]:

@@ -17,11 +17,12 @@ from anyshape.symbolic import Dim, Expr, Facts, FloorDiv, le
 
 @frozen
 class ByteRange:
-    """Bytes of a storage, from ``start`` on."""
+    """Bytes of a storage, from ``start`` on; ``part``: inside which of parts that lie side by side."""
 
     storage: str
     start: Dim
     size_bytes: Dim
+    part: int | None = None
 
 
 @mutable(eq=False)
@@ -49,6 +50,8 @@ class Sizes:
     def meet(self, a: ByteRange, b: ByteRange) -> bool:
         """May the two have a byte in common?"""
         if a.storage != b.storage:
+            return False
+        if a.part is not None and b.part is not None and a.part != b.part:
             return False
         if a.start is b.start or a.start == b.start:
             return not (self.at_most(a.size_bytes, 0) or self.at_most(b.size_bytes, 0))

@@ -45,6 +45,7 @@ from anyshape.ir.program import (
     View,
     ViewCall,
 )
+from anyshape.ir.slots import ranges_in
 from anyshape.ir.verify import Malformed
 from anyshape.ir.verify_bounds import verify_bounds
 from anyshape.nouns import frozen, mutable
@@ -344,16 +345,19 @@ class _Run:
             self._named(at, name)
         arena = [
             f"slot {number} of the arena of step {at.number}"
-            for number in range(len(step.slot_sizes))
+            for number in range(len(step.slots))
         ]
         self.storages.update((storage, _Storage("program")) for storage in arena)
+        places: list[dict[str, tuple[Dim, Dim]]] = [{} for _ in arena]
         for name, (slot, offset) in step.inner.items():
             if name not in self.buffers:
                 raise Malformed(f"{at}: {name} is no buffer")
-            size = self.sizes.span(self.buffers[name])
-            if not any(self.sizes.at_most(offset + size, room) for room in step.slot_sizes[slot]):
-                raise Malformed(f"{at}: {name} is not known to fit into {arena[slot]}")
-            self._hold(name, (ByteRange(arena[slot], offset, size),), offset, written=False)
+            places[slot][name] = offset, self.sizes.span(self.buffers[name])
+        for storage, slot, there in zip(arena, step.slots, places, strict=True):
+            for name, bytes_ in ranges_in(slot, storage, there, self.sizes):
+                if bytes_ is None:
+                    raise Malformed(f"{at}: {name} is not known to fit into {storage}")
+                self._hold(name, (bytes_,), bytes_.start, written=False)
         self.scope = {*step.outer, *step.inner}
         for number, inner in enumerate(step.steps):
             self._step(_At(f"{at.number}.{number}", inner))

@@ -17,7 +17,7 @@ from anyshape.symbolic import Dim, Expr, Facts, FloorDiv, le
 
 @frozen
 class ByteRange:
-    """Bytes of a storage, from ``start`` on; ``part``: inside which of parts that lie side by side."""
+    """Bytes of a storage, from ``start`` on; ``part``: inside which of parts side by side."""
 
     storage: str
     start: Dim

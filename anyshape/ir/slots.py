@@ -66,12 +66,13 @@ def ranges_in(
         for number, (start, part) in enumerate(zip(begins, slot.parts, strict=True)):
             parts |= dict.fromkeys(part.tenants, (number, start, part))
     for name, (start, size) in places.items():
-        number, begin, part = parts.get(name, (None, 0, None))
-        if part is not None and start == begin and sizes.at_most(size, part.size_bytes):
-            yield name, ByteRange(storage, start, size, number)
-        else:
-            fits = _fits(slot, start + size, sizes)
-            yield name, ByteRange(storage, start, size) if fits else None
+        fits, inside = False, None
+        if name in parts:
+            inside, begin, part = parts[name]
+            fits = start == begin and sizes.at_most(size, part.size_bytes)
+        if not fits:
+            inside, fits = None, _fits(slot, start + size, sizes)
+        yield name, ByteRange(storage, start, size, inside) if fits else None
 
 
 def _fits(slot: Slot, size: Dim, sizes: Sizes) -> bool:

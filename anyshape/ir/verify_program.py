@@ -344,8 +344,7 @@ class _Run:
         for name in step.outer:
             self._named(at, name)
         arena = [
-            f"slot {number} of the arena of step {at.number}"
-            for number in range(len(step.slots))
+            f"slot {number} of the arena of step {at.number}" for number in range(len(step.slots))
         ]
         self.storages.update((storage, _Storage("program")) for storage in arena)
         places: list[dict[str, tuple[Dim, Dim]]] = [{} for _ in arena]
@@ -353,8 +352,8 @@ class _Run:
             if name not in self.buffers:
                 raise Malformed(f"{at}: {name} is no buffer")
             places[slot][name] = offset, self.sizes.span(self.buffers[name])
-        for storage, slot, there in zip(arena, step.slots, places, strict=True):
-            for name, bytes_ in ranges_in(slot, storage, there, self.sizes):
+        for storage, room, there in zip(arena, step.slots, places, strict=True):
+            for name, bytes_ in ranges_in(room, storage, there, self.sizes):
                 if bytes_ is None:
                     raise Malformed(f"{at}: {name} is not known to fit into {storage}")
                 self._hold(name, (bytes_,), bytes_.start, written=False)

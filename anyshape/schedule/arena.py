@@ -314,4 +314,3 @@ def size_bytes(buffer: Buffer) -> Dim:
     """What a buffer takes, from its first element to its last, or has room for."""
     count, _ = elements_spanned(*buffer.allocated())
     return count * buffer.dtype.size_bytes
-

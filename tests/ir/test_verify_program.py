@@ -33,7 +33,7 @@ from anyshape.ir.program import (
     Step,
     View,
 )
-from anyshape.ir.slots import Part, Slot
+from anyshape.ir.slots import Slot
 from anyshape.ir.verify import Malformed
 from anyshape.ir.verify_bounds import verify_bounds
 from anyshape.ir.verify_program import verify_program

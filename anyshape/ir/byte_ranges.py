@@ -6,36 +6,34 @@ be; where nothing is known, two parts of one memory meet, and nothing fits.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 
 from anyshape.ir.buffers import Buffer
 from anyshape.nouns import frozen, mutable
-from anyshape.symbolic import Dim, Expr, Facts, FloorDiv, evaluate, le
+from anyshape.symbolic import Dim, Expr, Facts, FloorDiv, le
 
 
 @frozen
 class ByteRange:
-    """Bytes of a storage, from ``start`` on."""
+    """Bytes of a storage, from ``start`` on; ``part``: inside which of parts side by side."""
 
     storage: str
     start: Dim
     size_bytes: Dim
+    part: int | None = None
 
 
 @mutable(eq=False)
 class Sizes:
     """What is known about sizes in bytes; each question is asked once of the facts that hold.
-    ``shapes``: of dense buffers of so many bytes; ``starts``: where the parts of a storage begin
-    that lie one behind the other."""
+    ``shapes``: of dense buffers of so many bytes."""
 
     facts: Facts
     answers: dict[tuple[Dim, Dim], bool | Facts] = field(default_factory=dict)  # or: who was asked
     spans: dict[tuple[tuple[Dim, ...], tuple[Dim, ...], int], Dim] = field(default_factory=dict)
     shapes: dict[Dim, tuple[Dim, ...]] = field(default_factory=dict)  # by their bytes
-    starts: dict[str, list[Dim]] = field(default_factory=dict)
 
     def at_most(self, size: Dim, room: Dim) -> bool:
         """Is the one known not to be larger than the other?"""
@@ -53,32 +51,15 @@ class Sizes:
         """May the two have a byte in common?"""
         if a.storage != b.storage:
             return False
+        if a.part is not None and b.part is not None and a.part != b.part:
+            return False
         if a.start is b.start or a.start == b.start:
             return not (self.at_most(a.size_bytes, 0) or self.at_most(b.size_bytes, 0))
         first, then = (a, b) if _at_ones(a.start) <= _at_ones(b.start) else (b, a)
         return not (  # the likely order first: what cannot be proved is looked for longest
             self.at_most(first.start + first.size_bytes, then.start)
-            or self._is_before(first, then)
-            or self._is_before(then, first)
             or self.at_most(then.start + then.size_bytes, first.start)
         )
-
-    def _is_before(self, first: ByteRange, then: ByteRange) -> bool:
-        """Does the one end where the next part begins, and does none of the parts between the two
-        begin before the last one? Each of these questions is about the size of one part."""
-        starts = self.starts.get(first.storage, ())
-        if first.start not in starts or then.start not in starts:
-            return False
-        between = starts[starts.index(first.start) + 1 : starts.index(then.start) + 1]
-        return (
-            bool(between)
-            and self.at_most(first.start + first.size_bytes, between[0])
-            and all(self.at_most(a, b) for a, b in itertools.pairwise(between))
-        )
-
-    def in_order(self, storage: str, starts: Iterable[Dim]) -> None:
-        """Notes where parts begin, in the order of large sizes."""
-        self.starts[storage] = sorted(dict.fromkeys(starts), key=_at_thousands)
 
     def span(self, buffer: Buffer) -> Dim:
         """The bytes from the first to the last element."""
@@ -103,33 +84,6 @@ class Sizes:
         ):  # of what is rounded, mostly: no question
             return True
         return any(self.facts.known(relation) is True for relation in relations)
-
-
-def not_fitting(
-    known: Sizes,
-    places: Mapping[str, tuple[int, Dim]],
-    sizes: Mapping[str, Dim],
-    rooms: Sequence[Sequence[Dim]],
-) -> list[str]:
-    """Of buffers, each at an offset in a slot, those of which it is not known that they fit. One
-    that is no larger than another at its offset fits where that one does: the room that a planner
-    compared it with may be gone, for a larger one."""
-    fitting: dict[tuple[int, Dim], list[Dim]] = {}
-    waiting = [*places]
-    while waiting:
-        left = []
-        for name in waiting:
-            (slot, offset), size = places[name], sizes[name]
-            others = fitting.setdefault((slot, offset), [])
-            fits = any(known.at_most(offset + size, room) for room in rooms[slot])
-            if fits or any(known.at_most(size, other) for other in others):
-                others.append(size)
-            else:
-                left.append(name)
-        if len(left) == len(waiting):
-            break
-        waiting = left
-    return waiting
 
 
 def _weaker(size: Dim, room: Dim) -> Iterator[tuple[Dim, Dim]]:
@@ -164,16 +118,6 @@ def _constant(dim: Dim) -> int:
 def _at_ones(dim: Dim) -> int:
     """Its value where all sizes are 1, but for quotients."""
     return dim if isinstance(dim, int) else dim.constant + sum(dim.terms.values())
-
-
-def _at_thousands(dim: Dim) -> float:
-    """Its value where all sizes are 1,000."""
-    if isinstance(dim, int):
-        return dim
-    try:
-        return evaluate(dim, dict.fromkeys(dim.symbols, 1000))
-    except ArithmeticError:
-        return math.inf
 
 
 def _unrounded(dim: Dim, *, up: bool, quotient_by: int = 1) -> Dim:

@@ -24,6 +24,7 @@ from anyshape.ir.effects import Effects
 from anyshape.ir.graph import Location
 from anyshape.ir.loops import Kernel, PointerParam
 from anyshape.ir.scalars import Operand, ScalarInput
+from anyshape.ir.slots import Slot
 from anyshape.ir.variants import Variants
 from anyshape.nouns import frozen
 from anyshape.symbolic import Atom, Condition, Dim, Facts, Symbol
@@ -387,8 +388,8 @@ class NativeRegion(Effects):
     library calls, and frees of what those return.
 
     ``outer`` are the program's buffers that it is handed, ``inner`` where those lie that live in
-    its arena: in which slot, how many bytes from its beginning. A slot is as large as the largest
-    of its ``slot_sizes``, in bytes; with ``separate_slots`` it is handed the address of each.
+    its arena: in which of the ``slots``, how many bytes from its beginning; with ``separate_slots``
+    it is handed the address of each.
     Constants reach the native region through a table made when it is linked. ``sizes`` are the
     symbols that it reads, and operations, deep in one another, that it is handed the values of.
     Floats are the last of the ``scalars``."""
@@ -396,10 +397,15 @@ class NativeRegion(Effects):
     steps: tuple[Step, ...]
     outer: tuple[str, ...]
     inner: Mapping[str, tuple[int, Dim]]
-    slot_sizes: tuple[tuple[Dim, ...], ...]
+    slots: tuple[Slot, ...]
     sizes: tuple[Atom, ...]
     scalars: tuple[Operand, ...]
     separate_slots: bool = False
+
+    @property
+    def slot_sizes(self) -> tuple[tuple[Dim, ...], ...]:
+        """Each slot is as large as the largest of its sizes, in bytes."""
+        return tuple(slot.sizes for slot in self.slots)
 
     @property
     def symbols(self) -> tuple[Symbol, ...]:

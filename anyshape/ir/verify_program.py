@@ -17,7 +17,7 @@ from itertools import combinations
 from typing import Literal
 
 from anyshape.ir.buffers import Buffer, BufferRef, SizeInMemory, TensorArg, references
-from anyshape.ir.byte_ranges import ByteRange, Sizes, not_fitting
+from anyshape.ir.byte_ranges import ByteRange, Sizes
 from anyshape.ir.established import Established, established_in
 from anyshape.ir.loops import Access, Kernel, Load, SizeParam
 from anyshape.ir.program import (
@@ -45,6 +45,7 @@ from anyshape.ir.program import (
     View,
     ViewCall,
 )
+from anyshape.ir.slots import ranges_in
 from anyshape.ir.verify import Malformed
 from anyshape.ir.verify_bounds import verify_bounds
 from anyshape.nouns import frozen, mutable
@@ -343,21 +344,19 @@ class _Run:
         for name in step.outer:
             self._named(at, name)
         arena = [
-            f"slot {number} of the arena of step {at.number}"
-            for number in range(len(step.slot_sizes))
+            f"slot {number} of the arena of step {at.number}" for number in range(len(step.slots))
         ]
         self.storages.update((storage, _Storage("program")) for storage in arena)
-        for name in step.inner:
+        places: list[dict[str, tuple[Dim, Dim]]] = [{} for _ in arena]
+        for name, (slot, offset) in step.inner.items():
             if name not in self.buffers:
                 raise Malformed(f"{at}: {name} is no buffer")
-        sizes = {name: self.sizes.span(self.buffers[name]) for name in step.inner}
-        for name in not_fitting(self.sizes, step.inner, sizes, step.slot_sizes):
-            raise Malformed(f"{at}: {name} is not known to fit into {arena[step.inner[name][0]]}")
-        for number, storage in enumerate(arena):
-            starts = (offset for slot, offset in step.inner.values() if slot == number)
-            self.sizes.in_order(storage, starts)
-        for name, (slot, offset) in step.inner.items():
-            self._hold(name, (ByteRange(arena[slot], offset, sizes[name]),), offset, written=False)
+            places[slot][name] = offset, self.sizes.span(self.buffers[name])
+        for storage, room, there in zip(arena, step.slots, places, strict=True):
+            for name, bytes_ in ranges_in(room, storage, there, self.sizes):
+                if bytes_ is None:
+                    raise Malformed(f"{at}: {name} is not known to fit into {storage}")
+                self._hold(name, (bytes_,), bytes_.start, written=False)
         self.scope = {*step.outer, *step.inner}
         for number, inner in enumerate(step.steps):
             self._step(_At(f"{at.number}.{number}", inner))

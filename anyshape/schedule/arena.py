@@ -18,11 +18,11 @@ from itertools import islice
 from anyshape.ir.buffers import Buffer
 from anyshape.ir.byte_ranges import elements_spanned
 from anyshape.ir.program import Step
+from anyshape.ir.slots import Part, Slot, starts
 from anyshape.nouns import frozen, mutable
 from anyshape.schedule.arena_occupancy import Occupancy, numbers
 from anyshape.symbolic import Atom, Dim, Relation, age, evaluator, le, total, unknowns
 
-ALIGNMENT = 64
 QUESTIONS = 8  # asked to find a larger slot for one buffer
 UNRELATED = 3  # where the two sizes have no symbol in common
 LOOKED_AT = 8  # slots, and parts and sizes of one, that are tried one by one
@@ -40,13 +40,12 @@ class Life:
 
 @frozen
 class Arena:
-    """``inner`` says in which slot each buffer lies and how many bytes from its beginning,
-    ``slot_sizes`` how large each slot is: as the largest of these sizes in bytes; ``lent``, which
-    buffers are given the memory of which outer one.
+    """``inner`` says in which slot each buffer lies and how many bytes from its beginning;
+    ``lent``, which buffers are given the memory of which outer one.
     """
 
     inner: Mapping[str, tuple[int, Dim]]
-    slot_sizes: tuple[tuple[Dim, ...], ...]
+    slots: tuple[Slot, ...]
     lent: Mapping[str, str]
 
 
@@ -81,22 +80,23 @@ class _Slot:
     fixed: bool  # memory from outside: it cannot grow
     whole: _Shelf
     beside: list[_Shelf] = field(default_factory=list)
+    within: list[tuple[Dim, Dim]] = field(default_factory=list)  # what was found to be at most what
 
     def is_free(self, life: Life, becomes: Becomes) -> bool:
         """May the buffer have all of it?"""
         alone = all(shelf.takes(life, _never) for shelf in self.beside)
         return alone and self.whole.takes(life, becomes)
 
-    def offset(self, shelf: _Shelf) -> Dim:
-        """Where the shelf begins."""
-        offset: Dim = 0
-        for before in self.beside[: self.beside.index(shelf)] if shelf is not self.whole else ():
-            offset = offset + rounded(before.size)
-        return offset
+    def places(self) -> Iterator[tuple[str, Dim]]:
+        """Where each buffer begins."""
+        yield from ((tenant.name, 0) for tenant in self.whole.tenants)
+        begins = starts(shelf.size for shelf in self.beside)
+        for start, shelf in zip(begins, self.beside, strict=True):
+            yield from ((tenant.name, start) for tenant in shelf.tenants)
 
-    def sizes(self) -> tuple[Dim, ...]:
-        """What it takes, one unit more for each shelf: each size is rounded up by itself."""
-        return tuple(rounded(room) + ALIGNMENT * len(self.beside) for room in self.needed)
+    def laid_out(self) -> Slot:
+        parts = (Part(s.size, tuple(life.name for life in s.tenants)) for s in self.beside)
+        return Slot(tuple(self.needed), tuple(parts), tuple(self.within))
 
 
 def disjoint(a: Life | None, b: Life | None, becomes: Becomes) -> bool:
@@ -140,7 +140,7 @@ class _Planner:
         if self._put_beside(size, life, own & ~whole):
             return
         free = ((1 << len(self.slots)) - 1) & ~whole & ~beside | self._handed_on(life)
-        number = next(self._fitting(size, free), None)
+        number, room = next(self._fitting(size, free), (None, size))
         if number is None:
             number = next(numbers(free & ~self.fixed), None)
             if number is not None:
@@ -150,6 +150,8 @@ class _Planner:
             self.slots.append(_Slot([size], False, _Shelf(size)))
             self._has_room(number, size)
         slot = self.slots[number]
+        if room is not size:
+            slot.within.append((size, room))
         self._note(life, number)
         slot.whole.add(life)
 
@@ -173,11 +175,12 @@ class _Planner:
                 found |= 1 << number
         return found
 
-    def _fitting(self, size: Dim, free: int) -> Iterator[int]:
-        """Free slots as large as the buffer, then larger ones: memory from outside last."""
+    def _fitting(self, size: Dim, free: int) -> Iterator[tuple[int, Dim]]:
+        """Free slots as large as the buffer, then larger ones, each with the size that says so:
+        memory from outside last."""
         same = self.sized.get(size, 0) & free
-        yield from numbers(same & ~self.fixed)
-        yield from numbers(same & self.fixed)
+        yield from ((n, size) for n in numbers(same & ~self.fixed))
+        yield from ((n, size) for n in numbers(same & self.fixed))
         asked = 0
         for room, most in self._candidates(size):  # the nearest sizes come last
             slots = self.sized[room]
@@ -186,8 +189,8 @@ class _Planner:
                 if asked > most:
                     return
                 if self._at_most(size, room):
-                    yield from numbers(slots & free & ~self.fixed)
-                    yield from numbers(slots & free & self.fixed)
+                    yield from ((n, room) for n in numbers(slots & free & ~self.fixed))
+                    yield from ((n, room) for n in numbers(slots & free & self.fixed))
 
     def _candidates(self, size: Dim) -> Iterator[tuple[Dim, int]]:
         """The sizes of slots, the newest first, those that may be as large for an unknown in
@@ -226,7 +229,9 @@ class _Planner:
         for number in islice(numbers(others), LOOKED_AT):
             slot = self.slots[number]
             taken = total((size, *(shelf.size for shelf in slot.beside)))
-            if any(self._at_most(taken, room) for room in slot.needed[:LOOKED_AT]):
+            rooms = (room for room in slot.needed[:LOOKED_AT] if self._at_most(taken, room))
+            for room in rooms:
+                slot.within.append((taken, room))
                 slot.beside.append(_Shelf(size))
                 self.shelved |= 1 << number
                 return number, slot.beside[-1]
@@ -238,6 +243,7 @@ class _Planner:
         old = [room for room in slot.needed[:LOOKED_AT] if self._at_most(room, size)]
         for room in old:
             slot.needed.remove(room)
+            slot.within.append((room, size))
             self.sized[room] &= ~(1 << number)
         slot.needed.append(size)
         self._has_room(number, size)
@@ -278,12 +284,9 @@ def plan_arena(
     }
     own = planner.slots[len(lending) :]
     inner_slots = {
-        tenant.name: (number, slot.offset(shelf))
-        for number, slot in enumerate(own)
-        for shelf in (slot.whole, *slot.beside)
-        for tenant in shelf.tenants
+        name: (number, start) for number, slot in enumerate(own) for name, start in slot.places()
     }
-    return Arena(inner_slots, tuple(slot.sizes() for slot in own), lent)
+    return Arena(inner_slots, tuple(slot.laid_out() for slot in own), lent)
 
 
 def _added(size: Dim) -> set[Atom]:
@@ -311,8 +314,3 @@ def size_bytes(buffer: Buffer) -> Dim:
     """What a buffer takes, from its first element to its last, or has room for."""
     count, _ = elements_spanned(*buffer.allocated())
     return count * buffer.dtype.size_bytes
-
-
-def rounded(size: Dim) -> Dim:
-    """The room that so many bytes take, a multiple of ``ALIGNMENT``."""
-    return (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT

@@ -20,7 +20,7 @@ from anyshape.symbolic.linear import Row, Steps, refute
 from anyshape.symbolic.models import undecided
 from anyshape.symbolic.ranges import bounds_of, congruence_of
 from anyshape.symbolic.render import unknowns
-from anyshape.symbolic.simplify import relation_simplified, simplified
+from anyshape.symbolic.simplify import cleared, relation_simplified, simplified
 
 FEW = 8  # facts; with more, what is true of the operations in a relation is tried without them
 OWN = 512  # steps of that
@@ -86,6 +86,8 @@ def decide(facts: KnownFacts, relation: Relation) -> bool | None:
     found = quick(facts, now)
     if found is None:
         found = by_form(facts, now)
+    if found is None and now.form.depth:
+        found = _without_quotients(facts, now)
     if found is None:
         core = core_of(facts, now.form)
         if core is not None and len(core) > FEW and now.form.depth:
@@ -93,6 +95,17 @@ def decide(facts: KnownFacts, relation: Relation) -> bool | None:
         if found is None and core is not None and not undecided(facts, now, core):
             found = _by_elimination(facts, now, core)
     return found
+
+
+def _without_quotients(facts: KnownFacts, relation: Relation) -> bool | None:
+    """The answer of the same relation without quotients that leave no rest, as far as it shows."""
+    plain = cleared(facts, relation)
+    if plain is None or isinstance(plain, bool):
+        return plain
+    found = facts.remembered(plain)
+    if found is None:
+        found = quick(facts, plain)
+    return by_form(facts, plain) if found is None else found
 
 
 def _of_one_symbol(facts: KnownFacts, relation: Relation, symbol: Symbol) -> bool | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import gcd
+from math import gcd, lcm, prod
 
 from anyshape.symbolic.atoms import Atom, Monomial, deep, product_of, quotient_of
 from anyshape.symbolic.conditions import AnyOf, Condition, Relation, any_of, eq, ge, gt, le, lt, ne
@@ -397,3 +397,27 @@ def alternatives_simplified(facts: KnownFacts, condition: Condition | bool) -> C
         )
     )
     return condition if made == condition else made
+
+
+def cleared(facts: KnownFacts, relation: Relation) -> Relation | bool | None:
+    """The relation times a number, without quotients that leave no rest; None if there are none:
+    s * (t // 16) == (s // 4) * (t // 4) => True, where 16 divides s and t."""
+    scale = 1
+    for monomial, c in relation.form.terms.items():
+        divided = prod(b for atom in monomial if (b := _even_divisor(facts, atom)) > 1)
+        scale = lcm(scale, divided // gcd(divided, c))
+    if scale == 1:
+        return None
+    form = simplified(facts, relation.form * scale)
+    return BUILD[relation.kind](form, relation.bound * scale)
+
+
+def _even_divisor(facts: KnownFacts, atom: Atom) -> int:
+    """The number by which a quotient is known to divide without a rest, else 1."""
+    if atom.word != "//":
+        return 1
+    a, b = atom.args
+    if isinstance(a, int) or not isinstance(b, int) or b < 1:
+        return 1
+    modulus, residue = congruence_of(facts, a)
+    return b if modulus % b == residue % b == 0 else 1

@@ -33,6 +33,7 @@ from anyshape.ir.program import (
     Step,
     View,
 )
+from anyshape.ir.slots import Slot
 from anyshape.ir.verify import Malformed
 from anyshape.ir.verify_bounds import verify_bounds
 from anyshape.ir.verify_program import verify_program
@@ -126,7 +127,8 @@ def region(*steps: Step, outer: str = "", inner=None, rooms=((ROOM,),)) -> Nativ
         name: place if isinstance(place, tuple) else (place, 0)
         for name, place in (inner or {}).items()
     }
-    return NativeRegion(steps, tuple(outer.split()), places, rooms if places else (), (), ())
+    slots = tuple(map(Slot, rooms)) if places else ()
+    return NativeRegion(steps, tuple(outer.split()), places, slots, (), ())
 
 
 def program(*steps: Step, outputs: str, inputs: str = "x y", **changed: Buffer) -> Program:

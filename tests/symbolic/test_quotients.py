@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from anyshape.symbolic import Facts, Space, evaluate, ge, le
+from anyshape.symbolic import Facts, Space, eq, evaluate, ge, le
 
 
 def test_a_rest_below_the_factor_goes() -> None:
@@ -70,3 +70,40 @@ def test_answers_are_right_for_all_small_numbers(seed: int) -> None:
         assert bounds[1] is None or value <= bounds[1]
         now = evaluate(order, values)
         assert at_least in (None, now >= k) and at_most in (None, now <= k)
+
+
+EVEN = {
+    "sides of patches": (16, 16, lambda s, t: eq(s * (t // 16), s // 4 * (t // 4)), True),
+    "half as many": (16, 16, lambda s, t: eq(s * (t // 16), s // 4 * (t // 8)), False),
+    "one more": (16, 16, lambda s, t: le(s * (t // 16) + 1, s // 4 * (t // 4)), False),
+    "a side with a rest": (2, 16, lambda s, t: eq(s * (t // 16), s // 4 * (t // 4)), None),
+    "by one side": (4, 8, lambda s, t: ge(3 * s * (t // 8), 4 * (s // 4) * (t // 4)), True),
+}
+
+
+@pytest.mark.parametrize("case", EVEN)
+def test_products_of_quotients_without_rest_are_compared_in_few_steps(case: str) -> None:
+    """As long as they were unknowns of their own, no proof was found, after 2,000 steps."""
+    by, of, asked, expected = EVEN[case]
+    space = Space()
+    facts, s, t = Facts(space), space.fresh("s"), space.fresh("s")
+    for fact in (eq(s % by, 0), eq(t % of, 0), ge(s, 1), ge(t, 1)):
+        facts.assume(fact)
+    before = space.work.steps
+    relation = asked(s, t)
+    answer = facts.known(relation)
+    assert answer is expected
+    if expected is not None:
+        assert space.work.steps - before < 200
+    for i, j in itertools.product(range(by, 12 * by, by), range(of, 12 * of, of)):
+        truth = evaluate(relation, {s.symbol: i, t.symbol: j})
+        assert answer in (None, truth)
+
+
+def test_why_quotients_without_rest_are_equal() -> None:
+    space = Space()
+    facts, s, t = Facts(space), space.fresh("s"), space.fresh("s")
+    facts.assume(eq(s % 4, 0), "rows")
+    facts.assume(eq(t % 16, 0), "columns")
+    facts.assume(ge(t, 32), "large")
+    assert set(facts.why(eq(s * (t // 16), s // 4 * (t // 4)))) == {"rows", "columns"}

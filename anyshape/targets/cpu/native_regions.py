@@ -379,7 +379,7 @@ class _Grouping:
         mentions = dict.fromkeys(name for step in kept for name in step.mentions())
         outer = tuple(name for name in mentions if name not in inside)
         numbers = free_numbers(kept, self.buffers, self._dims(kept, arena), self.inside)
-        region = NativeRegion(kept, outer, arena.inner, arena.slot_sizes, *numbers, separate_slots)
+        region = NativeRegion(kept, outer, arena.inner, arena.slots, *numbers, separate_slots)
         dead = tuple(
             name
             for _, step in self.run
@@ -513,7 +513,7 @@ class _Grouping:
         return found[1]
 
     def _dims(self, kept: Iterable[Step], arena: Arena) -> Iterable[Dim]:
-        yield from (size for room in arena.slot_sizes for size in room)
+        yield from (size for slot in arena.slots for size in slot.sizes)
         yield from (offset for _, offset in arena.inner.values())
         for step in kept:
             if _is_product(step) or _is_allocated_by_library(step):

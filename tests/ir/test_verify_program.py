@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from anyshape.ir.buffers import Buffer, BufferRef, TensorArg
-from anyshape.ir.byte_ranges import ByteRange, Sizes, not_fitting
+from anyshape.ir.byte_ranges import Sizes
 from anyshape.ir.dtypes import float32, float64
 from anyshape.ir.established import established_in
 from anyshape.ir.loops import Axis, Kernel, Load, Op, PointerParam, Reduce, SizeParam, Store
@@ -573,38 +573,3 @@ def test_a_room_rounded_up_holds_a_quotient_of_sizes() -> None:
     rows, sizes = 4 * (N * N // M), Sizes(facts)
     assert sizes.at_most(rows, 64 * ((N * N + 15 * M) // (16 * M)))
     assert not sizes.at_most(rows, 64 * ((N * N + 14 * M) // (16 * M)))
-
-
-class _Told(Sizes):
-    """Knows of these pairs alone that the one is no larger than the other."""
-
-    def __init__(self, *pairs: tuple[Dim, Dim]) -> None:
-        super().__init__(Facts(Space()))
-        self.pairs = pairs
-
-    def at_most(self, size: Dim, room: Dim) -> bool:
-        return size == room or (size, room) in self.pairs
-
-
-def test_what_is_no_larger_than_another_at_its_offset_fits_where_that_one_does() -> None:
-    """A planner compared it with a room that has given way to a larger one since."""
-    space = Space()
-    small, middle, large = (space.fresh("s") for _ in range(3))
-    sizes = {"small": small, "middle": middle}
-    told, rooms = _Told((small, middle), (middle, large)), ((large,), (large,))
-    assert not_fitting(told, {"small": (0, 0), "middle": (0, 0)}, sizes, rooms) == []
-    assert not_fitting(told, {"small": (1, 0), "middle": (0, 0)}, sizes, rooms) == ["small"]
-    assert not_fitting(told, {"small": (0, 64), "middle": (0, 0)}, sizes, rooms) == ["small"]
-
-
-def test_parts_that_lie_one_behind_the_other_do_not_meet() -> None:
-    """That the first ends before the third is known of each part's size, not of their sum."""
-    space = Space()
-    one, two, three = (space.fresh("s") for _ in range(3))
-    begins = [0, one, one + two]
-    told = _Told((three, begins[1]), (begins[1], begins[2]))
-    first, third = ByteRange("arena", begins[0], three), ByteRange("arena", begins[2], 4)
-    assert told.meet(first, third)
-    told.in_order("arena", begins)
-    assert not told.meet(first, third)
-    assert told.meet(ByteRange("arena", begins[0], two), third)

@@ -87,7 +87,7 @@ _VECTORCALL_OFFSET = 56
 """Where a class says at which offset its objects have the C function that calls them, in bytes."""
 
 
-def _called_by(function: FunctionType) -> int:
+def _called_by(function: Callable[..., Any]) -> int:
     """The address of the C function that a call of a Python function goes to."""
     at = ctypes.c_ssize_t.from_address(id(FunctionType) + _VECTORCALL_OFFSET).value
     return ctypes.c_size_t.from_address(id(function) + at).value

@@ -18,7 +18,7 @@ from anyshape.capture.python.pickle_polyfills import left_to_c
 
 _make_iterencode = vars(json.encoder)["_make_iterencode"]
 _make_scanner = vars(json.scanner)["py_make_scanner"]
-_parse_object, _parse_array = json.decoder.JSONObject, json.decoder.JSONArray
+_parse_object, _parse_array = (vars(json.decoder)[name] for name in ("JSONObject", "JSONArray"))
 _scan_string = vars(json.decoder)["scanstring"]
 _NAMES = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
 _DICTS = (dict, OrderedDict, defaultdict, Counter)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from anyshape.ir.dtypes import DType, bool_, int64
-from anyshape.ir.graph import Arg, Node, TensorType, row_major
+from anyshape.ir.graph import Arg, Node, TensorType
 from anyshape.ops import ranges
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.converted import does_not_fit
@@ -326,12 +326,17 @@ def _masked_index_put_expand(
     number = one_number(b, values)
     if any(t.tensor.requires_grad for t in (x, values) if is_tensor(t)):
         return b.put_at_mask(x, mask, number)
-    made = _filled_as_it_lies(b, x, mask, number)
-    return made if made.type.strides == row_major(made.shape) else b.detach(made)  # no view
+    made = b.masked_fill(x, mask, number)
+    laid_out = _laid_as(b, x, made)
+    return made if laid_out is made else b.detach(laid_out)  # a view of nothing, as eager's
 
 
 def _filled_as_it_lies(b: Any, x: Any, mask: Any, number: Any) -> Any:
-    made = b.masked_fill(x, mask, number)  # which is row-major
+    return _laid_as(b, x, b.masked_fill(x, mask, number))
+
+
+def _laid_as(b: Any, x: Any, made: Any) -> Any:
+    """What is row-major, turned to lie as ``x`` does."""
     strides = preserved_strides(b.cx, tensor(x))
     order = dense_order(tensor(x).shape, strides)  # whose sizes those of the mask may be
     if made.type.strides == strides or order is None:

@@ -85,7 +85,8 @@ def test_gradients_are_torchs_own(entry: Any, dtype: torch.dtype) -> None:
                 continue
             assert (got is None) == (wanted is None)
             if got is not None:
-                assert got.dtype == wanted.dtype and got.is_conj() == wanted.is_conj()
+                assert got.dtype == wanted.dtype
+                assert wanted.is_conj() or not got.is_conj()  # conjugated, or to be so when read
                 torch.testing.assert_close(got, wanted, equal_nan=True, rtol=1e-6, atol=1e-8)
         assert fast.stats().internal_errors == 0
 

@@ -93,7 +93,11 @@ def _called_by(function: Callable[..., Any]) -> int:
     return ctypes.c_size_t.from_address(id(function) + at).value
 
 
-_REPLACEABLE = sys.version_info >= (3, 12) and sys.implementation.name == "cpython"
+_REPLACEABLE = (
+    sys.version_info >= (3, 12)
+    and sys.implementation.name == "cpython"
+    and object.__basicsize__ == 16  # else the offset above is another
+)
 _PLAIN = _called_by(lambda: None) if _REPLACEABLE else 0
 
 

@@ -13,7 +13,7 @@ input itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Type, Value, map_values
@@ -39,7 +39,17 @@ def functionalize(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     reader = Reader.of(graph)
     builder = Builder(reader.cx, ops)
     builder.reserve(graph)
-    return _Functionalizer(graph, ops, builder, reader, escaping(graph, ops)).run()
+    shown, leaves = escaping(graph, ops), dict(_leaves(graph, ops))
+    return _Functionalizer(graph, ops, builder, reader, shown, leaves).run()
+
+
+def _leaves(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[tuple[Value, str]]:
+    """What factories make with ``requires_grad=True``, each with its factory's name."""
+    for node in graph.nodes:
+        row = ops.get(node.op)
+        if row is not None and row.guessed and not row.differentiable:
+            made = (v for v in node.outputs if isinstance(v.type, TensorType))
+            yield from ((value, row.name) for value in made if value.tensor.requires_grad)
 
 
 def _writes(node: Node, ops: Mapping[str, OpDef]) -> bool:
@@ -61,6 +71,7 @@ class _Functionalizer:
     builder: Builder
     reader: Reader
     shown: frozenset[Value]  # in whose memory results lie
+    leaves: Mapping[Value, str]  # that the graph makes, each with what makes it
     views: dict[Value, _View] = field(default_factory=dict)
     newest: dict[Value, Value] = field(default_factory=dict)  # base -> its newest version
     seen: set[Value] = field(default_factory=set)  # bases that are written not by `.data` alone
@@ -239,11 +250,9 @@ class _Functionalizer:
     def _refuse_leaf(self, base: Value) -> None:
         """What was made with ``requires_grad=True`` is written as what is detached of it: another
         tensor in its place would be no leaf."""
-        if isinstance(base.type, TensorType) and base.type.requires_grad:
-            maker = next((node for node in self.graph.nodes if base in node.outputs), None)
-            row = None if maker is None else self.ops.get(maker.op)
-            if row is not None and row.guessed and not row.differentiable:
-                raise WrittenThrough(f"{row.name} makes a leaf, which is written")
+        maker = self.leaves.get(base)
+        if maker is not None:
+            raise WrittenThrough(f"{maker} makes a leaf, which is written")
 
     def _laid_out(self, new: Value, target: Value) -> Value:
         """A tensor made here stays in the layout that it was made in, whatever is written to it."""

@@ -214,12 +214,18 @@ def _is_sequence(cls: Any) -> Any:
     return cls is bytearray or cls is range or cls is deque
 
 
-def proxy_right(a: Any, b: Any, methods: Any, sign: Any) -> Any:
+def proxy_right(a: Any, b: Any, methods: Any, reflected: Any, sign: Any) -> Any:
     cls = type(a)
     for name in methods:
         slot = find(cls, name)
         if slot is not ABSENT and slot is not None:
             result = bind(slot, a, cls)(b)
+            if result is not NotImplemented:
+                return result
+    if find(cls, "__torch_function__") is not ABSENT:  # which a tensor asks
+        other = find(type(b), reflected)
+        if other is not ABSENT:
+            result = bind(other, b, type(b))(a)
             if result is not NotImplemented:
                 return result
     return refuse_operands(cls, type(b), sign)

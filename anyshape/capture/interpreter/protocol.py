@@ -110,8 +110,8 @@ def _proxy_binary(machine: Interpreter, op: Operator, a: Any, b: Any) -> Any:
     left = type(a)
     names = (op.method,) if op.in_place is None else (op.in_place, op.method)
     sign = op.sign if op.in_place is None else f"{op.sign}="
-    if any(_decides(machine, a, name) for name in names):
-        return Call(polyfills.proxy_right, (a, b, names, sign))
+    if any(_decides(machine, a, name, first=True) for name in names):
+        return Call(polyfills.proxy_right, (a, b, names, op.reflected, sign))
     if _decides(machine, b, op.reflected):
         return Call(polyfills.proxy_left, (a, b, op.reflected, sign))
     added = left in (list, tuple) and op.sign == "+" and type(b) is not SizeValue
@@ -126,19 +126,20 @@ def _proxy_binary(machine: Interpreter, op: Operator, a: Any, b: Any) -> Any:
     return machine.domain.binary(op.sign, a, b)
 
 
-def _decides(machine: Interpreter, obj: Any, method: str) -> bool:
-    """Whether a method of a Python class is asked where the object meets a proxy."""
+def _decides(machine: Interpreter, obj: Any, method: str, *, first: bool = False) -> bool:
+    """Whether a method of a Python class is asked where the object meets a proxy. A tensor that
+    is asked before it hands itself to the object's `__torch_function__`."""
     cls = type(obj)
     if cls in PROXIES or not cls.__flags__ & HEAP_TYPE or issubclass(type(obj), (int, float)):
         return False
-    return is_python(machine, cls, method) and not hasattr(cls, "__torch_function__")
+    return is_python(machine, cls, method) and (first or not hasattr(cls, "__torch_function__"))
 
 
 def _proxy_compare(machine: Interpreter, sign: str, a: Any, b: Any) -> Any:
     method, reflected, _ = COMPARISONS[sign]
     for obj, proxy, name in ((a, b, method), (b, a, reflected)):
         names = (name, "__eq__") if sign == "!=" else (name,)
-        if any(_decides(machine, obj, defined) for defined in names):
+        if any(_decides(machine, obj, defined, first=obj is a) for defined in names):
             return Call(polyfills.compare_with_proxy, (obj, proxy, name, sign, obj is a))
     return machine.domain.compare(sign, a, b)
 

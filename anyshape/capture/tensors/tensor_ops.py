@@ -17,6 +17,7 @@ import torch
 
 from anyshape.capture.guards.tensor_specs import DTYPE_OF_TORCH, TORCH_OF_DTYPE, device_text
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.numpy_scalars import number_beside_tensor
 from anyshape.capture.heap.values import PROXIES, ScalarValue, SizeValue, TensorValue
 from anyshape.capture.recording import gradients
@@ -175,8 +176,11 @@ REFLECTED = {"-": "rsub", "/": "rtruediv"}
 
 
 def _operand(value: Any) -> bool:
-    if type(value) in PROXIES or isinstance(value, torch.Tensor):
+    cls = type(value)
+    if cls in PROXIES or issubclass(cls, torch.Tensor):
         return True
+    if any("__torch_function__" in vars(base) for base in cls.__mro__):
+        raise broken("unknown-call", f"an operator that asks {name_of(cls)}.__torch_function__")
     return number_beside_tensor(value) is not None
 
 

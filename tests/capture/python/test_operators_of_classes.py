@@ -4,6 +4,7 @@ Python asks it.
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections import deque
 from collections.abc import Callable
@@ -168,3 +169,63 @@ def test_the_right_side_is_asked_before_a_sequence_is(sequence: Any, kind: type)
             x = torch.ones(n)
             wanted = outcomes(x, lambda: copy(sequence), kind())
             assert str(fast(x, kind())) == str(wanted)
+
+
+# ---- what overrides torch's functions -----------------------------------------------------------
+class Overrides:
+    """Neither a tensor nor a subclass of one, as linear_operator's are."""
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return "asked", function.__name__, [type(arg).__name__ for arg in args]
+
+
+class OverridesAndOperates(Overrides):
+    __hash__ = None  # type: ignore[assignment]
+
+    def __sub__(self, other: Any) -> Any:
+        return "sub", other.sum()
+
+    def __rsub__(self, other: Any) -> Any:
+        return "rsub", other.sum()
+
+    def __add__(self, other: Any) -> Any:
+        return NotImplemented
+
+    def __iadd__(self, other: Any) -> Any:
+        return "iadd", other.sum()
+
+    def __eq__(self, other: Any) -> Any:
+        return "eq", other.sum()
+
+    def __lt__(self, other: Any) -> Any:
+        return "lt", other.sum()
+
+
+TENSORS_OPERATORS = (
+    *("sub", "add", "mul", "truediv", "matmul", "pow", "mod", "floordiv", "and_"),
+    *("iadd", "isub", "eq", "ne", "lt", "ge"),
+)
+
+
+@pytest.mark.parametrize("kind", [Overrides, OverridesAndOperates])
+@pytest.mark.parametrize("name", TENSORS_OPERATORS)
+@pytest.mark.parametrize("is_left", [True, False])
+def test_an_operator_meets_what_overrides_functions_of_torch(
+    kind: type, name: str, is_left: bool
+) -> None:
+    operate = getattr(operator, name)
+
+    def program(x: torch.Tensor) -> Any:
+        made = kind()
+        try:
+            return operate(made, x * 2) if is_left else operate(x * 2, made)
+        except TypeError as error:
+            return str(error)
+
+    x = torch.ones(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerformanceWarning)
+        assert str(anyshape.compile(program)(x)) == str(program(x))

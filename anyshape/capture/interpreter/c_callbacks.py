@@ -26,7 +26,6 @@ from types import (
     FunctionType,
     GenericAlias,
     MappingProxyType,
-    MethodType,
     SimpleNamespace,
     UnionType,
 )
@@ -111,15 +110,16 @@ _HASHERS = frozenset(
         purity.COUNT_ELEMENTS,
     ]
 )
-SUBSTITUTIONS = frozenset({"sub", "subn"})
+SUBSTITUTIONS = frozenset({re.Pattern.sub, re.Pattern.subn})
 
 
 def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> bool:
     """Does this call compare, order or print what a class of the program compares, orders or
     prints in Python, or call back a function of the program?"""
     owner = getattr(fn, "__self__", None)
-    if type(owner) is re.Pattern and fn.__name__ in SUBSTITUTIONS:
-        return bool(args) and issubclass(type(args[0]), (FunctionType, MethodType))
+    if fn in SUBSTITUTIONS or (type(owner) is re.Pattern and fn.__name__ in ("sub", "subn")):
+        given = args[1:] if fn in SUBSTITUTIONS else args
+        return bool(given) and type(given[0]) not in (str, bytes)
     if fn is getattr(operator, "call", None):
         return True
     if times.is_quiet(fn, args):

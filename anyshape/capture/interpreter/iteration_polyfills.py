@@ -324,7 +324,7 @@ def store_slice(target: Any, key: Any, iterable: Any) -> Any:
     if is_subtype(type(target), bytearray):
         target[key] = bytes_of(bytearray, iterable)
     else:
-        target[key] = taken(assigned(iterable, key.step))
+        target[key] = list_of(assigned(iterable, key.step))
 
 
 def assigned(iterable: Any, step: Any) -> Any:

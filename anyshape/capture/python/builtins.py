@@ -258,19 +258,24 @@ def _cached(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     return machine.domain.remembered(fn, args, kwargs, result)
 
 
-def _substituting(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+def _substituting(name: str) -> Handler:
     """`pattern.sub` and `subn` with a function, which C calls for each match."""
-    method = polyfills.SUBSTITUTIONS.get(fn.__name__)
-    if not machine.recording or method is None or type(fn.__self__) is not re.Pattern:
-        return machine.native(fn, args, kwargs)
-    given = dict(zip(("repl", "string", "count"), args)) | kwargs
-    count = given.get("count", 0)
-    fits = given.keys() <= {"repl", "string", "count"} and len(args) + len(kwargs) == len(given)
-    if not fits or type(count) is not int or type(given.get("string")) not in (str, bytes):
-        return machine.native(fn, args, kwargs)
-    if type(given["repl"]) in PROXIES or not callable(given["repl"]):
-        return machine.native(fn, args, kwargs)
-    return Call(method, (fn.__self__, given["repl"], given["string"], count))
+    fn, method = vars(re.Pattern)[name], polyfills.SUBSTITUTIONS[name]
+
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        given = dict(zip(("self", "repl", "string", "count"), args)) | kwargs
+        count = given.get("count", 0)
+        fits = given.keys() <= {"self", "repl", "string", "count"}
+        if not machine.recording or not fits or len(args) + len(kwargs) != len(given):
+            return machine.native(fn, args, kwargs)
+        pattern, repl, text = (given.get(key) for key in ("self", "repl", "string"))
+        if type(count) is not int or type(text) not in (str, bytes):
+            return machine.native(fn, args, kwargs)
+        if type(pattern) is not re.Pattern or type(repl) in PROXIES or not callable(repl):
+            return machine.native(fn, args, kwargs)
+        return Call(method, (pattern, repl, text, count))
+
+    return handler
 
 
 def _refuse_unhashable(machine: Interpreter, value: Any) -> None:
@@ -435,13 +440,13 @@ BUILTINS: dict[Any, Handler] = {
     intrinsic_names.sorts: _sorts,
     intrinsic_names.created: _created,
     intrinsic_names.remembered: _remembered,
+    **{vars(re.Pattern)[name]: _substituting(name) for name in polyfills.SUBSTITUTIONS},
 }
 
 # Objects of C classes that are called, by class.
 OBJECT_CALLS: dict[type, Callable[[Interpreter, Any, Args, Kwargs], Any]] = {
     functools.partial: _partial,
     type(functools.lru_cache(len)): _cached,
-    type(re.compile("").sub): _substituting,
     operator.itemgetter: _getter(polyfills.items_of),
     operator.attrgetter: _getter(polyfills.attributes_of),
     operator.methodcaller: _getter(polyfills.method_of),

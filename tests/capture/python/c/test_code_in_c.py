@@ -50,6 +50,9 @@ PROGRAMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "percent": lambda x: x * float(("%s" % [ONE])[1:-1]),
     "substitution": lambda x: x * float(WORD.sub(lambda match: str(STATE[0]), "a")),
     "substitution of re": lambda x: x * float(re.sub("a", lambda match: str(STATE[0]), "a")),
+    "substitution of the class": lambda x: (
+        x * float(re.Pattern.sub(WORD, lambda _: str(STATE[0]), "a"))
+    ),
     "template": lambda x: x * float(string.Template("$a").substitute({"a": STATE[0]})),
     "equal lists": lambda x: x + ([ONE] == [5]),
     "equal lists in lists": lambda x: x + ([[ONE]] == [[5]]),

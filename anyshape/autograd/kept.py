@@ -38,7 +38,7 @@ def _left_to_eager(node: Node, ops: Mapping[str, OpDef]) -> tuple[Value, ...]:
     """What a node reads and makes of whose formula no row tells: autograd records it or what it
     expands to, or it writes in place."""
     row = ops.get(node.op)
-    if row is None or node.modes is None or not node.modes.grad or node.regions:
+    if row is None or node.modes is None or not node.modes.grad:
         return ()
     has_rule = isinstance(row.vjp, Mapping) or row.vjp == "region" or row.alias != "none"
     if has_rule and not row.mutates:

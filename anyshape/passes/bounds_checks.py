@@ -27,7 +27,7 @@ from anyshape.ops.layout import numel
 from anyshape.ops.table import DataIndex, Form, OpDef, Range, Structural, View
 from anyshape.passes.decompose import check_false
 from anyshape.passes.rebuild import Reader, Rebuilding, rebuild
-from anyshape.symbolic import Condition, Dim, Expr, all_of, any_of, eq, ge, le
+from anyshape.symbolic import Condition, Dim, Expr, Symbol, all_of, any_of, eq, ge, le
 
 
 def _reads_indices(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
@@ -131,7 +131,8 @@ class _Checker:
 
     def _by_sizes(self, index: DataIndex) -> Condition | None:
         """When indices that sizes alone say are in range; None where data says some, where none
-        can be, or where a device would have to tell the host."""
+        can be, where a device would have to tell the host, or where it differs from turn to turn
+        of a loop: a check by the host is none of a native loop."""
         found, indices = self._range(index.value), index.value.tensor
         if found is None or not (found[0] == found[1] or self._is_whole_range(index.value)):
             return None
@@ -139,7 +140,7 @@ class _Checker:
         if isinstance(fits, bool):
             return None
         told = indices.device == HOST or all(s.knowledge != "midrun" for s in fits.symbols)
-        return fits if told else None
+        return fits if told and not any(map(_is_of_a_turn, fits.symbols)) else None
 
     def _is_whole_range(self, value: Value) -> bool:
         """Are the elements a range's, each once?"""
@@ -182,6 +183,11 @@ class _Checker:
         if maker.op != "nonzero" or not isinstance(mask, Value) or not isinstance(column, int):
             return None
         return mask.shape[column]
+
+
+def _is_of_a_turn(symbol: Symbol) -> bool:
+    """Is it known where a loop's body is entered, and by no argument?"""
+    return symbol.knowledge == "entry" and symbol.policy == "unbacked"
 
 
 def _test(condition: Condition, node: Node, out: Rebuilding) -> None:

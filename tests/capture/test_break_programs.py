@@ -122,7 +122,7 @@ BREAKS: dict[str, int] = {
     "objects.setattr_tensor": 2,
     "objects.sorted_key": 30,
     "objects.super_calls": 3,  # captured twice, as above
-    "objects.dunder": 3,
+    "objects.dunder": 4,
     "objects.kwonly_defaults": 2,
     "objects.global_tensor": 11,
     "objects.warnings_": 2,

@@ -29,6 +29,7 @@ from anyshape.ir.verify import Malformed
 from anyshape.ir.verify_program import verify_memory
 from anyshape.symbolic import Condition, Dim, Facts, Space, facts, ge, le
 from anyshape.targets.cpu.native_regions import form_native_regions, overwriting
+from anyshape.targets.triton.regions import form_gpu_regions
 
 KERNEL_SPACE = Space()
 I0, N0 = KERNEL_SPACE.symbol("i0"), KERNEL_SPACE.symbol("n0")
@@ -109,6 +110,7 @@ PICKS = st.lists(
 def test_the_verifier_needs_no_search(picks, checked) -> None:
     program, found = planned(picks, checked)
     verify_without_search(form_native_regions(program, found), found)
+    verify_without_search(form_gpu_regions(program, found, "cpu"), found)
 
 
 def test_memory_from_outside_is_lent_by_what_was_known_then() -> None:

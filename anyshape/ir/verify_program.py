@@ -60,23 +60,26 @@ def verify_program(program: Program, facts: Facts) -> None:
     """Every buffer that a step reads, or that is returned, was written before and holds what was
     written; what is written fits its memory, which is the program's to write. No kernel's bound
     rests on a later check (``verify_bounds.py``)."""
-    tested = established_in(program, facts)
-    _verify_memory(program, tested)
+    tested = _verify_memory(program, facts)
     verify_bounds(program, facts, tested)
     for body in (body for step in program.steps for body in step.inside()):
         verify_program(body.program, body.facts)
 
 
 def verify_memory(program: Program, facts: Facts) -> None:
-    """``verify_program`` by what is known in the end, which costs little: a call in which a later
-    check fails has not happened."""
-    _verify_memory(program, Established((facts,), ()))
+    """``verify_program`` without the bounds of kernels, which costs little: who planned the memory
+    was told by the same facts, which remember."""
+    _verify_memory(program, facts)
     for body in (body for step in program.steps for body in step.inside()):
         verify_memory(body.program, body.facts)
 
 
-def _verify_memory(program: Program, tested: Established) -> None:
+def _verify_memory(program: Program, facts: Facts) -> Established:
+    """What is tested later is not asked: memory may be written past its end before a check fails,
+    and a search among more facts may end without the answer that one among fewer has found."""
+    tested = established_in(program, facts)
     _Run(program, tested, Sizes(tested.at(0)), program.buffers).run()
+    return tested
 
 
 @frozen

@@ -36,7 +36,7 @@ from anyshape.ir.program import (
 from anyshape.ir.slots import Slot
 from anyshape.ir.verify import Malformed
 from anyshape.ir.verify_bounds import verify_bounds
-from anyshape.ir.verify_program import verify_program
+from anyshape.ir.verify_program import verify_memory, verify_program
 from anyshape.symbolic import Dim, Expr, Facts, Space, eq, ge
 
 SPACE = Space()
@@ -490,9 +490,10 @@ PLANTED: dict[str, Planted] = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_mistake_is_named_and_the_right_program_passes(name: str) -> None:
     planted = PLANTED[name]
-    verify_program(planted.right, FACTS)
-    with pytest.raises(Malformed, match=planted.said):
-        verify_program(planted.wrong, FACTS)
+    for verify in (verify_program, verify_memory):
+        verify(planted.right, FACTS)
+        with pytest.raises(Malformed, match=planted.said):
+            verify(planted.wrong, FACTS)
 
 
 def rows_then_check(early: bool, kernel: Kernel = ONE) -> Program:

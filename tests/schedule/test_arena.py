@@ -97,6 +97,8 @@ def prove(arena: Arena, buffers, facts: Facts) -> dict[str, ByteRange]:
         }
         found |= dict(ranges_in(slot, f"slot {number}", places, sizes))
     assert found.keys() == arena.inner.keys() and None not in found.values()
+    for name, donor in arena.lent.items():
+        assert sizes.at_most(size_bytes(buffers[name]), size_bytes(buffers[donor]))
     return found
 
 

@@ -19,9 +19,9 @@ from functools import partial
 from typing import TypeAlias
 
 from anyshape.costs import COSTS
-from anyshape.ir.buffers import Buffer, BufferRef, references
+from anyshape.ir.buffers import Buffer, BufferRef, SizeInMemory, references
 from anyshape.ir.established import established_in
-from anyshape.ir.loops import Load, PointerParam
+from anyshape.ir.loops import Load
 from anyshape.ir.program import (
     Allocate,
     BindItem,
@@ -41,6 +41,7 @@ from anyshape.ir.program import (
     View,
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput
+from anyshape.ir.verify_program import reads_where_it_writes
 from anyshape.nouns import frozen, mutable
 from anyshape.schedule.arena import Arena, Known, Life, disjoint, plan_arena
 from anyshape.symbolic import (
@@ -529,35 +530,28 @@ def is_float(scalar: Operand) -> bool:
 
 def overwriting(step: Launch) -> frozenset[Overwriting]:
     """Of which sources may the result take the memory: is each element read only where it is
-    written?
+    written? That is for the verifier to say.
 
-    Only kernels without rows and with one store, so that no element is read after a write.
+    Only kernels with one store, and no masked load of the source, so that no element is read after
+    a write.
     """
     kernel = step.kernel
-    if kernel.reduction_axes or kernel.ordered or len(kernel.stores) != 1:
+    if len(kernel.stores) != 1 or kernel.reduction_axes or kernel.ordered:
         return frozenset()
-    names = {
-        param.name: arg.name
-        for param, arg in zip(kernel.params, step.args, strict=True)
-        if isinstance(param, PointerParam) and isinstance(arg, BufferRef)
-    }
-    (store,) = kernel.stores
-    result = names.get(store.pointer)
-    if result is None or store.per != "cell" or store.mask is not None:
+    written = kernel.stores[0].pointer
+    parameters: dict[str, list[str]] = {}
+    for param, arg in zip(kernel.params, step.args, strict=True):
+        if isinstance(arg, BufferRef | SizeInMemory):
+            parameters.setdefault(arg.name, []).append(param.name)
+    result = next((name for name, own in parameters.items() if own == [written]), None)
+    if result is None:
         return frozenset()
-    if store.mode != "set" or list(names.values()).count(result) != 1:
-        return frozenset()
-    width = kernel.pointer(store.pointer).dtype.size_bytes
-    read_elsewhere = {
-        names[load.pointer]
-        for load in kernel.elements
-        if isinstance(load, Load) and load.pointer in names
-        if load.index != store.index
-        or load.pointer in step.offsets
-        or load.mask is not None
-        or kernel.pointer(load.pointer).dtype.size_bytes != width
-    }
-    return frozenset((source, result) for source in names.values() if source not in read_elsewhere)
+    masked = {e.pointer for e in kernel.elements if isinstance(e, Load) and e.mask is not None}
+    return frozenset(
+        (source, result)
+        for source, own in parameters.items()
+        if masked.isdisjoint(own) and all(reads_where_it_writes(step, p, written) for p in own)
+    )
 
 
 def _fresh(step: Step) -> tuple[str, ...]:

@@ -81,13 +81,17 @@ class TypeContext:
         return condition if isinstance(condition, bool) else self.facts.known(condition)
 
     def hint(self, condition: Condition | bool) -> bool | None:
-        """The condition at the example sizes, or None where a symbol is unbacked or has no hint."""
+        """The condition at the example sizes, or None where a symbol is unbacked or has no hint.
+        ``Undecided`` where it divides by nothing there: data has to refuse such sizes first."""
         if isinstance(condition, bool):
             return condition
         symbols = condition.symbols
         if any(s.policy != "backed" or s not in self.hints for s in symbols):
             return None
-        return bool(evaluate(condition, self.hints))
+        try:
+            return bool(evaluate(condition, self.hints))
+        except ZeroDivisionError:
+            raise Undecided(condition) from None
 
     def require(self, condition: Condition | bool, message: str) -> None:
         """A precondition: eager raises where it is false. Becomes a fact."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from anyshape.ir.dtypes import int64
+from anyshape.ir.dtypes import bool_, int64
 from anyshape.ir.graph import Arg, Node, TensorType, Value
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext, Undecided
@@ -222,6 +222,9 @@ def as_complex(b: Builder, parent: Value, new: Value, node: Node, position: int)
 
 
 def as_dtype(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+    """A bool that is made keeps of its byte whether it is 0; what lies in memory keeps all of it."""
+    if parent.dtype != new.dtype and bool_ in (parent.dtype, new.dtype):
+        raise WrittenThrough("a write to the bytes of bools cannot be undone")
     dense = b.call("clone", new, memory_format="contiguous_format")
     return b.call("view_dtype", dense, parent.dtype)
 

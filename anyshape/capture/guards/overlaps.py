@@ -18,6 +18,7 @@ from anyshape.ops.context import TypeContext
 from anyshape.ops.parts import Part, Span
 from anyshape.ops.shared_memory import lies_in_argument
 from anyshape.ops.table import OPS, Scatter
+from anyshape.ops.write_back import strided, unfolded
 from anyshape.symbolic import Expr, eq, ge, le, lt, mod, ne
 
 Step = tuple[Node, int]
@@ -72,9 +73,17 @@ def refuse_out(
     """Ends the segment where a result given as ``out=`` lies in what is read: only an elementwise
     operator may write the very elements that it reads, a library may write before it has read."""
     refuse_reading(builder, name, target, read)
+    elementwise = elementwise and not _has_windows(builder, target)
     tensors = (value for value in read if isinstance(value.type, TensorType))
     if not elementwise and any(share_memory(builder, target, value) for value in tensors):
         raise broken("operator-raises", what=name, why="it reads memory that it writes")
+
+
+def _has_windows(builder: Builder, value: Value) -> bool:
+    """May one element lie at several of its indices, as in windows that overlap? Eager reads there
+    what it has just written; a result that is made first and copied then is another."""
+    backs = {OPS[node.op].write_back for node, _ in _way(builder, value)[1] if node.op in OPS}
+    return not backs.isdisjoint((unfolded, strided))
 
 
 def share_memory(builder: Builder, a: Value, b: Value) -> bool:

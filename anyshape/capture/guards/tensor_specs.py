@@ -99,7 +99,18 @@ def dense_order(tensor: torch.Tensor) -> tuple[int, ...] | None:
     innermost = CHANNELS_INNERMOST.get(tensor.dim())
     if innermost is not None and tensor.permute(innermost).is_contiguous():
         order = list(innermost)  # as ATen sees it where a size of 1 leaves a choice
-    return tuple(order) if tensor.permute(order).is_contiguous() else None
+    return tuple(order) if _lies_in(tensor, tuple(order)) else None
+
+
+def _lies_in(tensor: torch.Tensor, order: tuple[int, ...]) -> bool:
+    """Whether the dimensions fill memory in this order, with channels innermost to ATen too: it
+    reads the strides of sizes of 1, where it chooses how results lie."""
+    if not tensor.permute(order).is_contiguous():
+        return False
+    if order != CHANNELS_INNERMOST.get(len(order)):
+        return True
+    shape, strides = tensor.shape, tensor.stride()
+    return all(strides[a] >= strides[b] * shape[b] for a, b in zip(order, order[1:]))
 
 
 def permuted_strides(shape: Sequence[Dim], order: Sequence[int]) -> tuple[Dim, ...]:
@@ -150,7 +161,7 @@ class TensorSpec:
         return (
             tensor.is_contiguous()
             or self.layout == "permuted"
-            and tensor.permute(self.order).is_contiguous()
+            and _lies_in(tensor, self.order)
         )
 
     def _ordered(self, strides: Sequence[int]) -> bool:
@@ -181,6 +192,8 @@ class TensorSpec:
     def _layout_fails(self, name: Callable[[Any, str], str]) -> list[str]:
         if self.layout == "contiguous":
             return ["not t.is_contiguous()"] if self.rank else []
+        if self.layout == "permuted" and self.order == CHANNELS_INNERMOST.get(self.rank):
+            return [f"t.is_contiguous() or not {name(_lies_in, 'lies_in')}(t, {self.order!r})"]
         if self.layout == "permuted":
             return [f"t.is_contiguous() or not t.permute({self.order!r}).is_contiguous()"]
         return [f"t.is_contiguous() or not {name(self._ordered, 'ordered')}(t.stride())"]

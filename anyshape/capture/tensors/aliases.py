@@ -398,6 +398,16 @@ def _is_cut(
     return True
 
 
+def may_be_reshaped_view(recorder: Recorder, value: Value) -> bool:
+    """Whether the value lies in a copy into another shape that is a view where sizes are 1."""
+    node = recorder.builder.makers.get(value)
+    while node is not None and node.op in OPS and OPS[node.op].alias == "view" and node.read:
+        node = recorder.builder.makers.get(node.read[0])
+    if node is None or node.op not in OPS or OPS[node.op].alias != "maybe":
+        return False
+    return node.op not in COPIERS and _is_unsure(recorder, node)
+
+
 def _rely(recorder: Recorder, condition: Condition | bool) -> bool:
     """Guards the condition or its opposite; where nobody may guard on it, it is checked to be
     false, and the call runs natively where it is not."""

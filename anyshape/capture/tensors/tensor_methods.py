@@ -232,6 +232,8 @@ def is_contiguous(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[s
         raise broken("tensor-attribute", "is_contiguous(memory_format=...)")
     domain.recorder.layouts_read |= bool(domain.recorder.taken)
     domain.recorder.laid[args[0].value] = None
+    if aliases.may_be_reshaped_view(domain.recorder, args[0].value):
+        storage.way_of(domain.recorder, args[0].value)  # which may lie otherwise than a copy
     kind = args[0].value.tensor
     empty = any_of(*(eq(size, 0) for size in kind.shape))
     return numbers.known_or(domain.recorder, any_of(aliases.is_row_major(kind), empty))

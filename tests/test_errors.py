@@ -129,6 +129,10 @@ def many_turns(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def many_turns_and_its_argument(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return many_turns(x), x.view(-1)
+
+
 def unknown_call(x: torch.Tensor) -> torch.Tensor:
     return x * len(os.listdir("."))
 
@@ -180,20 +184,21 @@ def test_the_errors_page_is_made_from_the_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("why", "argument"),
+    ("why", "program", "argument"),
     [
-        ("gradients are recorded", {"requires_grad": True, "dtype": torch.complex64}),
-        ("lies on meta", {"device": "meta"}),
+        ("gradients are recorded", many_turns_and_its_argument, {"requires_grad": True}),
+        ("lies on meta", many_turns, {"device": "meta"}),
     ],
 )
 def test_a_graph_that_eager_torch_runs_is_refused_when_asked_for(
-    why: str, argument: dict[str, Any]
+    why: str, program: Callable[[torch.Tensor], Any], argument: dict[str, Any]
 ) -> None:
     x = torch.ones(3, **argument)
-    strict = anyshape.compile(many_turns, fullgraph=True, options={"fallback": "error"})
+    strict = anyshape.compile(program, fullgraph=True, options={"fallback": "error"})
     with pytest.raises(AnyshapeError, match=f"E401.*(?s:.*){why}"):
         strict(x)
-    relaxed = anyshape.compile(many_turns, fullgraph=True)
-    assert relaxed(x).shape == (3,) and relaxed.stats().eager_ops == 100
+    relaxed = anyshape.compile(program, fullgraph=True)
+    relaxed(x)
+    assert relaxed.stats().eager_ops >= 100
     with torch.no_grad():
-        assert strict(torch.ones(3)).tolist() == [101.0] * 3
+        assert torch.equal(strict(torch.ones(3))[0], program(torch.ones(3))[0])

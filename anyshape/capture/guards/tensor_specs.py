@@ -158,11 +158,7 @@ class TensorSpec:
             return False
         if self.layout == "strided":
             return not tensor.is_contiguous() and self._ordered(tensor.stride())
-        return (
-            tensor.is_contiguous()
-            or self.layout == "permuted"
-            and _lies_in(tensor, self.order)
-        )
+        return tensor.is_contiguous() or self.layout == "permuted" and _lies_in(tensor, self.order)
 
     def _ordered(self, strides: Sequence[int]) -> bool:
         found = [strides[d] for d in self.order]

@@ -222,7 +222,7 @@ def as_complex(b: Builder, parent: Value, new: Value, node: Node, position: int)
 
 
 def as_dtype(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
-    """A bool that is made keeps of its byte whether it is 0; what lies in memory keeps all of it."""
+    """A bool that is made keeps of its byte whether it is 0; what lies in memory keeps it all."""
     if parent.dtype != new.dtype and bool_ in (parent.dtype, new.dtype):
         raise WrittenThrough("a write to the bytes of bools cannot be undone")
     dense = b.call("clone", new, memory_format="contiguous_format")

@@ -1,4 +1,4 @@
-"""Convolutions whose windows neither overlap nor leave gaps are products of patches, on a GPU.
+"""Convolutions whose windows neither overlap nor leave gaps are products of patches, on a device.
 
     %y = conv2d(%x, %w, %b, (16, 16))                  %w: [o, c, 16, 16], %x: [n, c, 16 h, 16 w]
     ->
@@ -8,7 +8,7 @@
 
 A picture is cut so at the entry of vision transformers. The library's convolution of three channels
 in half precision puts image and weight in an order of its own and pads the channels: 122 us of 8
-pictures of 224 x 224 on an H200, where the copy of patches and the product take 12. The copy at the
+pictures of 224 x 224 on a large GPU, where the copy of patches and the product take 12. The copy at the
 end has eager's layout; a kernel that follows reads what the product made, in its own order.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anyshape.ir.dtypes import DType, bfloat16, float16
-from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value
+from anyshape.ir.graph import HOST, Arg, Graph, Node, TensorType, Value
 from anyshape.ir.shortcuts import only_where
 from anyshape.ops.build import Builder
 from anyshape.ops.conv import spread
@@ -27,8 +27,6 @@ from anyshape.ops.table import OpDef
 from anyshape.passes.rebuild import Reader, Rebuilding, rebuild
 from anyshape.symbolic import Dim
 
-DEVICES = {"cuda"}
-"""Kinds of devices whose libraries are slower: the CPU's convolves patches at a product's speed."""
 DTYPES: frozenset[DType] = frozenset({bfloat16, float16})
 """The library computes float32 in another precision than products, by flags of their own."""
 AS_ARGUMENTS = (None, 1, 0, 1, 1)
@@ -67,7 +65,7 @@ def _is_of_patches(node: Node) -> bool:
     if not isinstance(weight, TensorType) or node.op != f"conv{weight.rank - 2}d":
         return False
     output, dims = node.output.tensor, weight.rank - 2
-    if output.device.partition(":")[0] not in DEVICES or output.dtype not in DTYPES:
+    if output.device == HOST or output.dtype not in DTYPES:  # whose library is as fast
         return False
     _, stride, padding, dilation, groups = _arguments(node)
     window = weight.shape[2:]

@@ -8,7 +8,7 @@
 
 A picture is cut so at the entry of vision transformers. The library's convolution of three channels
 in half precision puts image and weight in an order of its own and pads the channels: 122 us of 8
-pictures of 224 x 224 on a large GPU, where the copy of patches and the product take 12. The copy at the
+pictures of 224 x 224 where the copy of patches and the product take 12. The copy at the
 end has eager's layout; a kernel that follows reads what the product made, in its own order.
 """
 

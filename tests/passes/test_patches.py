@@ -20,7 +20,7 @@ SIZES = ((2, 8, 12), (1, 4, 4), (3, 9, 15), (2, 7, 4), (5, 16, 16))
 
 @pytest.fixture
 def on_the_cpu(monkeypatch):
-    monkeypatch.setattr(patches, "DEVICES", {"cpu"})
+    monkeypatch.setattr(patches, "HOST", "elsewhere")
     monkeypatch.setattr(patches, "DTYPES", patches.DTYPES | {float32})
 
 

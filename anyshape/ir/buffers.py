@@ -42,6 +42,11 @@ class Buffer:
         """Whether all of it is row-major."""
         return self.capacity is None and are_row_major(self.strides, self.shape)
 
+    def asserted_strides(self) -> tuple[Dim, ...]:
+        """What a library's result is given its strides by: row-major ones are computed of its
+        sizes, some of which a product with a size of 0 would not name."""
+        return (*self.strides, *self.shape[1:]) if self.in_rows() else self.strides
+
     def layout(self) -> tuple[Dim, ...]:
         """The sizes that memory is allocated for, extents and strides."""
         shape, strides = self.allocated()

@@ -158,7 +158,7 @@ class Call(Effects):
         yield from self.args
         yield from self.kwargs.values()
         for buffer in (buffers[name] for name in self.outputs if name in buffers):
-            yield from buffer.strides if self.restride else ()
+            yield from buffer.asserted_strides() if self.restride else ()
             yield from buffer.shape if self.guessed else ()
 
 

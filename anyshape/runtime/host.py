@@ -262,7 +262,7 @@ class _Printer:
         sizes = {symbol for size in base.shape if isinstance(size, Expr) for symbol in size.symbols}
 
         def named(symbol: Symbol) -> str:
-            local = _symbol_local(symbol)
+            local = self._symbol(symbol)
             return self._computed(f"({local} or 1)") if symbol in sizes else local
 
         def text(step: Dim) -> str:
@@ -397,9 +397,8 @@ class _Printer:
         return f"{self._function(step.function)}({', '.join(args)})"
 
     def _function(self, function: str) -> str:
-        return self._name(
-            function.removeprefix("anyshape.").replace(".", "_"), ("function", function)
-        )
+        name = function.removeprefix("anyshape.").replace(".", "_")
+        return self._name(name, ("function", function))
 
     def view(self, step: View) -> None:
         buffer = self.program.buffers[step.output]
@@ -411,8 +410,7 @@ class _Printer:
         self.lines.append(f"{_local(step.output)} = {as_strided}({', '.join(args)})")
 
     def view_call(self, step: ViewCall) -> None:
-        call = self._called(step)
-        self.lines.append(f"{_local(step.output)} = {call}")
+        self.lines.append(f"{_local(step.output)} = {self._called(step)}")
 
     def assertion(self, step: Assertion) -> None:
         condition = self._buffer(step.buffer)
@@ -485,7 +483,7 @@ class _Printer:
             case AllOf():
                 return " and ".join(f"({self._condition(part)})" for part in condition.parts)
             case _:
-                return to_python(condition, _symbol_local)
+                return to_python(condition, self._symbol)
 
     def _keyword(self, name: str, arg: StepArg) -> str:
         if name == "memory_format" and isinstance(arg, str):
@@ -514,7 +512,7 @@ class _Printer:
             case bool() | int() | complex() | str() | None:
                 return repr(arg)
             case _:  # a condition
-                return f"({to_python(arg, _symbol_local)})"
+                return f"({to_python(arg, self._symbol)})"
 
     def _buffer(self, name: str) -> str:
         local = _local(name)
@@ -524,7 +522,7 @@ class _Printer:
 
     def _scalar(self, operand: Operand) -> str:
         self.names.setdefault("math", ("module", "math"))
-        return render_scalar(operand, _symbol_local, lambda scalar: _local(scalar.name))
+        return render_scalar(operand, self._symbol, lambda scalar: _local(scalar.name))
 
     def _dims(self, dims: tuple[Dim, ...]) -> str:
         return f"({''.join(f'{self._size(dim)}, ' for dim in dims).rstrip()})"
@@ -548,8 +546,14 @@ class _Printer:
             self.sums.note(dim, self._computed(text))
         return self.sizes[text]
 
+    def _symbol(self, symbol: Symbol) -> str:
+        """The local that holds the size; no step has said in ``arguments`` that it needs others."""
+        if symbol not in self.bound:
+            raise ValueError(f"{symbol.name} has no value behind {self.lines[-1:]}")
+        return _local(symbol.name)
+
     def _text(self, dim: Dim) -> str:
-        return to_python(dim, _symbol_local, computed=self.subexpressions)
+        return to_python(dim, self._symbol, computed=self.subexpressions)
 
     def _dtype(self, dtype: DType) -> str:
         return self._name(f"dtype_{dtype.name}", ("dtype", dtype))
@@ -588,10 +592,6 @@ def _local(name: str) -> str:
     """A Python identifier for a buffer or symbol."""
     text = re.sub(r"\W", "_", name)
     return f"{text}_" if keyword.iskeyword(text) or text == "_" else text
-
-
-def _symbol_local(symbol: Symbol) -> str:
-    return _local(symbol.name)
 
 
 def _number(number: float) -> str:

@@ -10,6 +10,11 @@ import torch
 from torch import Tensor
 
 import anyshape
+from anyshape.ir.buffers import Buffer
+from anyshape.ir.dtypes import float32
+from anyshape.ir.program import Program
+from anyshape.runtime.host import emit_host
+from anyshape.symbolic import Space
 
 SHAPES = (3, 5, 2), (3, 0, 2), (0, 3, 2), (2, 3, 0)
 LIBRARIES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -55,3 +60,17 @@ def test_views_beside_kernels_have_eagers_strides(name: str, made: bool) -> None
         return [view, view.sum(), torch.nonzero(view).sum(0)]
 
     _is_as_eager(function, SHAPES)
+
+
+def test_strides_of_nothing_name_sizes_that_nothing_else_does() -> None:
+    """Where the innermost size is 0, products for row-major strides do not say the others."""
+    _is_as_eager(lambda x: [x.diff(), x.sort(1)[0]], [(2, 3, 4), (2, 3, 0), (2, 5, 1)])
+    _is_as_eager(lambda x: [x.sort(-1)[0].diff()], [(2, 3, 4), (2, 3, 0), (0, 0, 0)])
+
+
+def test_host_code_names_no_size_that_the_program_does_not_say_it_needs() -> None:
+    size = Space().symbol("s0")
+    x = Buffer("x", float32, "cpu", (size,), (1,), "input")
+    program = Program({"x": x}, ("x",), (), (size,), symbols=())
+    with pytest.raises(ValueError, match="s0 has no value"):
+        emit_host(program, {}, {})

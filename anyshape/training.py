@@ -43,6 +43,7 @@ from anyshape.ops.gradients.backward import GRADIENTS
 from anyshape.ops.write_back import WrittenThrough
 from anyshape.passes.outputs import separate_outputs
 from anyshape.passes.pipeline import DIFFERENTIABLE, JOINT, Pipeline
+from anyshape.passes.simplify import without_dead_reads
 from anyshape.runtime.boundary import Boundary, Layout, Part, SavedValue
 from anyshape.runtime.profile import Times
 from anyshape.runtime.saved_by_eager import reads_what_is_written
@@ -146,6 +147,7 @@ def compile_training(
         make_backward,
         random=any(node.op in OPS and OPS[node.op].random for node in graph.nodes),
         writes=any(map(_writes, graph.nodes)),
+        replayed=without_dead_reads(graph, OPS),
     )
     stages = (("joint", whole.graph), ("forward", halves.forward), ("backward", halves.backward))
     return CompiledTraining(graph, stages, boundary, compiled, saved_in_words(halves))

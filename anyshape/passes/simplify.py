@@ -89,6 +89,12 @@ def remove_dead_core_nodes(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     return _without_dead(graph, lambda node: is_pure(node, ops) and not _may_raise(node, ops))
 
 
+def without_dead_reads(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
+    """Drops nodes that nothing reads, of a graph that has run already: what has raised for no data
+    then, or was not computed at all, need not be looked at again."""
+    return _without_dead(graph, lambda node: is_pure(node, ops) and not ops[node.op].random)
+
+
 def _may_raise(node: Node, ops: Mapping[str, OpDef]) -> bool:
     """Is the node one that raises for some data, or made of nodes that nobody has looked at yet?"""
     row = ops[node.op]

@@ -74,7 +74,8 @@ class Boundary:
 
     ``make_backward(absent)`` gives the backward half where these of ``differentiable`` get no
     cotangent, and which of ``wanted`` it has gradients of. It may raise ``AnyshapeError``.
-    ``writes``: what has gradients is written in place.
+    ``writes``: what has gradients is written in place. ``replayed``: the graph without what nobody
+    reads, whose checks of data no kernel made; eager's backward does not know it.
     """
 
     graph: Graph
@@ -84,6 +85,7 @@ class Boundary:
     make_backward: Callable[[tuple[int, ...]], tuple[Run, tuple[int, ...]]]
     random: bool = False
     writes: bool = False
+    replayed: Graph | None = None
     halves: dict[tuple[int, ...], tuple[Run, tuple[int, ...]] | None] = field(default_factory=dict)
     reruns: int = 0
     laid: dict[Form, tuple[Laid, ...] | None] = field(default_factory=dict)
@@ -227,7 +229,7 @@ class Boundary:
     ) -> list[Any]:
         """By eager torch; these outputs count as written before its backward."""
         if self._eager is None:
-            self._eager = eager_function(self.graph)
+            self._eager = eager_function(self.replayed or self.graph)
         with torch.enable_grad():
             inputs = list(call.inputs)
             for position, copy in call.copies.items():
@@ -270,6 +272,7 @@ _UNKNOWN: Any = object()
 _MARKER = torch.zeros((), requires_grad=True)
 """A leaf of which nobody wants a gradient."""
 _EMPTY = torch.empty(0)
+VIEW_MODIFIED = "A view was created in no_grad mode and its base or another view"
 MODIFIED = (
     "one of the variables needed for gradient computation has been modified by an inplace operation"
 )
@@ -364,11 +367,12 @@ class Differentiated(torch.autograd.Function):
 
 
 def _saved_tensors(ctx: Any) -> tuple[tuple[torch.Tensor, ...], RuntimeError | None]:
-    """Those of a call; none and autograd's refusal where one has been written since."""
+    """Those of a call; none and autograd's refusal where one has been written since, or is a view
+    whose base has: kernels make views where no gradients are recorded."""
     try:
         return ctx.saved_tensors, None
     except RuntimeError as refusal:
-        if not str(refusal).startswith(MODIFIED):
+        if not str(refusal).startswith((MODIFIED, VIEW_MODIFIED)):
             raise
         return (), refusal
 

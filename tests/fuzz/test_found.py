@@ -545,6 +545,33 @@ FOUND = {
     "a view of a convolution whose weight has its channels innermost": at(
         over("a 4 b, 4 4", "t = torch.nn.functional.conv1d(x0, x1.unfold(0, 1, 1), padding=1)", "u = t.view(-1, 4)", "t + 1, u"), (4, 3, 1), (5, 2, 1)
     ),
+    "a product into windows that overlap, which it reads": at(
+        over("2 a b", "t = x0.unfold(-1, 2, 1)", "u = t.any()", "t = t.narrow(0, 0, 1)", "torch.mul(t, 2, out=t)", "u,"), (3, 3, 1)
+    ),
+    "a write to the bytes of bools": at(
+        over("4 4", "t = (x0 / 0).isinf()", "u = t.view(torch.int32)", "u[torch.tensor([0])] += 2", "u,"), (1, 6, 1)
+    ),
+    "channels that are innermost, but for the stride of a size of 1": at(
+        over("a 2 b 4", "t = torch.cat([x0, x0])", "u = t.mT.flatten()", "t += 2", "u,", layouts="transposed"), (1, 1, 1), (2, 1, 3)
+    ),
+    "a reshape that is a view is not contiguous": at(
+        over("a b c", "x0.mT.reshape(-1).is_contiguous(),", layouts="gaps", dtypes="int64"), (1, 6, 1), (2, 3, 4)
+    ),
+    "a size that data refuses first is divided by": at(
+        over("a 4", "t = (x0 / 0).sort(0)[1]", "t[torch.tensor(0)].reshape(x0.shape[0], -1),"), (0, 0, 0), (4, 3, 2)
+    ),
+    "a view that a gradient saves, whose base is written": at(
+        over(
+            "a a a", "t = x0.norm(dim=-1)", "u = x0.diagonal_scatter(torch.ones(x0.diagonal().shape, dtype=torch.float16))",
+            "u[-t.shape[0]:] = x0", "v = torch.linalg.cholesky(u @ u.mT + 5 * torch.eye(u.shape[-2]))", "t,", gradients=True
+        ), (2, 2, 2)
+    ),
+    "what nobody reads has no part in a gradient": at(
+        over(
+            "a 2 b 4, 4 4", "t = x0.flatten().tensor_split([int(x1.count_nonzero()) % 3])[0].repeat(1, 2)",
+            "u = torch.complex(t, t).mT.reshape(-1)", "v = t + 0", "v[1:] += 2", "v,", gradients=True
+        ), (3, 0, 2), (2, 2, 2), (1, 4, 3)
+    ),
 }  # fmt: skip
 FOUND["what a gradient saves of an argument that is written"] = at(
     Fuzzed(

@@ -127,6 +127,7 @@ class SymbolicDomain(ReadingDomain):
         machine.frame = machine.escaped = None
         for table in (
             self._twins,
+            self._keys_of_c,
             self._values,
             self._shown,
             self._iterators,

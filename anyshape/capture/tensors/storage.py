@@ -307,12 +307,14 @@ def scatter(name: str, parameters: str, view: Callable[..., Any]) -> Handler:
             return NotImplemented  # eager torch runs it, storages included
         given = {key: value for key, value in given.items() if key not in ("input", "src")}
         made = copy_as_it_lies(domain, x)
-        part = view(domain, call_row(domain, "data", made), **given)  # which counts no write
+        # `data` counts no write; `as_strided` is of the storage, whoever handed it in
+        part = view(domain, made if view is _placed else call_row(domain, "data", made), **given)
         sizes = part.value.shape, source.value.shape
         alike = len(sizes[0]) == len(sizes[1]) and all_of(*map(eq, *sizes))
         _require(domain, name, alike)
         call_row(domain, "copy_", part, source)
-        return call_row(domain, "detach", made)  # no view of its storage, with one counter
+        name = "data" if view is _placed else "detach"  # no view of its storage, with one counter
+        return call_row(domain, name, made)
 
     return handle
 

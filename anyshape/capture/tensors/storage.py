@@ -313,8 +313,8 @@ def scatter(name: str, parameters: str, view: Callable[..., Any]) -> Handler:
         alike = len(sizes[0]) == len(sizes[1]) and all_of(*map(eq, *sizes))
         _require(domain, name, alike)
         call_row(domain, "copy_", part, source)
-        name = "data" if view is _placed else "detach"  # no view of its storage, with one counter
-        return call_row(domain, name, made)
+        alone = "data" if view is _placed else "detach"  # no view of its storage, with one counter
+        return call_row(domain, alone, made)
 
     return handle
 

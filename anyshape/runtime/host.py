@@ -103,6 +103,7 @@ class _Printer:
     sizes: dict[str, str] = field(default_factory=dict)  # Python text -> local that holds it
     pointers: dict[str, str] = field(default_factory=dict)  # buffer -> local with its address
     bound: set[Symbol] = field(default_factory=set)
+    numbers: frozenset[str] = frozenset()  # what is handed in by its own name
     read: set[str] = field(default_factory=set)  # buffers that steps take
     arena: NativeRegion | None = None  # whose memory was asked for last
 
@@ -156,6 +157,7 @@ class _Printer:
     def _bind_entry_sizes(self, parameters: tuple[str, ...]) -> None:
         """``s0, _, s1 = x.shape`` for the first argument that has each symbol as a whole size."""
         wanted = set(self.program.symbols)
+        self.numbers |= {name for name in parameters if name not in self.program.buffers}
         self.bound.update(s for s in wanted if s.name in parameters)
         for name in parameters:
             buffer = self.program.buffers.get(name)
@@ -437,11 +439,8 @@ class _Printer:
         inner = replace(
             self, program=body.program, profiled=False, lines=[], pointers={}, read=set()
         )
-        inner.bound, inner.subexpressions, inner.sizes = (
-            set(self.bound),
-            dict(self.subexpressions),
-            dict(self.sizes),
-        )
+        inner.bound, inner.sizes = set(self.bound), dict(self.sizes)
+        inner.subexpressions = dict(self.subexpressions)
         inner.sums = NamedSums(dict(self.sums.names))
         name = f"body{sum(line.startswith('def ') for line in self.lines)}_"
         head, lines, _ = inner.function(name)
@@ -548,7 +547,7 @@ class _Printer:
 
     def _symbol(self, symbol: Symbol) -> str:
         """The local that holds the size; no step has said in ``arguments`` that it needs others."""
-        if symbol not in self.bound:
+        if symbol not in self.bound and symbol.name not in self.numbers:
             raise ValueError(f"{symbol.name} has no value behind {self.lines[-1:]}")
         return _local(symbol.name)
 

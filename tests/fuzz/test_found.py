@@ -545,6 +545,9 @@ FOUND = {
     "a view of a convolution whose weight has its channels innermost": at(
         over("a 4 b, 4 4", "t = torch.nn.functional.conv1d(x0, x1.unfold(0, 1, 1), padding=1)", "u = t.view(-1, 4)", "t + 1, u"), (4, 3, 1), (5, 2, 1)
     ),
+    "a stride that is handed in to a native region": over(
+        "a b, 4 4", "x0[1:] += x0[:-1].clone()", "torch.nn.functional.linear(x1, x1),", layouts="plain gaps"
+    ),
     "a product into windows that overlap, which it reads": at(
         over("2 a b", "t = x0.unfold(-1, 2, 1)", "u = t.any()", "t = t.narrow(0, 0, 1)", "torch.mul(t, 2, out=t)", "u,"), (3, 3, 1)
     ),

@@ -467,3 +467,16 @@ def test_differences_of_what_data_makes_empty_are_that_tensor(chosen: list[float
 
     x = torch.tensor(chosen)
     assert seen(anyshape.compile(differences)(x)) == seen(differences(x))
+
+
+def test_a_write_through_the_storage_of_data_is_not_counted() -> None:
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        counted, uncounted = x * 1, x * 2
+        counted.as_strided((2,), (1,)).add_(1)
+        uncounted.data.as_strided((2,), (1,)).add_(1)
+        return counted, uncounted
+
+    x = torch.ones(4)
+    made = anyshape.compile(program)(x)
+    assert [t._version for t in made] == [t._version for t in program(x)] == [1, 0]
+    assert all(map(torch.equal, made, program(x)))

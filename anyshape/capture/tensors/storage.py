@@ -258,6 +258,8 @@ def as_strided(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str,
         raise broken("operator-unknown", what="as_strided", why="nobody knows its storage")
     _require_inside(domain, size, stride, offset, numel(root.shape))
     call = domain.recorder.call
+    if any(node.op == "data" for node, _ in steps):
+        root = call("data", root)  # whose writes are not counted
     flat = call("view", call("permute", root, order[::-1]), (numel(root.shape),))
     return TensorValue(call("strided_part", flat, size, stride, offset))
 
@@ -307,14 +309,12 @@ def scatter(name: str, parameters: str, view: Callable[..., Any]) -> Handler:
             return NotImplemented  # eager torch runs it, storages included
         given = {key: value for key, value in given.items() if key not in ("input", "src")}
         made = copy_as_it_lies(domain, x)
-        # `data` counts no write; `as_strided` is of the storage, whoever handed it in
-        part = view(domain, made if view is _placed else call_row(domain, "data", made), **given)
+        part = view(domain, call_row(domain, "data", made), **given)  # which counts no write
         sizes = part.value.shape, source.value.shape
         alike = len(sizes[0]) == len(sizes[1]) and all_of(*map(eq, *sizes))
         _require(domain, name, alike)
         call_row(domain, "copy_", part, source)
-        alone = "data" if view is _placed else "detach"  # no view of its storage, with one counter
-        return call_row(domain, alone, made)
+        return call_row(domain, "detach", made)  # no view of its storage, with one counter
 
     return handle
 

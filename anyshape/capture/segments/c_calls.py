@@ -22,7 +22,7 @@ from anyshape.capture.heap import decimals, purity, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.nested_containers import CONTAINERS, values_of
-from anyshape.capture.heap.values import PROXIES, Break
+from anyshape.capture.heap.values import PROXIES, Break, OpaqueValue
 from anyshape.capture.interpreter import c_callbacks, calls_of_the_program, protocol
 from anyshape.capture.python.builtin_exceptions import stores_arguments
 from anyshape.capture.recording.domain import RecordingDomain
@@ -180,6 +180,7 @@ def _call_pure(
         read = domain.machine.heap.read_whole
         named = {name: read(value) for name, value in kwargs.items()}
         return decimals.called(fn, tuple(map(read, args)), named)
+    _refuse_opaque(fn, (*args, *kwargs.values()))
     if callables.keeps(fn):
         return fn(*args, **kwargs)
     heap = domain.machine.heap
@@ -188,6 +189,14 @@ def _call_pure(
     if type(fn) is callables.REMEMBERING or calls_of_the_program.calls_python(fn):
         return calls_of_the_program.call(domain.machine.frame, fn, seen, named)
     return fn(*seen, **named)
+
+
+def _refuse_opaque(fn: Any, seen: tuple[Any, ...]) -> None:
+    """What an outside container holds may be a text, say, that differs from call to call: C takes
+    what stands for it for an object of another class."""
+    looks = type(fn) not in purity.CALLABLE_TYPES or fn not in _KEEPING_IDS
+    if looks and any(type(item) is OpaqueValue for item in _items(seen)):
+        raise Break("proxy-leak", "a text that differs from call to call")
 
 
 def _computes_with_decimals(fn: Any, given: tuple[Any, ...]) -> bool:

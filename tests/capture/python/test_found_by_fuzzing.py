@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import ChainMap
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -157,6 +158,12 @@ def slices_refused_before_anything_is_taken(x: Any, world: Any) -> Any:
     return x + 1, refused, [*values], b
 
 
+def texts_joined_in_pieces(x: Any, world: Any) -> Any:
+    """What lies in a list behind a break is a text that differs from call to call."""
+    shown = f"{ChainMap({'a': 1}, world['texts'])!r:>9}"
+    return x + 1, shown, ", ".join([repr(world["texts"]["b"]), "b"])
+
+
 def writes_that_fail_when_half_is_written(x: Any, world: Any) -> Any:
     table, b = world["table"], world["b"]
     refused = [
@@ -169,6 +176,7 @@ def writes_that_fail_when_half_is_written(x: Any, world: Any) -> Any:
 
 
 PROGRAMS = [
+    texts_joined_in_pieces,
     *(slices_refused_before_anything_is_taken, writes_that_fail_when_half_is_written),
     *(iterators_of_c_that_fill_lists_outside, truths_that_break_in_a_condition),
     *(attributes_that_are_deleted, namespaces_across_breaks, tuples_of_classes),
@@ -178,13 +186,14 @@ PROGRAMS = [
 
 
 def worlds() -> Iterator[dict[str, Any]]:
-    for v in (1, None, 2, None):
+    for number, v in enumerate((1, None, 2, None)):
         slotted = Slotted()
         if v:
             slotted.v = v
         yield {
             **{"a": [0], "b": [1, v], "set": {7}, "asked": Asked()},
             **{"plain": Plain(v), "slotted": slotted, "pair": Pair((v,)), "table": {}},
+            "texts": {"a": {"b": [v, 2]}, "b": f"text {number}"},
         }
 
 
@@ -200,7 +209,7 @@ def shown(call: Callable[..., Any]) -> list[Any]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("every", [0, 1, 2])
+@pytest.mark.parametrize("every", [0, 1, 2, 3])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_program_does_what_it_does_natively(program: Callable[..., Any], every: int) -> None:
     fast = Compiled(program, Options(break_every=every), ByReference)

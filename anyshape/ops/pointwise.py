@@ -371,7 +371,7 @@ op(
 
 def _where_type(cx: TypeContext, condition: Any, x: Any, y: Any) -> TensorType:
     operands = (condition, x, y)
-    return pointwise_type(cx, tensors_of(operands), promoted(cx, operands[1:]))
+    return operands_type(cx, operands, promoted(cx, operands[1:]))
 
 
 op(
@@ -426,13 +426,19 @@ def _lerp(b: Any, x: Any, end: Any, weight: Any) -> Any:
     return b.where(b.lt(b.abs(weight), 0.5), near, far)
 
 
+def _lerp_type(cx: TypeContext, *operands: Arg) -> TensorType:
+    """A number for a weight is none of eager's operands."""
+    tensors = tensors_of(operands)
+    return pointwise_type(cx, tensors, tensors[0].dtype)
+
+
 op(
     "lerp",
     "input, end, weight",
     torch="torch.lerp",
     vjp=elementwise.LERP,
     spellings=("torch.Tensor.lerp",),
-    type=PointwiseRule(lambda cx, xs: tensors_of(xs)[0].dtype),
+    type=_lerp_type,
     lower=Pointwise(_lerp),
     wide_numbers=frozenset({1, 2}),
 )

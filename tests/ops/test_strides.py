@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -483,3 +483,25 @@ def test_where_nobody_guards_a_size_that_is_known_to_be_1_is_one() -> None:
     )
     wanted = (x * y).stride()
     assert [evaluate(n, sizes) for n in found[2:]] == [*wanted[2:]]
+
+
+@pytest.mark.parametrize("shape", [(2, 0), (0, 2), (0, 0), (1, 3), (3, 1), (1, 1), (3, 2)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x.msort(),
+        lambda x: x.lerp(x, 0.5),
+        lambda x: torch.where(x > 0, x, 0),
+        lambda x: x.fliplr(),
+        lambda x: torch.nn.functional.hardswish(x),
+    ],
+)
+def test_strides_that_are_read_of_rows_made_of_others(
+    make: Callable[[torch.Tensor], torch.Tensor], shape: tuple[int, int]
+) -> None:
+    def program(x: torch.Tensor) -> tuple[Any, ...]:
+        return make(x.mT).stride(), (make(x.mT) * 2).stride()
+
+    fast = anyshape.compile(program)
+    for size in ((3, 2), shape):
+        assert fast(torch.ones(size)) == program(torch.ones(size))

@@ -12,6 +12,7 @@ from dataclasses import field
 
 from anyshape.ir.graph import Arg, Node, TensorType, Value
 from anyshape.nouns import mutable
+from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.ops.table import OPS, OpDef
 from anyshape.symbolic import Dim, Expr
@@ -46,10 +47,10 @@ class Retyped(ABC):
         settled = self.settled(value, node, row)
         if settled is not None:
             return settled
-        assert node is not None and row is not None and row.type is not None
+        assert node is not None and row is not None
         args = tuple(map(self._again, node.args))
         kwargs = {name: self._again(arg) for name, arg in node.kwargs.items()}
-        made = row.type(self.cx, *args, **kwargs)
+        made = Builder(self.cx, modes=node.modes).type_of(row, args, kwargs)
         return self.kept(
             value, made[node.outputs.index(value)] if isinstance(made, tuple) else made
         )

@@ -131,7 +131,8 @@ class _AsEager(Retyped):
             return self.type_of(node.read[0])
         if row is not None and row.guessed:
             raise OpError(f"nobody says how the result of {row.name} lies")
-        if row is not None and row.type is not None and not _lies_in_rows(self.recorder, node):
+        has_rule = row is not None and (row.type is not None or row.expand is not None)
+        if has_rule and not _lies_in_rows(self.recorder, node):
             return None
         rows = value.tensor.strides == contiguous_strides(self.cx, value.shape)
         return replace(kind, strides=row_major(kind.shape)) if rows else kind

@@ -6,6 +6,7 @@ of the segment: averages of weights, as they are written for teachers.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import anyshape
+from anyshape.capture.tensors import replaced_data
+from anyshape.ir.graph import Node
 
 Program = Callable[[Tensor, Tensor, Tensor], Any]
 PROGRAMS: dict[str, tuple[Program, bool]] = {}
@@ -180,3 +183,37 @@ def test_a_teacher_whose_data_is_replaced_is_one_segment() -> None:
     versions = [[p._version for p in found[2]] for found in (ours, theirs)]
     assert versions[0] == versions[1]
     assert (fast.stats().segments, fast.stats().graph_breaks) == (1, 0)
+
+
+def test_nodes_are_looked_through_once_however_many_tensors_are_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at: Counter[str] = Counter()
+    inputs, is_recorded = Node.inputs, replaced_data._is_recorded
+
+    def counted(node: Node) -> Any:
+        looked_at["nodes"] += 1
+        return inputs(node)
+
+    def watched(*args: Any) -> bool:
+        looked_at["questions"] += 1
+        with monkeypatch.context() as patch:
+            patch.setattr(Node, "inputs", counted)
+            return is_recorded(*args)
+
+    monkeypatch.setattr(replaced_data, "_is_recorded", watched)
+
+    def looked(count: int) -> int:
+        looked_at.clear()
+        weights = [torch.ones(2) for _ in range(count)]
+
+        def average(x: Tensor) -> Tensor:
+            for weight in weights:
+                weight.data = weight.data * 0.9
+            return x + 1
+
+        anyshape.compile(average)(torch.ones(3))
+        assert looked_at["questions"] >= count
+        return looked_at["nodes"]
+
+    assert looked(32) < 2.2 * looked(16)

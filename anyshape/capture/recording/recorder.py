@@ -52,7 +52,7 @@ from anyshape.capture.recording.image_order import in_eager_order
 from anyshape.capture.recording.integers import with_integers
 from anyshape.capture.recording.marks import RecorderMark
 from anyshape.capture.recording.number_checks import check_numbers
-from anyshape.capture.recording.refused_calls import refuse_in_vain, with_replaced
+from anyshape.capture.recording.refused_calls import Replaced, refuse_in_vain, with_replaced
 from anyshape.capture.recording.scalar_contents import ScalarContents
 from anyshape.declare import BoundDeclaration
 from anyshape.errors import origin, said
@@ -129,7 +129,7 @@ class Recorder:
     taken: set[Value] = field(default_factory=set)  # what they have given
     layouts_read: bool = False  # has the program asked how a tensor lies since then?
     laid: dict[Value, None] = field(default_factory=dict)  # whose strides have been asked for
-    replaced: dict[Value, Value] = field(default_factory=dict)  # by what lies in their `data`
+    replaced: Replaced = field(default_factory=Replaced)
     identified: dict[Source, None] = field(default_factory=dict)  # what was compared by identity
     changed: set[type] = field(default_factory=set)  # the classes of outside objects written
     values: bool = True  # may a program rely on the values of what differs from call to call?
@@ -417,7 +417,7 @@ class Recorder:
     # ---- nodes -----------------------------------------------------------------------------------
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Appends one row's application to the graph; breaks where eager would raise."""
-        args, kwargs = with_replaced(self.replaced, name, args, kwargs, self.modes.grad)
+        args, kwargs = with_replaced(self.replaced.by, name, args, kwargs, self.modes.grad)
         if name == "item" and (content := self.contents.read(args[0])) is not None:
             return content
         refuse_in_vain(name, self.premise)

@@ -7,12 +7,14 @@ attention: what takes longer than to go through the elements.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.ir.graph import Node, Value, values_in
 from anyshape.ir.scalars import Operand
+from anyshape.nouns import mutable
 from anyshape.ops.autocast import ON_ACCELERATOR, ON_HOST
 from anyshape.ops.build import Builder
 from anyshape.ops.rules import is_tensor
@@ -21,6 +23,29 @@ from anyshape.ops.table import OPS, OpDef
 COSTLY = frozenset(
     name for lists in (ON_HOST, ON_ACCELERATOR) for name, kind in lists.items() if kind == "lower"
 )
+
+
+@mutable(eq=False)
+class Replaced:
+    """Tensors whose `data` was replaced: ``by`` maps each to what lies there now.
+
+    Recorded nodes are looked through once, however many tensors are replaced: an average of a
+    model's parameters replaces them all."""
+
+    by: dict[Value, Value] = field(default_factory=dict)
+    _readers: dict[Value, list[Node]] = field(default_factory=dict)
+    _seen: list[Node] = field(default_factory=list)
+
+    def readers(self, nodes: list[Node], value: Value) -> Sequence[Node]:
+        """Those of the nodes, all that were recorded so far, that read the value."""
+        if nodes[: len(self._seen)] != self._seen:  # some were taken back, or put in between
+            self._readers.clear()
+            self._seen.clear()
+        for node in nodes[len(self._seen) :]:
+            self._seen.append(node)
+            for read in dict.fromkeys(node.inputs()):
+                self._readers.setdefault(read, []).append(node)
+        return self._readers.get(value, ())
 
 
 def with_replaced(

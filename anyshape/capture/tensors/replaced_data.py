@@ -30,7 +30,7 @@ def data_replaced(domain: RecordingDomain, x: TensorValue, new: Any) -> bool:
     if root not in recorder.builder.makers or recorder.source_of(root) is not None:
         return False
     domain.identify(x)
-    recorder.replaced[x.value] = new.value
+    recorder.replaced.by[x.value] = new.value
     domain.machine.heap.set_tensor_slot(x, x.value, "data", new)
     return True
 
@@ -49,19 +49,20 @@ def _is_alike(domain: RecordingDomain, x: TensorValue, new: Any) -> bool:
 
 def _is_recorded(recorder: Recorder, x: Value) -> bool:
     """Whether what requires gradients was made of `x`, or of what may be a view of it."""
-    views = {x}
-    for node in recorder.builder.nodes:
-        if views.isdisjoint(node.inputs()):
-            continue
-        if any(isinstance(v.type, TensorType) and v.type.requires_grad for v in node.outputs):
-            return True
-        if node.op not in OPS or OPS[node.op].alias != "none":
-            views.update(node.outputs)
+    waiting, nodes = [x], recorder.builder.nodes
+    seen = {x}
+    while waiting:
+        for node in recorder.replaced.readers(nodes, waiting.pop()):
+            if any(isinstance(v.type, TensorType) and v.type.requires_grad for v in node.outputs):
+                return True
+            if node.op not in OPS or OPS[node.op].alias != "none":
+                waiting += [v for v in node.outputs if v not in seen]
+                seen.update(node.outputs)
     return False
 
 
 def known_by_their_data(recorder: Recorder) -> frozenset[str]:
     """The sources of those that are known to be one tensor in each call, and so to lie in one
     place: in the next call they lie elsewhere."""
-    sources = map(recorder.source_of, recorder.replaced)
+    sources = map(recorder.source_of, recorder.replaced.by)
     return frozenset(source.text for source in sources if source is not None and source.is_pinned)

@@ -106,9 +106,9 @@ def _part(
         is_view = row is not None and row.alias == "view"
         if wanted.isdisjoint(node.outputs) or (certain.issuperset(node.outputs) and not is_view):
             continue
-        if row is None or row.guessed or node.regions:
+        if row is None or node.regions:
             return None
-        if not _as_its_row_says(builder, row, node):
+        if not (_is_of_torch(row) if row.guessed else _as_its_row_says(builder, row, node)):
             return None
         nodes.append(node)
         wanted.update(node.inputs())
@@ -195,6 +195,12 @@ def _may_turn_where_empty(row: OpDef, node: Node, value: Value) -> bool:
 
 def _is_tensor(value: Value) -> bool:
     return isinstance(value.type, TensorType)
+
+
+def _is_of_torch(row: OpDef) -> bool:
+    """May anybody run it once more? Not an operator of the program's own."""
+    path = row.torch.split(".")
+    return path[0] == "torch" and (path[1] != "ops" or path[2] == "aten")
 
 
 def _as_its_row_says(builder: Builder, row: OpDef, node: Node) -> bool:

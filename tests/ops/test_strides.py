@@ -505,3 +505,47 @@ def test_strides_that_are_read_of_rows_made_of_others(
     fast = anyshape.compile(program)
     for size in ((3, 2), shape):
         assert fast(torch.ones(size)) == program(torch.ones(size))
+
+
+BEHIND_OPERATORS_WITHOUT_A_ROW: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "angle": lambda x: torch.complex(x, x).mT.angle() + 1,
+    "complex": lambda x: -torch.complex(x.mT, x.mT).abs(),
+    "stft": lambda x: (
+        torch.stft(
+            *(x.reshape(x.shape[0], -1), 8, 4),
+            window=torch.hann_window(8),
+            pad_mode="constant",
+            return_complex=True,
+        )
+        .abs()
+        .pow(2)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BEHIND_OPERATORS_WITHOUT_A_ROW)
+def test_eager_is_asked_for_the_strides_behind_operators_of_torch_without_a_row(name: str) -> None:
+    program = BEHIND_OPERATORS_WITHOUT_A_ROW[name]
+    fast = anyshape.compile(program)
+    for size in ((4, 3, 8), (4, 1, 3), (4, 3, 1), (1, 1, 3), (3, 1, 4)):
+        x = torch.ones(size)
+        assert fast(x).stride() == program(x).stride()
+
+
+def test_an_operator_of_the_programs_own_is_not_run_for_strides() -> None:
+    ran: list[int] = []
+
+    @torch.library.custom_op("strides_test::turned", mutates_args=())
+    def turned(x: torch.Tensor) -> torch.Tensor:
+        ran.append(1)
+        return (x * 2).mT.contiguous().mT
+
+    @turned.register_fake
+    def _(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x.mT, memory_format=torch.contiguous_format).mT
+
+    fast = anyshape.compile(lambda x: turned(x).exp() + 1)
+    for size in ((4, 3, 8), (4, 1, 3)):
+        ran.clear()
+        fast(torch.ones(size))
+        assert len(ran) == 1

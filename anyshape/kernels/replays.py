@@ -3,8 +3,9 @@
 In: a function of tensors and numbers, as Triton kernels and torch's operators make it up. Out: the
 same function. What it does follows from shapes, strides, dtypes, the lowest bits of addresses and
 numbers: so its first call with such arguments is written down as Python that calls the same
-operators of torch and the compiled kernels, with new addresses, and later calls run that. A kernel
-is launched through `launches.py`, which tells the `Recorder`.
+operators of torch and the compiled kernels, with new addresses, and later calls run that. New
+memory of which kernels alone are told is part of one allocation. A kernel is launched through
+`launches.py`, which tells the `Recorder`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ MOST_KINDS = 1024
 """Of arguments that are remembered."""
 ALIGNMENT = 16
 """What Triton asks of an address."""
-PLAIN = (Tensor, nn.Parameter)
+PLAIN = frozenset({Tensor, nn.Parameter})
+SLOT_BYTES = 512
+"""Parts of an allocation begin at multiples of it, as allocations do."""
 STORAGE_OFFSET = 3
 """Where `as_strided` is told where the whole memory begins, which a kind does not say."""
 
@@ -58,13 +61,14 @@ def kind_of(arguments: Sequence[Any]) -> tuple[object, ...] | None:
     """What decides how such arguments are worked on; None where a tensor is not a plain one."""
     kind: list[object] = [current_device()]
     for value in arguments:
-        if isinstance(value, Tensor):
-            if type(value) not in PLAIN:
-                return None
+        cls = type(value)
+        if cls in PLAIN:
             lowest = value.data_ptr() % ALIGNMENT
             kind += value.shape, value.stride(), value.dtype, lowest, value.get_device()
+        elif isinstance(value, Tensor):
+            return None
         else:
-            kind += type(value), tuple(value) if isinstance(value, list) else value
+            kind += cls, tuple(value) if cls is list else value
     return tuple(kind)
 
 
@@ -99,11 +103,14 @@ def described(template: Any, address: int) -> Any:
 
 @dataclass(slots=True)
 class Line:
-    """A statement, the names that it defines, and whether nothing but views of memory are made."""
+    """A statement and the names that it defines; whether nothing but views of memory are made, or
+    new memory of so many bytes with nothing in it.
+    """
 
     names: list[str]
     text: str
     is_view: bool = False
+    new_bytes: int | None = None
 
 
 @dataclass(slots=True)
@@ -147,7 +154,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         views = [of is not None and is_view(result, of, function) for result in results]
         names = [self._meet(r, of=of if v else None) for r, v in zip(results, views, strict=True)]
         left = ", ".join(names) + ("," if isinstance(made, (tuple, list)) else "")
-        self.lines.append(Line(names, f"{left} = {self._constant(function)}({given})", all(views)))
+        text = f"{left} = {self._constant(function)}({given})"
+        size = made.nbytes if function is torch.ops.aten.empty.memory_format else None
+        self.lines.append(Line(names, text, all(views), size))
         return made
 
     def launched(self, compiled: Any, grid: Sequence[int], values: Sequence[Any]) -> None:
@@ -164,21 +173,50 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         if not self.is_whole:
             return None
         given = ", ".join(f"a{n}" for n in range(len(self.arguments)))
-        body = [*self._live(result), f"return {result}"]
-        text = f"def replay({given}):\n" + "".join(f"    {line}\n" for line in body)
-        namespace = self.constants | {"current_stream": current_stream, "described": described}
+        body = "".join(f"    {line}\n" for line in (*self._body(result), f"return {result}"))
+        namespace = self.constants | {
+            "current_stream": current_stream, "described": described, "new": torch.empty,
+            "byte": torch.uint8, "where": self._where(),
+        }  # fmt: skip
+        text = f"def replay({given}):\n{body}"
         exec(compile(text, f"<replay of {len(self.lines)} steps>", "exec"), namespace)
         replay: Callable[..., Any] = namespace["replay"]
         return replay
 
-    def _live(self, result: str) -> list[str]:
-        """The statements but for views that nothing uses."""
-        used, kept = names_in(result), []
+    def _where(self) -> torch.device | None:
+        return next((a.device for a in self.arguments if isinstance(a, Tensor)), None)
+
+    def _body(self, result: str) -> Iterator[str]:
+        """The statements: first the stream, then memory that only kernels are told of."""
+        lines, used = self._live(result)
+        told = [line for line in lines if line.new_bytes is not None and line.names[0] not in used]
+        places, end = {}, 0
+        for line in told:
+            places[line.names[0]] = end
+            end += -(-(line.new_bytes or 0) // SLOT_BYTES) * SLOT_BYTES
+        yield f"stream = current_stream({current_device()})"
+        if places:
+            yield f"memory = new({end}, dtype=byte, device=where)"
+            yield "begin = memory.data_ptr()"
+        yield from (f"p_{name} = begin + {place}" for name, place in places.items())
+        addressed = names_in(" ".join(line.text for line in lines), "p_")
+        roots = sorted(addressed - places.keys())
+        yield from (f"p_{name} = {name}.data_ptr()" for name in roots if name.startswith("a"))
+        for line in lines:
+            if line.names and line.names[0] in places:
+                continue
+            yield line.text
+            yield from (f"p_{n} = {n}.data_ptr()" for n in line.names if n in roots and n[0] == "t")
+
+    def _live(self, result: str) -> tuple[list[Line], set[str]]:
+        """All lines but views that nothing uses, and the tensors that are used as such."""
+        used: set[str] = names_in(result)
+        kept: list[Line] = []
         for line in reversed(self.lines):
             if not line.is_view or used.intersection(line.names):
-                used |= names_in(line.text)
-                kept.append(line.text)
-        return [f"stream = current_stream({current_device()})", *reversed(kept)]
+                used |= names_in(line.text.partition(" = ")[2] if line.names else line.text)
+                kept.append(line)
+        return kept[::-1], used
 
     def _meet(self, tensor: Tensor, name: str = "", of: Tensor | None = None) -> str:
         """The name of a tensor; `of`: it is part of the memory of that one."""
@@ -225,7 +263,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         if known is None:
             self.is_whole = False
             return "unknown"
-        return f"{known.name}.data_ptr() + {known.offset}"
+        return f"p_{known.name} + {known.offset}"
 
     def _constant(self, value: Any) -> str:
         name = f"c{len(self.constants)}"
@@ -240,8 +278,8 @@ def is_view(result: Tensor, of: Tensor, function: Any) -> bool:
     return not writes and same and any(r.alias_info for r in function._schema.returns)
 
 
-def names_in(text: str) -> set[str]:
-    return set(re.findall(r"\b[at]\d+\b", text))
+def names_in(text: str, before: str = "") -> set[str]:
+    return set(re.findall(rf"\b{before}([at]\d+)\b", text))
 
 
 def current_recorder() -> Recorder | None:

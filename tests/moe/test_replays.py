@@ -126,6 +126,27 @@ def test_descriptors() -> None:
     check(function, (torch.zeros(3, 6),), recorded=1)
 
 
+def test_memory_between_kernels_is_one_allocation() -> None:
+    kernel = Kernel()
+
+    def function(x: Tensor) -> Tensor:
+        first, second = torch.empty(5), torch.empty(700)
+        kernel(first, x, 5, 1.0)
+        kernel(second[300:], x, 5, 2.0)
+        kernel(second, first, 5, 1.0)
+        out = torch.empty(2, 5)
+        kernel(out, second, 5, 1.0)
+        kernel(out[1], second[300:], 5, 1.0)
+        return out
+
+    check(function, (torch.zeros(5),), recorded=1)
+    replayed, x = Replayed(function), torch.zeros(5)
+    replayed(x)
+    with torch.profiler.profile() as seen:
+        replayed(x)
+    assert [event.name for event in seen.events()].count("aten::empty") == 2
+
+
 def test_arguments_that_are_written() -> None:
     kernel = Kernel()
 

@@ -233,6 +233,7 @@ def kernels(
         sides: dict[str, Callable[..., Any]] = {"ours": ours, "eager": program}
         if peers:
             torch.compiler.reset()
+            torch._dynamo.config.recompile_limit = 64
             sides |= {"static": torch.compile(program, dynamic=False)}
             sides |= {"dynamic": torch.compile(program, dynamic=True)}
             sides |= {"autotune": torch.compile(program, dynamic=False, mode=AUTOTUNE)}

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from anyshape.ir.code import DeviceFunction
-from anyshape.ir.dtypes import bool_, float32, int64
+from anyshape.ir.dtypes import bfloat16, bool_, float32, int64
 from anyshape.ir.loops import (
     Axis,
     Const,
@@ -16,6 +16,7 @@ from anyshape.ir.loops import (
     Op,
     PointerParam,
     Position,
+    Read,
     Reduce,
     SizeParam,
     Store,
@@ -226,6 +227,32 @@ def test_cells_end_where_a_row_of_known_length_ends(inner):
     chooser = Chooser.of(kernel)
     even, odd = (chooser.schedule((0, 0, n)).schedule for n in (16000, 16001))
     assert (even == odd) is (inner == 2048)
+
+
+def joined(place: Expr) -> Kernel:
+    """Rows [n0, n1] that are read where a place is below n2."""
+    index = I * COLUMNS + R
+    elements = (
+        Position(place, int64), Read("n2", int64), Op("lt", (0, 1), bool_),
+        Load("p0", index, bfloat16, 2),
+    )  # fmt: skip
+    pointers = (PointerParam("p0", bfloat16, "read"), PointerParam("p1", bfloat16, "write"))
+    params = (*pointers, *SIZES, SizeParam("n2"))
+    stores = (Store("p1", index, 3, "cell"),)
+    return Kernel(params, (Axis("i0", ROWS), Axis("r0", COLUMNS)), (), elements, stores)
+
+
+def test_loads_are_wide_where_a_mask_ends_at_a_multiple_of_16(tmp_path):
+    """As of tensors that are joined along their rows: a rotary embedding reads the other half."""
+    chooser = Chooser.of(joined(R))
+    for end, wide in ((64, True), (65, False)):
+        schedule = chooser.schedule((0, 0, 4096, 128, end)).schedule
+        made = compile_kernel(DeviceFunction("kernel", "", joined(R), 0), schedule, tmp_path, 90)
+        assert ("ld.global.v4.b32" in made.asm["ptx"]) is wide
+        assert ("ld.global.b16" in made.asm["ptx"]) is not wide
+    of_rows = Chooser.of(joined(I))
+    few, more = (of_rows.schedule((0, 0, 4096, 128, end)).schedule for end in (64, 65))
+    assert few == more
 
 
 def test_shares_of_one_tile_are_known_and_larger_ones_are_walked():

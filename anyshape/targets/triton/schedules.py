@@ -13,9 +13,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from anyshape.ir.dtypes import bool_
 from anyshape.ir.loops import (
     Kernel,
     Load,
+    Op,
+    Position,
+    Read,
     Reduce,
     Scan,
     SizeParam,
@@ -39,9 +43,11 @@ SHORT_ROW = 1024
 FLAT_TILE = 1024
 LONG_ROW_TILE = 4096
 COLUMNS_TILE, LARGE_COLUMNS_TILE, NARROW_COLUMNS_TILE = (64, 32), (64, 128), (32, 32)
+LARGE_COLUMNS_ROW = 64
 """Cells and elements of a tile where neighbours in memory lie along the cells; of tensors that take
 most of the cache or more, cut into shares; of few cells, and of rows that begin at any address,
-whose loads are narrow, so that more programs have to wait for memory at once."""
+whose loads are narrow, so that more programs have to wait for memory at once. Elements where half
+the cache is taken."""
 ODD_SHARES, UNROLLED = 2, 2
 MULTIPROCESSORS = 132
 """Of a large GPU."""
@@ -322,6 +328,8 @@ class Chooser:
         if cells * row > LARGE // 2 and self.passes == 1:
             large = KernelSchedule(*LARGE_COLUMNS_TILE, warps=8, unroll=UNROLLED)
             return large, max(shares // 2, 2)
+        if cells * row > LARGE // 4 and self.passes == 1:
+            return replace(tile, row=LARGE_COLUMNS_ROW), shares
         return replace(tile, warps=8 if cells * row > LARGE else 4), shares
 
     def _others(
@@ -452,8 +460,9 @@ def _of_several_elements(kernel: Kernel) -> tuple[int, ...]:
 
 def _widening(kernel: Kernel, along_rows: bool) -> frozenset[str]:
     """The sizes whose multiples of 16 make loads wider: those that addresses or elements are made
-    of, and those at which neighbours in memory end. How many rows there are is neither, where the
-    elements of a row lie side by side or each row has a multiple of 16 of them."""
+    of, and those at which neighbours in memory, or what is loaded of them, end. How many rows there
+    are is neither, where the elements of a row lie side by side or each row has a multiple of 16 of
+    them."""
     sizes = {param.name for param in kernel.params if isinstance(param, SizeParam)}
     if tiled_product(kernel):
         return frozenset(sizes)
@@ -462,8 +471,19 @@ def _widening(kernel: Kernel, along_rows: bool) -> frozenset[str]:
     whole = along_rows or (bool(inner) and known % DIVISOR == 0)
     ends = (*inner, *kernel.reduction_axes, *(() if whole else first))
     named = {s.name for axis in ends if isinstance(axis.extent, Expr) for s in axis.extent.symbols}
-    named.update(*map(index_names, (*kernel.elements, *kernel.stores)))
+    named.update(*map(index_names, (*kernel.elements, *kernel.stores)), _borders(kernel))
     return frozenset(sizes & named)
+
+
+def _borders(kernel: Kernel) -> Iterator[str]:
+    """What places on innermost axes are compared with, as where tensors are joined along them: a
+    mask that may change anywhere has each element loaded by itself."""
+    innermost = {axis.name for axes in (kernel.axes, kernel.reduction_axes) for axis in axes[-1:]}
+    for element in kernel.elements:
+        if isinstance(element, Op) and element.dtype is bool_:
+            sides = [kernel.elements[n] for n in element.args]
+            if any(isinstance(e, Position) and index_names(e) & innermost for e in sides):
+                yield from (e.param for e in sides if isinstance(e, Read))
 
 
 def _furthest(kernel: Kernel) -> list[str]:

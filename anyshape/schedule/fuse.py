@@ -348,8 +348,8 @@ class _Attempt:
         return isinstance(row.lower, Pointwise) and cheap
 
     def _is_made_of_two(self, position: int) -> bool:
-        """Is an element made, at little cost, of no more than one of each of two that are in memory,
-        as of a tensor and what a reduction made of it?"""
+        """Is an element made, at little cost, of one of each of two that are in memory, as of a
+        tensor and what a reduction made of it?"""
         found = self.found
         node, sources = found.nodes[position], found.sources[position]
         row, given = found.ops[node.op], set(node.inputs())

@@ -255,6 +255,14 @@ def test_loads_are_wide_where_a_mask_ends_at_a_multiple_of_16(tmp_path):
     assert few == more
 
 
+def test_large_tensors_of_short_elements_have_half_as_many_programs():
+    chooser = Chooser.of(joined(R))
+    large, small = (chooser.schedule((0, 0, n, 4096, 64)) for n in (4096, 256))
+    assert (large.schedule.block, large.schedule.warps) == (2048, 8)
+    assert (small.schedule.block, small.schedule.warps) == (1024, 4)
+    assert Chooser.of(gathered()).schedule((0, 0, 0, 1 << 26, 64)).schedule.block == 1024
+
+
 def test_shares_of_one_tile_are_known_and_larger_ones_are_walked():
     chooser = Chooser.of(rows(I * COLUMNS + R))
     few, lone = chooser.schedule((0, 0, 3, 131072)), chooser.schedule((0, 0, 1, 1 << 26))
@@ -272,7 +280,7 @@ def test_columns_have_more_programs_where_they_are_few_or_their_loads_are_narrow
     assert odd.shares == 2 and few.shares == many.shares == 1
     assert chooser.schedule((0, 0, 50257, 700)).shares == 1  # few elements in each
     large = chooser.schedule((0, 0, 5120, 4096)).schedule
-    assert (large.block, large.row) == (64, 128)
+    assert (large.block, large.row) == (32, 64)
 
 
 def test_rows_that_are_written_stay_in_registers_twice_as_long():

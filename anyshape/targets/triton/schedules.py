@@ -41,13 +41,13 @@ WIDEST_ROW, WIDEST_WRITTEN_ROW = 16_384, 32_768
 SHORT_ROW = 1024
 """Rows of so many elements share tiles, which are powers of two."""
 FLAT_TILE = 1024
+LARGE_FLAT_TILE, LARGE_FLAT_WARPS = 2048, 8
+"""Of elements of two bytes or less where each multiprocessor has several: half as many programs."""
 LONG_ROW_TILE = 4096
-COLUMNS_TILE, LARGE_COLUMNS_TILE, NARROW_COLUMNS_TILE = (64, 32), (64, 128), (32, 32)
-LARGE_COLUMNS_ROW = 64
+COLUMNS_TILE, LARGE_COLUMNS_TILE, NARROW_COLUMNS_TILE = (64, 32), (32, 64), (32, 32)
 """Cells and elements of a tile where neighbours in memory lie along the cells; of tensors that take
-most of the cache or more, cut into shares; of few cells, and of rows that begin at any address,
-whose loads are narrow, so that more programs have to wait for memory at once. Elements where half
-the cache is taken."""
+half of the cache or more, cut into shares; of few cells, and of rows that begin at any address,
+whose loads are narrow, so that more programs have to wait for memory at once."""
 ODD_SHARES, UNROLLED = 2, 2
 MULTIPROCESSORS = 132
 """Of a large GPU."""
@@ -222,6 +222,8 @@ class Chooser:
     widening: tuple[int, ...]
     sides: tuple[Callable[..., int], Callable[..., int]] | None
     """The numbers of rows and of columns of a matrix product."""
+    is_short: bool
+    """Has no pointer's element more than two bytes?"""
 
     @classmethod
     def of(cls, kernel: Kernel) -> Chooser:
@@ -242,6 +244,7 @@ class Chooser:
             tuple(n for n, p in enumerate(kernel.params) if isinstance(p, SizeParam)),
             tuple(n for n, name in enumerate(names) if name in widening),
             _sides(kernel, names) if tiled_product(kernel) else None,
+            all(pointer.dtype.size_bytes <= 2 for pointer in kernel.pointers),
         )
 
     def schedule(self, arguments: Sequence[int]) -> Choice:
@@ -325,11 +328,9 @@ class Chooser:
             return KernelSchedule(1, share, warps=warps, unroll=UNROLLED), shares
         if self._is_odd(cells, row):
             return tile, shares
-        if cells * row > LARGE // 2 and self.passes == 1:
-            large = KernelSchedule(*LARGE_COLUMNS_TILE, warps=8, unroll=UNROLLED)
-            return large, max(shares // 2, 2)
         if cells * row > LARGE // 4 and self.passes == 1:
-            return replace(tile, row=LARGE_COLUMNS_ROW), shares
+            large = KernelSchedule(*LARGE_COLUMNS_TILE, unroll=UNROLLED)
+            return large, max(shares // 2, 2)
         return replace(tile, warps=8 if cells * row > LARGE else 4), shares
 
     def _others(
@@ -373,6 +374,8 @@ class Chooser:
 
     def _tile(self, cells: int, row: int) -> KernelSchedule:
         if not self.kernel.reduction_axes:
+            if self.is_short and cells > LARGE_FLAT_TILE * LARGE_FLAT_WARPS * MULTIPROCESSORS:
+                return KernelSchedule(LARGE_FLAT_TILE, warps=LARGE_FLAT_WARPS)
             few = cells <= FLAT_TILE * MULTIPROCESSORS
             return KernelSchedule(FLAT_TILE // 4, warps=2) if few else KernelSchedule(FLAT_TILE)
         if not self.along_rows:

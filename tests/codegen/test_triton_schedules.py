@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -280,7 +281,10 @@ def test_columns_have_more_programs_where_they_are_few_or_their_loads_are_narrow
     assert odd.shares == 2 and few.shares == many.shares == 1
     assert chooser.schedule((0, 0, 50257, 700)).shares == 1  # few elements in each
     large = chooser.schedule((0, 0, 5120, 4096)).schedule
-    assert (large.block, large.row) == (32, 64)
+    assert (large.block, large.row, large.warps) == (32, 64, 4)
+    short = replace(rows(R * ROWS + I), params=(*joined(R).params[:2], *SIZES))
+    tiles = [Chooser.of(short).schedule((0, 0, n, 4096)).schedule for n in (4096, 5120)]
+    assert [(t.block, t.row, t.warps) for t in tiles] == [(64, 64, 4), (64, 128, 8)]
 
 
 def test_rows_that_are_written_stay_in_registers_twice_as_long():

@@ -1,6 +1,8 @@
 """Writes the tables of docs/gpu.md from what ``benchmarks.gpu`` measured.
 
-python -m benchmarks.gpu_report FOLDER
+python -m benchmarks.gpu_report FOLDER [OLDER ...]
+
+Tables that the first folder lacks are those of the others.
 """
 
 from __future__ import annotations
@@ -104,10 +106,15 @@ def model_tables(content: Mapping[str, Any]) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    content = json.loads((parser.parse_args().folder / "gpu.json").read_text())
+    parser.add_argument("folders", type=Path, nargs="+")
+    folders = parser.parse_args().folders
+    content: dict[str, Any] = {}
+    for folder in reversed(folders):
+        content |= json.loads((folder / "gpu.json").read_text())
     lines = [BEGIN, ""]
     lines += kernel_tables(content) if "kernels" in content else ()
+    if (wide := folders[0] / "gpu-float32.json").exists():
+        lines += kernel_tables(json.loads(wide.read_text()))
     lines += model_tables(content) if content.get("models") else ()
     made = "\n".join([*lines, END])
     page = re.sub(f"{BEGIN}.*{END}", lambda _: made, PAGE.read_text(), flags=re.DOTALL)

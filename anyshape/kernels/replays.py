@@ -58,7 +58,11 @@ class Replayed:
 
 
 def kind_of(arguments: Sequence[Any]) -> tuple[object, ...] | None:
-    """What decides how such arguments are worked on; None where a tensor is not a plain one."""
+    """What decides how such arguments are worked on; None where a tensor is not a plain one, and
+    under autocast, whose casts would be written down.
+    """
+    if torch._C._is_any_autocast_enabled():
+        return None
     kind: list[object] = [current_device()]
     for value in arguments:
         cls = type(value)
@@ -68,7 +72,7 @@ def kind_of(arguments: Sequence[Any]) -> tuple[object, ...] | None:
         elif isinstance(value, Tensor):
             return None
         else:
-            kind += cls, tuple(value) if cls is list else value
+            kind += cls, value.hex() if cls is float else tuple(value) if cls is list else value
     return tuple(kind)
 
 

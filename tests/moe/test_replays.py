@@ -232,3 +232,23 @@ def test_tensors_of_other_classes_and_listeners_are_not_replayed() -> None:
     listening[0] = True
     replayed(torch.zeros(3))
     assert len(calls) == 4
+
+
+def test_zeros_of_both_signs_and_nan_are_kinds() -> None:
+    replayed, calls = counted(lambda x, number: x * number)
+    x = torch.ones(3)
+    for number in (0.0, -0.0, 0.0, -0.0):
+        assert torch.equal(replayed(x, number).signbit(), (x * number).signbit())
+    for _ in range(3):
+        assert replayed(x, float("nan")).isnan().all()
+    assert len(calls) == 3
+
+
+def test_casts_of_autocast_are_not_written_down() -> None:
+    replayed, _ = counted(torch.mm)
+    for enabled in (True, False, True, False):
+        x = torch.randn(4, 4)
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            made = replayed(x, x)
+            assert made.dtype is (torch.bfloat16 if enabled else torch.float32)
+            assert torch.equal(made, torch.mm(x, x))

@@ -1,12 +1,15 @@
 """Compiled programs on one GPU beside eager torch and torch.compile, in one process.
 
     python -m benchmarks.gpu OUT_FOLDER [kernels|products|models ...] [--only NAME ...] [--no-peers]
+                             [--dtype float32]
 
 Kernels: the time of a CUDA graph of ten calls, which is the device's time alone; `host` is what a
-call costs the host. Products are linear layers and what follows them, by rows, columns and summed
-axis; `max-autotune` is ours. Models: the median of calls that are waited for, and the sum of first
-calls over all shapes. Peers are torch.compile's defaults, a graph for each shape (`static`) and
-one for all (`dynamic`). Rows of what is measured again replace those in the folder; others stay.
+call costs the host; bytes are those of the tensors that it is handed and gives. Products are linear
+layers and what follows them, by rows, columns and summed axis; `max-autotune` is ours. Models: the
+median of calls that are waited for, and the sum of first calls over all shapes. Peers are
+torch.compile's defaults, a graph for each shape (`static`) and one for all (`dynamic`); of kernels
+`autotune` is its max-autotune for each shape. Rows of what is measured again replace those in the
+folder; others stay.
 """
 
 from __future__ import annotations
@@ -43,6 +46,8 @@ SHAPES = ((1, 512), (1, 384), (4, 100), (1, 1), (8, 1), (64, 1), (17, 1), (2, 10
 REPLAYED = ((1, 512), (1, 1), (64, 1))
 """Shapes at which CUDA graphs are compared, each of which costs the peer a compile."""
 EPSILON = 1e-6
+HEAD = 128
+AUTOTUNE = "max-autotune-no-cudagraphs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,31 +116,53 @@ def places(x: Tensor) -> Tensor:
     return x.argmax(-1)
 
 
-PROGRAMS: Mapping[str, tuple[Callable[..., Any], str, int]] = {
-    "rms norm": (rms_norm, "xw", 4),
-    "SwiGLU": (swiglu, "x", 3),
-    "softmax": (softmax, "x", 6),
-    "add + GELU": (add_gelu, "xy", 6),
-    "norm + GELU": (norm_gelu, "xwb", 4),
-    "residual norm": (residual_norm, "xyw", 8),
-    "cross entropy": (cross_entropy, "xt", 2),
-    "sum over rows": (sum_of_columns, "x", 2),
-    "sum of squares": (sum_of_squares, "x", 2),
-    "transposed add": (transposed_add, "xy", 6),
-    "argmax": (places, "x", 2),
+def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    first, second = x.chunk(2, -1)
+    return x * cos + torch.cat((-second, first), -1) * sin
+
+
+PROGRAMS: Mapping[str, tuple[Callable[..., Any], str]] = {
+    "rms norm": (rms_norm, "xw"),
+    "SwiGLU": (swiglu, "x"),
+    "softmax": (softmax, "x"),
+    "add + GELU": (add_gelu, "xy"),
+    "norm + GELU": (norm_gelu, "xwb"),
+    "residual norm": (residual_norm, "xyw"),
+    "cross entropy": (cross_entropy, "xt"),
+    "sum over rows": (sum_of_columns, "x"),
+    "sum of squares": (sum_of_squares, "x"),
+    "transposed add": (transposed_add, "xy"),
+    "argmax": (places, "x"),
 }
-"""Name -> the program, its operands, and the bytes it moves for each element of x (bfloat16)."""
+"""Name -> the program and its operands."""
+TIMED = {**PROGRAMS, "rotary": (rotary, "hcs")}
+CLASSES = ((4096, 32000), (4096, 128000))
+"""More sizes of cross entropy."""
 
 
-HALVING = frozenset({swiglu})
+HALVING = frozenset({swiglu, rotary})
 """What needs an even number of columns."""
 
 
-def operands(rows: int, columns: int) -> dict[str, Tensor]:
-    x = torch.randn(rows, columns, device="cuda", dtype=torch.bfloat16)
-    w = torch.randn(columns, device="cuda", dtype=torch.bfloat16)
+def operands(rows: int, columns: int, dtype: torch.dtype) -> dict[str, Tensor]:
+    x = torch.randn(rows, columns, device="cuda", dtype=dtype)
+    w = torch.randn(columns, device="cuda", dtype=dtype)
     target = torch.randint(0, columns, (rows,), device="cuda")
-    return {"x": x, "y": torch.randn_like(x), "w": w, "b": torch.randn_like(w), "t": target}
+    made = {"x": x, "y": torch.randn_like(x), "w": w, "b": torch.randn_like(w), "t": target}
+    if columns % HEAD == 0:
+        angle = torch.randn(rows, 1, HEAD, device="cuda")
+        made |= {
+            "h": x.view(rows, -1, HEAD),
+            "c": angle.cos().to(dtype),
+            "s": angle.sin().to(dtype),
+        }
+    return made
+
+
+def moved(*sides: Any) -> int:
+    """The bytes of the tensors that a program is handed and gives."""
+    flat = itertools.chain.from_iterable(t if isinstance(t, (tuple, list)) else (t,) for t in sides)
+    return sum(t.nbytes for t in flat)
 
 
 def device_time(call: Callable[[], object], calls: int = 10, rounds: int = 7) -> float:
@@ -196,29 +223,34 @@ def exactly(program: Callable[..., Any], given: Sequence[Tensor]) -> Any:
         return program(*(t.double() if t.is_floating_point() else t for t in given))
 
 
-def kernels(peers: bool, only: Collection[str]) -> Iterator[Row]:
-    for name, (program, letters, each) in PROGRAMS.items():
+def kernels(
+    peers: bool, only: Collection[str], dtype: torch.dtype = torch.bfloat16
+) -> Iterator[Row]:
+    for name, (program, letters) in TIMED.items():
         if name not in only:
             continue
         ours = anyshape.compile(program, fullgraph=True, options={"fallback": "error"})
         sides: dict[str, Callable[..., Any]] = {"ours": ours, "eager": program}
         if peers:
             torch.compiler.reset()
+            torch._dynamo.config.recompile_limit = 64
             sides |= {"static": torch.compile(program, dynamic=False)}
             sides |= {"dynamic": torch.compile(program, dynamic=True)}
-        for rows, columns in SIZES:
+            sides |= {"autotune": torch.compile(program, dynamic=False, mode=AUTOTUNE)}
+        for rows, columns in (*SIZES, *(CLASSES if program is cross_entropy else ())):
             if columns % 2 and program in HALVING:
                 continue
-            values = operands(rows, columns)
+            values = operands(rows, columns, dtype)
             given = [values[letter] for letter in letters]
-            right = is_right(ours(*given), program(*given), exactly(program, given))
+            made = ours(*given)
+            right = is_right(made, program(*given), exactly(program, given))
             times = {
                 side: device_time(lambda call=call, given=given: call(*given))  # type: ignore[misc]
                 for side, call in sides.items()
             }
             host = host_time(lambda ours=ours, given=given: ours(*given))  # type: ignore[misc]
-            yield Row(name, (rows, columns), right, each * rows * columns, times, host)
-            del values, given
+            yield Row(name, (rows, columns), right, moved(given, made), times, host)
+            del values, given, made
             torch.cuda.empty_cache()
         assert ours.stats().specializations == 1, name
 
@@ -255,8 +287,8 @@ def products(peers: bool, only: Collection[str]) -> Iterator[Row]:
             for side, call in sides.items():
                 right = right and is_right(call(x, y), program(x, y), true)
                 times[side] = device_time(partial(call, x, y))
-            moved = 2 * (rows * (summed + columns) + columns * summed)
-            yield Row(f"{name}, {summed}", (rows, columns), right, moved, times, 0.0)
+            touched = 2 * (rows * (summed + columns) + columns * summed)
+            yield Row(f"{name}, {summed}", (rows, columns), right, touched, times, 0.0)
 
 
 def waited(call: Callable[[], object], calls: int = 15) -> float:
@@ -329,20 +361,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("tables", nargs="*", default=["kernels", "models"])
-    parser.add_argument("--only", nargs="+", default=[*PROGRAMS, *PRODUCTS, *MODELS])
+    parser.add_argument("--only", nargs="+", default=[*TIMED, *PRODUCTS, *MODELS])
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--dtype", choices=["bfloat16", "float32"], default="bfloat16")
     chosen = parser.parse_args()
     torch.manual_seed(0)
-    path = chosen.folder / "gpu.json"
+    dtype = getattr(torch, chosen.dtype)
+    path = chosen.folder / ("gpu.json" if dtype is torch.bfloat16 else f"gpu-{chosen.dtype}.json")
     kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     content: dict[str, Any] = kept | {
+        "dtype": chosen.dtype,
         "device": torch.cuda.get_device_name(), "torch": torch.__version__,
         "triton": triton.__version__, "transformers": transformers.__version__,
         "python": platform.python_version(), "ceilings": ceilings(),
     }  # fmt: skip
     print(json.dumps(content, indent=1), flush=True)
     makers: dict[str, Callable[[bool, Collection[str]], Iterator[Any]]]
-    makers = {"kernels": kernels, "products": products, "models": models}
+    makers = {"kernels": partial(kernels, dtype=dtype), "products": products, "models": models}
     chosen.folder.mkdir(parents=True, exist_ok=True)
     with torch.no_grad():
         for table in chosen.tables:

@@ -1,6 +1,8 @@
 """Writes the tables of docs/gpu.md from what ``benchmarks.gpu`` measured.
 
-python -m benchmarks.gpu_report FOLDER
+python -m benchmarks.gpu_report FOLDER [OLDER ...]
+
+Tables that the first folder lacks are those of the others.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).parents[1] / "docs" / "gpu.md"
+PEERS = ("static", "autotune", "dynamic")
 BEGIN, END = "<!-- figures of benchmarks/gpu.py -->", "<!-- end of figures -->"
 CLOSE = 1.03
 """Below this ratio two times count as equal."""
@@ -33,11 +36,13 @@ def kernel_tables(content: Mapping[str, Any]) -> Iterator[str]:
     copy = content["ceilings"]["copy TB/s"]
     yield (
         f"{content['device']}, torch {content['torch']}, Triton {content['triton']}; microseconds "
-        "on the device, bfloat16; `static` and `dynamic` are torch.compile's. Copies ran at "
+        f"on the device, {content.get('dtype', 'bfloat16')}; `static` and `dynamic` are "
+        "torch.compile's, "
+        "`autotune` its max-autotune for each shape. Copies ran at "
         f"{copy:.2f} TB/s in that run; `of copy` is the share of it that our kernels reach."
     )
     yield ""
-    sides = ("ours", "static", "dynamic", "eager")
+    sides = ("ours", *PEERS, "eager")
     rows, behind, count = [], [], 0
     for row in content["kernels"]:
         times = row["times"]
@@ -46,15 +51,14 @@ def kernel_tables(content: Mapping[str, Any]) -> Iterator[str]:
         shown = [f"{times[side]:.1f}" if side in times else "-" for side in sides]
         wrong = "" if row["right"] else " **wrong**"
         rows.append((row["name"] + wrong, size, *shown, f"{rate:.2f}", f"{rate / copy:.0%}"))
-        if "static" in times:
+        if best := min((times[side] for side in PEERS if side in times), default=0.0):
             count += 1
-            best = min(times["static"], times["dynamic"])
             if not as_fast(times["ours"], best):
                 behind.append(f"{row['name']} at {size} ({times['ours'] / best:.2f})")
     yield from table(("program", "size", *sides, "TB/s", "of copy"), rows)
     if count:
         yield (
-            "As fast as the better of torch.compile's two or faster (within 3 %, or "
+            "As fast as the best of torch.compile or faster (within 3 %, or "
             f"{NEAR_MICROSECONDS} us where it is below {SHORT_MICROSECONDS} us) in "
             f"{count - len(behind)} of {count} rows. "
             + (f"Behind: {', '.join(behind)}." if behind else "")
@@ -102,10 +106,15 @@ def model_tables(content: Mapping[str, Any]) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    content = json.loads((parser.parse_args().folder / "gpu.json").read_text())
+    parser.add_argument("folders", type=Path, nargs="+")
+    folders = parser.parse_args().folders
+    content: dict[str, Any] = {}
+    for folder in reversed(folders):
+        content |= json.loads((folder / "gpu.json").read_text())
     lines = [BEGIN, ""]
     lines += kernel_tables(content) if "kernels" in content else ()
+    if (wide := folders[0] / "gpu-float32.json").exists():
+        lines += kernel_tables(json.loads(wide.read_text()))
     lines += model_tables(content) if content.get("models") else ()
     made = "\n".join([*lines, END])
     page = re.sub(f"{BEGIN}.*{END}", lambda _: made, PAGE.read_text(), flags=re.DOTALL)

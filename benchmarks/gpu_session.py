@@ -51,6 +51,7 @@ SUITES = (
     *("test_memory", "test_large", "test_sanitized", "test_attention_gradients", "test_demo"),
 )
 KERNELS = (
+    "rotary",
     *("softmax", "cross entropy", "norm + GELU", "rms norm", "residual norm", "argmax", "SwiGLU"),
     *("sum over rows", "sum of squares", "add + GELU", "transposed add"),
 )

@@ -18,6 +18,8 @@ from triton import knobs
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
+from anyshape.kernels.replays import current_recorder
+
 REGISTERS = 65536  # of a multiprocessor
 
 
@@ -37,14 +39,16 @@ class Launches:
         bound, specialization, options = bind(*arguments, **keywords)
         key = (device, *specialization, *options.items())
         compiled = self._compiled.get(key)
-        if compiled is None or _has_listeners():
-            self._compiled[key] = self.kernel[grid](*arguments, **keywords)
-            return
-        compiled.run(
-            *(*grid, 1, 1)[:3],
-            *(driver.active.get_current_stream(device), compiled.function),
-            *(compiled.packed_metadata, None, None, None, *bound.values()),
-        )
+        if compiled is None or has_listeners():
+            compiled = self._compiled[key] = self.kernel[grid](*arguments, **keywords)
+        else:
+            compiled.run(
+                *(*grid, 1, 1)[:3],
+                *(driver.active.get_current_stream(device), compiled.function),
+                *(compiled.packed_metadata, None, None, None, *bound.values()),
+            )
+        if recorder := current_recorder():
+            recorder.launched(compiled, grid, [*bound.values()])
 
 
 def quick(kernel: JITFunction) -> JITFunction | Launches:
@@ -52,7 +56,8 @@ def quick(kernel: JITFunction) -> JITFunction | Launches:
     return Launches(kernel) if isinstance(kernel, JITFunction) else kernel
 
 
-def _has_listeners() -> bool:
+def has_listeners() -> bool:
+    """Whether somebody hears of Triton's launches."""
     hooks = (knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook)
     return any(hook is not None and getattr(hook, "calls", True) for hook in hooks)
 

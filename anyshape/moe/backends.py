@@ -1,11 +1,17 @@
-"""The Triton kernel of each operator, by name; empty where Triton is not installed."""
+"""The Triton kernel of each operator, by name; empty where Triton is not installed. What is made
+of several may be `replayed`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
+
+from anyshape.kernels.replays import Replayed
 
 try:
+    from anyshape.kernels.launches import has_listeners
     from anyshape.moe import (
         triton_activation,
         triton_few,
@@ -19,6 +25,11 @@ except ModuleNotFoundError as error:
         raise
     KERNELS: Mapping[str, Callable[..., object]] = MappingProxyType({})
 else:
+
+    def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, which launches kernels, at less cost for the host."""
+        return Replayed(function, has_listeners)
+
     KERNELS = MappingProxyType(
         {
             "routing_scores": triton_routing.routing_scores,

@@ -23,13 +23,10 @@ from anyshape.moe.grouped_gemm import (
     grouped_gemm_fp8_rowwise,
     grouped_gemm_gated,
 )
+from anyshape.moe.routed import FUSED_GATHER_ROWS
 
 FP8 = torch.float8_e4m3fn
 FP8_MAX = 448.0
-
-# Up to this many rows an expert on average, the first product reads tokens through their indices
-# instead of from gathered rows: a pass less over them. benchmarks/moe.py prints both.
-FUSED_GATHER_ROWS = 512
 
 Kind = Literal["silu", "gelu", "gelu_tanh", "gpt_oss"]
 
@@ -222,7 +219,9 @@ class Experts(nn.Module):
         )
 
     def _few(self, rows: int, each: int) -> bool:
-        """Whether there are at most `each` rows an expert on average."""
+        """Whether there are at most `each` rows an expert on average; never while a compiler
+        traces: the number of tokens would become part of its graph.
+        """
         return not torch.compiler.is_compiling() and rows <= each * self.num_experts
 
 

@@ -22,6 +22,7 @@ from anyshape.moe import few
 from anyshape.moe.experts import Activation, Experts, Fp8Experts, Scatter
 from anyshape.moe.graphed import Graphed
 from anyshape.moe.hf import Refusal, known_blocks, read_block
+from anyshape.moe.routed import ROUTED
 from anyshape.moe.router import Plan, Router, Routing
 from anyshape.moe.shared import SharedExpert
 from anyshape.moe.streams import fork, is_capturing, pays_to_fork, start
@@ -144,6 +145,8 @@ class MoE(nn.Module):
         return inference_only(out, x, self.experts.gate_up)
 
     def _forward(self, tokens: Tensor, valid_tokens: Tensor | None) -> Tensor:
+        if torch.compiler.is_compiling():
+            return self._compiled(tokens, valid_tokens)
         since = fork(tokens, self._two_streams(tokens))
         if self._are_few(tokens):
             return self._few(tokens, valid_tokens, since)
@@ -153,10 +156,29 @@ class MoE(nn.Module):
         plan = self.router.plan(scores, factors, self.routing, valid_tokens)
         return add_routed(self.experts, tokens, plan, self.routing, shared)
 
+    def _compiled(self, tokens: Tensor, valid_tokens: Tensor | None) -> Tensor:
+        """One operator, which chooses its kernels at each call: the number of tokens must not
+        become part of a compiler's graph.
+        """
+        experts, routing = self.experts, self.routing
+        (gate_up, down), (gate_up_scales, down_scales) = experts.weights(), experts.scales()
+        result: Tensor = ROUTED(
+            *(tokens, *self.router.operands(routing)),
+            **routing.keywords(),
+            **experts.activation.keywords(),
+            gate_up=gate_up,
+            gate_up_scales=gate_up_scales,
+            gate_up_bias=experts.gate_up_bias,
+            down=down,
+            down_scales=down_scales,
+            down_bias=experts.down_bias,
+            base=None if self.shared is None else self.shared(tokens),
+            valid=valid_tokens,
+            on_input=routing.apply_to == "input",
+        )
+        return result
+
     def _are_few(self, tokens: Tensor) -> bool:
-        """Never while a compiler traces: the number of tokens would become part of its graph."""
-        if torch.compiler.is_compiling():
-            return False
         return few.pays(tokens.shape[0], self.routing.top_k, self.routing.num_experts)
 
     def _few(

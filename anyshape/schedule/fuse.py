@@ -347,6 +347,17 @@ class _Attempt:
         cheap = not row.costly or self.found.over_reductions[position]
         return isinstance(row.lower, Pointwise) and cheap
 
+    def _is_made_of_two(self, position: int) -> bool:
+        """Is an element made, at little cost, of one of each of two that are in memory, as of a
+        tensor and what a reduction made of it?"""
+        found = self.found
+        node, sources = found.nodes[position], found.sources[position]
+        row, given = found.ops[node.op], set(node.inputs())
+        kept = sum(found.producer.get(v) is None for v in given)
+        kept += sum(found.weights[s] >= 100 for s in sources)
+        made = sum(found.weights[s] for s in sources if found.weights[s] < 100)
+        return isinstance(row.lower, Pointwise) and not row.costly and kept <= 2 and made <= 2
+
     def _reduces(self, node: Node) -> bool:
         return isinstance(self.found.ops[node.op].lower, Reduce)
 
@@ -373,7 +384,7 @@ class _Attempt:
             if cheap:
                 return None
             if node.output in self.whole and not self._reduces(node):
-                if light:
+                if light or (early < self.high and self._is_made_of_two(position)):
                     return None  # an element for each index costs less than keeping all of them
                 return "others read it too, and this kernel at indices that data decides"
         if shared is None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from anyshape.ir.code import DeviceFunction
-from anyshape.ir.dtypes import bool_, float32, int64
+from anyshape.ir.dtypes import bfloat16, bool_, float32, int64
 from anyshape.ir.loops import (
     Axis,
     Const,
@@ -16,6 +17,7 @@ from anyshape.ir.loops import (
     Op,
     PointerParam,
     Position,
+    Read,
     Reduce,
     SizeParam,
     Store,
@@ -228,6 +230,40 @@ def test_cells_end_where_a_row_of_known_length_ends(inner):
     assert (even == odd) is (inner == 2048)
 
 
+def joined(place: Expr) -> Kernel:
+    """Rows [n0, n1] that are read where a place is below n2."""
+    index = I * COLUMNS + R
+    elements = (
+        Position(place, int64), Read("n2", int64), Op("lt", (0, 1), bool_),
+        Load("p0", index, bfloat16, 2),
+    )  # fmt: skip
+    pointers = (PointerParam("p0", bfloat16, "read"), PointerParam("p1", bfloat16, "write"))
+    params = (*pointers, *SIZES, SizeParam("n2"))
+    stores = (Store("p1", index, 3, "cell"),)
+    return Kernel(params, (Axis("i0", ROWS), Axis("r0", COLUMNS)), (), elements, stores)
+
+
+def test_loads_are_wide_where_a_mask_ends_at_a_multiple_of_16(tmp_path):
+    """As of tensors that are joined along their rows: a rotary embedding reads the other half."""
+    chooser = Chooser.of(joined(R))
+    for end, wide in ((64, True), (65, False)):
+        schedule = chooser.schedule((0, 0, 4096, 128, end)).schedule
+        made = compile_kernel(DeviceFunction("kernel", "", joined(R), 0), schedule, tmp_path, 90)
+        assert ("ld.global.v4.b32" in made.asm["ptx"]) is wide
+        assert ("ld.global.b16" in made.asm["ptx"]) is not wide
+    of_rows = Chooser.of(joined(I))
+    few, more = (of_rows.schedule((0, 0, 4096, 128, end)).schedule for end in (64, 65))
+    assert few == more
+
+
+def test_large_tensors_of_short_elements_have_half_as_many_programs():
+    chooser = Chooser.of(joined(R))
+    large, small = (chooser.schedule((0, 0, n, 4096, 64)) for n in (4096, 256))
+    assert (large.schedule.block, large.schedule.warps) == (2048, 8)
+    assert (small.schedule.block, small.schedule.warps) == (1024, 4)
+    assert Chooser.of(gathered()).schedule((0, 0, 0, 1 << 26, 64)).schedule.block == 1024
+
+
 def test_shares_of_one_tile_are_known_and_larger_ones_are_walked():
     chooser = Chooser.of(rows(I * COLUMNS + R))
     few, lone = chooser.schedule((0, 0, 3, 131072)), chooser.schedule((0, 0, 1, 1 << 26))
@@ -245,7 +281,10 @@ def test_columns_have_more_programs_where_they_are_few_or_their_loads_are_narrow
     assert odd.shares == 2 and few.shares == many.shares == 1
     assert chooser.schedule((0, 0, 50257, 700)).shares == 1  # few elements in each
     large = chooser.schedule((0, 0, 5120, 4096)).schedule
-    assert (large.block, large.row) == (64, 128)
+    assert (large.block, large.row, large.warps) == (32, 64, 4)
+    short = replace(rows(R * ROWS + I), params=(*joined(R).params[:2], *SIZES))
+    tiles = [Chooser.of(short).schedule((0, 0, n, 4096)).schedule for n in (4096, 5120)]
+    assert [(t.block, t.row, t.warps) for t in tiles] == [(64, 64, 4), (64, 128, 8)]
 
 
 def test_rows_that_are_written_stay_in_registers_twice_as_long():

@@ -31,7 +31,7 @@ def operands(rows, columns):
 
 @torch.no_grad()
 def main() -> None:
-    for name, (program, letters, _) in PROGRAMS.items():
+    for name, (program, letters) in PROGRAMS.items():
         fast = anyshape.compile(program, fullgraph=True, options={"fallback": "error"})
         for rows, columns in SIZES:
             values = operands(rows, columns)

@@ -351,6 +351,20 @@ def test_writes_where_data_says(name):
         same_as_reference(compiled, *tensors(normal(inputs), a, b), tolerance=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16])
+def test_what_is_read_where_data_says_is_made_again_of_what_is_in_memory(dtype):
+    """The difference of a tensor and its rows' maxima is read once a row: no matrix is kept."""
+    case = normal([("a b", dtype, ()), ("a", dtypes.int64, ())])
+    compiled = compile_sketch(
+        lambda b, x, y: cross_entropy(b, b.to_dtype(x, dtypes.float32), y), *case
+    )
+    buffers = compiled.program.buffers.values()
+    assert [b.role for b in buffers if len(b.shape) == 2 and b.shape[1] != 1] == ["input"]
+    same_as_reference(
+        compiled, torch.randn(3, 7).to(getattr(torch, dtype.name)), torch.tensor([6, 0, 2])
+    )
+
+
 def test_zero_and_minus_zero_are_two_numbers_in_one_kernel():
     def program(x):
         both = torch.where(x > 0, 0.0, -0.0), x * (x.shape[0] * 0.0), x * (x.shape[0] * -0.0)

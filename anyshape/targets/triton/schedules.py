@@ -13,9 +13,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from anyshape.ir.dtypes import bool_
 from anyshape.ir.loops import (
     Kernel,
     Load,
+    Op,
+    Position,
+    Read,
     Reduce,
     Scan,
     SizeParam,
@@ -37,11 +41,15 @@ WIDEST_ROW, WIDEST_WRITTEN_ROW = 16_384, 32_768
 SHORT_ROW = 1024
 """Rows of so many elements share tiles, which are powers of two."""
 FLAT_TILE = 1024
+LARGE_FLAT_TILE, LARGE_FLAT_WARPS, SHORT_BYTES = 2048, 8, 2
+"""Of elements of so few bytes where each multiprocessor has several: half as many programs."""
 LONG_ROW_TILE = 4096
 COLUMNS_TILE, LARGE_COLUMNS_TILE, NARROW_COLUMNS_TILE = (64, 32), (64, 128), (32, 32)
+HALF_COLUMNS_TILE, LONG_COLUMNS_TILE = (64, 64), (32, 64)
 """Cells and elements of a tile where neighbours in memory lie along the cells; of tensors that take
 most of the cache or more, cut into shares; of few cells, and of rows that begin at any address,
-whose loads are narrow, so that more programs have to wait for memory at once."""
+whose loads are narrow, so that more programs have to wait for memory at once. Of half the cache,
+and there and above of elements of four bytes or more, of which a large tile took twice as long."""
 ODD_SHARES, UNROLLED = 2, 2
 MULTIPROCESSORS = 132
 """Of a large GPU."""
@@ -216,6 +224,8 @@ class Chooser:
     widening: tuple[int, ...]
     sides: tuple[Callable[..., int], Callable[..., int]] | None
     """The numbers of rows and of columns of a matrix product."""
+    loaded_bytes: tuple[int, int]
+    """Of the shortest element that is loaded, and of the longest that is loaded or stored."""
 
     @classmethod
     def of(cls, kernel: Kernel) -> Chooser:
@@ -236,6 +246,7 @@ class Chooser:
             tuple(n for n, p in enumerate(kernel.params) if isinstance(p, SizeParam)),
             tuple(n for n, name in enumerate(names) if name in widening),
             _sides(kernel, names) if tiled_product(kernel) else None,
+            _bytes_of_elements(kernel),
         )
 
     def schedule(self, arguments: Sequence[int]) -> Choice:
@@ -319,10 +330,17 @@ class Chooser:
             return KernelSchedule(1, share, warps=warps, unroll=UNROLLED), shares
         if self._is_odd(cells, row):
             return tile, shares
-        if cells * row > LARGE // 2 and self.passes == 1:
-            large = KernelSchedule(*LARGE_COLUMNS_TILE, warps=8, unroll=UNROLLED)
-            return large, max(shares // 2, 2)
+        if cells * row > LARGE // 4 and self.passes == 1:
+            return self._large_columns(cells * row, shares)
         return replace(tile, warps=8 if cells * row > LARGE else 4), shares
+
+    def _large_columns(self, elements: int, shares: int) -> tuple[KernelSchedule, int]:
+        tile, warps, fewer = LARGE_COLUMNS_TILE, 8, max(shares // 2, 2)
+        if self.loaded_bytes[0] > SHORT_BYTES:
+            tile, warps = LONG_COLUMNS_TILE, 4
+        elif elements <= LARGE // 2:
+            tile, warps, fewer = HALF_COLUMNS_TILE, 4, shares
+        return KernelSchedule(*tile, warps=warps, unroll=UNROLLED), fewer
 
     def _others(
         self, tile: KernelSchedule, shares: int, cells: int, row: int
@@ -365,6 +383,9 @@ class Chooser:
 
     def _tile(self, cells: int, row: int) -> KernelSchedule:
         if not self.kernel.reduction_axes:
+            short = self.loaded_bytes[1] <= SHORT_BYTES
+            if short and cells > LARGE_FLAT_TILE * LARGE_FLAT_WARPS * MULTIPROCESSORS:
+                return KernelSchedule(LARGE_FLAT_TILE, warps=LARGE_FLAT_WARPS)
             few = cells <= FLAT_TILE * MULTIPROCESSORS
             return KernelSchedule(FLAT_TILE // 4, warps=2) if few else KernelSchedule(FLAT_TILE)
         if not self.along_rows:
@@ -393,6 +414,11 @@ class Chooser:
         if self.passes > 2:
             return KernelSchedule(1, 2048, aligned=True, warps=16)
         return KernelSchedule(1, 1024, aligned=True, warps=4)
+
+
+def _bytes_of_elements(kernel: Kernel) -> tuple[int, int]:
+    loaded = [p.dtype.size_bytes for p in kernel.pointers if p.access != "write"]
+    return min(loaded, default=0), max((p.dtype.size_bytes for p in kernel.pointers), default=0)
 
 
 def _sides(kernel: Kernel, names: Sequence[str]) -> tuple[Callable[..., int], Callable[..., int]]:
@@ -452,8 +478,9 @@ def _of_several_elements(kernel: Kernel) -> tuple[int, ...]:
 
 def _widening(kernel: Kernel, along_rows: bool) -> frozenset[str]:
     """The sizes whose multiples of 16 make loads wider: those that addresses or elements are made
-    of, and those at which neighbours in memory end. How many rows there are is neither, where the
-    elements of a row lie side by side or each row has a multiple of 16 of them."""
+    of, and those at which neighbours in memory, or what is loaded of them, end. How many rows there
+    are is neither, where the elements of a row lie side by side or each row has a multiple of 16 of
+    them."""
     sizes = {param.name for param in kernel.params if isinstance(param, SizeParam)}
     if tiled_product(kernel):
         return frozenset(sizes)
@@ -462,8 +489,19 @@ def _widening(kernel: Kernel, along_rows: bool) -> frozenset[str]:
     whole = along_rows or (bool(inner) and known % DIVISOR == 0)
     ends = (*inner, *kernel.reduction_axes, *(() if whole else first))
     named = {s.name for axis in ends if isinstance(axis.extent, Expr) for s in axis.extent.symbols}
-    named.update(*map(index_names, (*kernel.elements, *kernel.stores)))
+    named.update(*map(index_names, (*kernel.elements, *kernel.stores)), _borders(kernel))
     return frozenset(sizes & named)
+
+
+def _borders(kernel: Kernel) -> Iterator[str]:
+    """What places on innermost axes are compared with, as where tensors are joined along them: a
+    mask that may change anywhere has each element loaded by itself."""
+    innermost = {axis.name for axes in (kernel.axes, kernel.reduction_axes) for axis in axes[-1:]}
+    for element in kernel.elements:
+        if isinstance(element, Op) and element.dtype is bool_:
+            sides = [kernel.elements[n] for n in element.args]
+            if any(isinstance(e, Position) and index_names(e) & innermost for e in sides):
+                yield from (e.param for e in sides if isinstance(e, Read))
 
 
 def _furthest(kernel: Kernel) -> list[str]:

@@ -18,7 +18,6 @@ from anyshape.ops.layout import (
     Shape,
     channels_last_strides,
     contiguous_strides,
-    reaches,
     suggests_channels_last,
 )
 from anyshape.ops.rules import tensor
@@ -42,13 +41,15 @@ def _pooled_image(cx: TypeContext, t: TensorType, shape: Shape, *, lines: bool) 
     """``lines``: they are pooled as images (N, C, 1, length)."""
     if t.rank != 3 or not lines:
         return _image(cx, t, shape, suggests_channels_last(cx, t))
-    batch, channels, length = t.shape
-    along = t.strides[2]
-    strides = (*t.strides[:2], along * length, along)
-    row = replace(t, shape=(batch, channels, 1, length), strides=strides)
-    last = suggests_channels_last(cx, row)
-    made = _image(cx, row, (*shape[:2], 1, shape[2]), last)
+    row = _of_one_row(t)
+    made = _image(cx, row, (*shape[:2], 1, shape[2]), suggests_channels_last(cx, row))
     return replace(made, shape=shape, strides=(*made.strides[:2], made.strides[3]))
+
+
+def _of_one_row(t: TensorType) -> TensorType:
+    """Lines (N, C, length) as images (N, C, 1, length)."""
+    (*outer, length), (*steps, along) = t.shape, t.strides
+    return replace(t, shape=(*outer, 1, length), strides=(*steps, along * length, along))
 
 
 def _image_of(cx: TypeContext, t: TensorType, batch: Shape, shape: Shape, last: bool) -> TensorType:
@@ -112,10 +113,9 @@ def _conv_type(n: int) -> Callable[..., TensorType]:
 def _lies_innermost(cx: TypeContext, t: TensorType, w: TensorType) -> bool:
     """Does the result keep its channels innermost? Of lines, which eager takes for images of one
     row, the input is laid out in rows first, so that the weight alone decides."""
-    if w.rank != 3:
-        return suggests_channels_last(cx, t) or suggests_channels_last(cx, w)
-    (_, channels, width), (outer, step, along) = w.shape, w.strides
-    return step != 0 and reaches(cx, step * channels, along) and reaches(cx, along * width, outer)
+    if w.rank == 3:
+        return suggests_channels_last(cx, _of_one_row(w))
+    return suggests_channels_last(cx, t) or suggests_channels_last(cx, w)
 
 
 def _is_of_nothing(cx: TypeContext, channels: Dim) -> bool:

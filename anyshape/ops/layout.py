@@ -534,17 +534,20 @@ def is_channels_last(cx: TypeContext, t: TensorType) -> bool:
 
 def suggests_channels_last(cx: TypeContext, t: TensorType) -> bool:
     """Does eager take the (N, C, *spatial) tensor for channels-last, though it may have holes?
-    (``c10::is_channels_last_strides_2d``, for sizes above one.)
+
+    As ``c10::is_channels_last_strides_2d``: strides of dimensions of one element count. They tell
+    pictures of one channel apart, and of single pixels those that are row-major, where the step of
+    the batch is that of the channels. What is row-major in each stride is not channels-last.
     """
-    if t.rank not in (4, 5) or is_contiguous(cx, t):
+    if t.rank not in (4, 5) or t.strides == contiguous_strides(cx, t.shape):
         return False
-    if is_channels_last(cx, t):
-        return True
+    if t.strides[1] == 0 or any(cx.same(size, 0) for size in t.shape):
+        return False
     inside: Dim = 0
     for d in (1, *range(t.rank - 1, 1, -1), 0):
-        if cx.same(t.shape[d], 1):
-            continue
-        if t.strides[d] == 0 or not reaches(cx, inside, t.strides[d]):
+        if d == 0 and reaches(cx, inside, t.strides[1]):
+            return False
+        if not reaches(cx, inside, t.strides[d]):
             return False
         inside = t.strides[d] * t.shape[d]
     return True

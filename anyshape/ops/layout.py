@@ -3,8 +3,8 @@
 Everything here is decided from the form of the expressions alone, as if every size were at least 1:
 where a tensor is empty, or a dimension has one element, a stride means nothing. A pointwise result
 takes the order of dimensions of its operands (TensorIterator's rule), views keep memory, the rest
-is row-major. Results are kept in ``cx.memo`` and hold whatever the facts are; where the form does
-not tell, the facts are asked.
+is row-major. Results are kept in ``cx.memo``; where the form does not tell, the facts are asked, so
+that what they say is kept for these facts alone: a side of a branch knows more than what follows.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def pointwise_strides(
         return contiguous
     if not all(_fits(t.shape, shape) for t in operands):  # what broadcasts here, only the facts say
         return strides_in_order(*_settled_order(cx, shape, operands))
-    key = (shape, alike, *((t.shape, t.strides) for t in operands if t.shape))
+    key = (cx.facts, shape, alike, *((t.shape, t.strides) for t in operands if t.shape))
     found = cx.memo.get(key)
     if found is None:
         found = _common_strides(cx, shape, operands) if alike else None
@@ -280,8 +280,8 @@ def _compare(
         if a not in table or b not in table:
             continue
         (own, position), (other, other_position) = table[a], table[b]
-        if own == other:  # one of the two has one element: it goes inside
-            if compare_strides(cx, shape[a], shape[b]) > 0:
+        if own == other:  # one of the two has one element, or rows overlap: the smaller goes inside
+            if _is_larger_asking(cx, shape[a], shape[b]):
                 return 1
             continue
         comparison = _compare_asking(cx, own, other)
@@ -290,6 +290,15 @@ def _compare(
         if comparison:
             return comparison
     return 0
+
+
+def _is_larger_asking(cx: TypeContext, a: Dim, b: Dim) -> bool:
+    """Is the size ``a`` above ``b``? Guarded where both may be above 1, as of windows that overlap;
+    a size of 1 is guarded elsewhere, or where a result has such a size, eager is asked."""
+    below = le(a, b)
+    if cx.known(below) is None and cx.on_guard is not None and cx.hint(below) is not None:
+        return not cx.decide(below)
+    return compare_strides(cx, a, b) > 0
 
 
 def _compare_asking(cx: TypeContext, a: Dim, b: Dim) -> int:

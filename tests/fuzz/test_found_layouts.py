@@ -1,0 +1,48 @@
+"""What the fuzzer found of strides and places in storages, shrunk: eager's now, at every size."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.oracle import wrong
+from tests.fuzz.programs import Fuzzed
+from tests.fuzz.test_found import at, over
+
+FOUND = {
+    "a part of the channels of stepped filters of one pixel": at(
+        over(
+            "a 4 b c, 4 4 1 1", "torch.nn.functional.conv2d(x0, x1[:, :1], groups=4)", layouts="stepped"
+        ),
+        (2, 2, 2),
+    ),
+    "what follows a reshape is asked of eager, though a size is found to be 1 later": at(
+        over(
+            "a b 2", "t = x0.flatten(-2)", "u = x0.flip(-1)", "v = t.fmod(3)", "u.stride(-1)", "v",
+            layouts="permuted",
+        ),
+        (4, 1, 2),
+    ),
+    "windows that overlap, at sizes below and above theirs": at(
+        over("a b", "t = x0.unfold(-1, 3, 1)", "t * 2, t + t, t.permute(-1, 0, 1).exp()"),
+        (4, 7, 1), (4, 4, 1), (5, 4, 1), (5, 3, 1), (3, 4, 1),
+    ),
+    "windows that overlap, handed in behind a break": at(
+        over(
+            "a 4", "t = x0.unfold(-1, 2, 1).permute(-1, 0, 1)", "torch.ops.aten.split(x0.squeeze(), 1)",
+            "t > t",
+        ),
+        (3, 3, 1), (5, 1, 1),
+    ),
+    "a side of a branch knows of a size what is not so behind it": at(
+        over(
+            "a 4", "t = x0.unfold(-1, 2, 1)", "u = t.unflatten(-1, (-1, 1))",
+            "t4 = u + 1 if u.shape[1] == 1 else u - 1", "t4",
+        ),
+        (1, 1, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("program", FOUND.values(), ids=FOUND.keys())
+def test_found(program: Fuzzed) -> None:
+    assert not wrong(program)

@@ -5,13 +5,20 @@ All are computed in float32 where the input is smaller and rounded once, as ATen
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from anyshape.ir.dtypes import DType, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.gradients import activations, norms, reductions
-from anyshape.ops.layout import contiguous_strides, numel, preserved_strides, suggests_channels_last
+from anyshape.ops.layout import (
+    contiguous_strides,
+    numel,
+    pointwise_strides,
+    preserved_strides,
+    suggests_channels_last,
+)
 from anyshape.ops.reduce import cast, count_of, variance, wide
 from anyshape.ops.rules import contiguous_like, dim_of, of_numbers, require_sizes, sizes_of, tensor
 from anyshape.ops.table import op
@@ -154,7 +161,12 @@ EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloa
 def _rms_norm_type(
     cx: TypeContext, x: Any, shape: Any, weight: Any = None, eps: Any = None
 ) -> TensorType:
-    return _layer_norm_type(cx, x, shape, weight)
+    """Row-major, but for images with their channels innermost, which eager multiplies as they
+    lie."""
+    made, t = _layer_norm_type(cx, x, shape, weight), tensor(x)
+    if not suggests_channels_last(cx, t):
+        return made
+    return replace(made, strides=pointwise_strides(cx, t.shape, (t,), numbers=True))
 
 
 def _rms_norm_expand(b: Any, x: Any, shape: Any, weight: Any = None, eps: Any = None) -> Any:
@@ -170,6 +182,7 @@ op(
     "rms_norm",
     "input, normalized_shape, weight=None, eps=None",
     torch="torch.nn.functional.rms_norm",
+    image_order="input",
     vjp=reductions.RMS_NORM,
     spellings=("torch.rms_norm",),
     type=_rms_norm_type,

@@ -29,7 +29,7 @@ from anyshape.ops.rules import PointwiseRule
 from anyshape.ops.table import OpDef
 from anyshape.symbolic import Expr, Facts
 
-LIKE_WHERE_EMPTY = frozenset({"roll"})
+LIKE_WHERE_EMPTY = frozenset({"roll", "rms_norm"})
 """Operators of which eager makes row-major results, but copies an empty tensor as it lies."""
 DECIDED_BY_ONES = frozenset({"einsum", "kron"})
 """Operators whose results lie otherwise where a size is 1, though every rule says rows: one does

@@ -1,7 +1,7 @@
 """Convolution, pooling and resizing: externs with type rules; global average pooling is a mean.
 
 Sizes are floor divisions of symbolic sizes. Results are row-major, or channels-last where the input
-(for convolutions: or the weight) is.
+(for convolutions: or the weight) is; but means over volumes are row-major.
 """
 
 from __future__ import annotations
@@ -251,7 +251,11 @@ def _pool_type(n: int, with_indices: bool) -> Callable[..., Any]:
             for d in range(n)
         ]
         rows = with_indices and not indices and not t.requires_grad and t.device == HOST
-        made = _pooled_image(cx, t, (*t.shape[: t.rank - n], *sizes), lines=n == 1 and not rows)
+        shape = (*t.shape[: t.rank - n], *sizes)
+        if n == 3 and not with_indices:
+            made = _image(cx, t, shape, False)
+        else:
+            made = _pooled_image(cx, t, shape, lines=n == 1 and not rows)
         return (made, TensorType(int64, t.device, made.shape, made.strides)) if indices else made
 
     return rule
@@ -331,8 +335,11 @@ def _adaptive_sizes(t: TensorType, size: Any, n: int) -> Shape:
 def _adaptive_type(n: int) -> Callable[..., Any]:
     def rule(cx: TypeContext, x: Any, output_size: Any, return_indices: Any = False) -> Any:
         t = tensor(x)
-        sizes = _adaptive_sizes(t, output_size, n)
-        made = _pooled_image(cx, t, (*t.shape[: t.rank - n], *sizes), lines=n == 1)
+        shape = (*t.shape[: t.rank - n], *_adaptive_sizes(t, output_size, n))
+        if n == 3:
+            made = _image(cx, t, shape, False)
+        else:
+            made = _pooled_image(cx, t, shape, lines=n == 1)
         return (
             (made, TensorType(int64, t.device, made.shape, made.strides))
             if return_indices
@@ -401,7 +408,8 @@ def _interpolate_type(
     else:
         factors = spread(scale_factor, n)
         sizes = tuple(_scaled(cx, t.shape[d + 2], factors[d]) for d in range(n))
-    return _image(cx, t, (*t.shape[:2], *sizes), suggests_channels_last(cx, t))
+    last = suggests_channels_last(cx, t) and (n != 3 or mode != "area")
+    return _image(cx, t, (*t.shape[:2], *sizes), last)
 
 
 op(

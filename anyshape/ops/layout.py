@@ -397,7 +397,7 @@ def view_strides(
     if is_contiguous(cx, t):
         rows = contiguous_strides(cx, shape)
         plain = not t.shape or cx.same(t.strides[-1], 1) or any(cx.same(n, 0) for n in t.shape)
-        return rows if plain else _of_last_ones(t, shape, rows)
+        return rows if plain else _of_last_ones(t, _ones_known(cx, shape), rows)
     t, shape = replace(t, shape=_ones_known(cx, t.shape)), _ones_known(cx, shape)
     if decide:  # nothing is guarded where it is a view, or a copy, whatever the answer
         without = _view_strides(cx, t, shape, False)

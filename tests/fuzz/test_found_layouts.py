@@ -40,6 +40,17 @@ FOUND = {
         ),
         (1, 1, 1),
     ),
+    "a product of a row and its column, of a size that is found to be 1": at(
+        over("1 b", "t = torch.kron(x0, x0.T)", "t, t + 0", layouts="plain permuted transposed"),
+        (1, 6, 1), (16, 4, 4), (1, 3, 1),
+    ),
+    "root mean squares of an image with its channels innermost": at(
+        over(
+            "a c b 2", "t = (x0 * 2).to(memory_format=torch.channels_last)",
+            "torch.nn.functional.rms_norm(t, t.shape[-1:])",
+        ),
+        (4, 1, 2), (3, 5, 4), (1, 1, 1), (0, 3, 2),
+    ),
 }
 
 

@@ -4,6 +4,8 @@ element too. Resizing lays its result out by the same question (``suggest_memory
 from __future__ import annotations
 
 import random
+import warnings
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -15,6 +17,8 @@ from anyshape.ir.graph import TensorType
 from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import suggests_channels_last
 from anyshape.symbolic import Facts, Space
+from tests.ops import harness
+from tests.ops.test_op_db import CASES, KNOWN, describe, mapped, row_of, samples
 
 
 def seen(image: torch.Tensor) -> bool:
@@ -94,3 +98,43 @@ def test_lines_lie_as_a_weight_of_one_channel_says(weight: torch.Tensor) -> None
     for size in ((2, 4, 5), (1, 4, 6), (3, 4, 3)):
         x = torch.rand(size)
         assert compiled(x, weight).stride() == F.conv1d(x, weight, groups=4).stride()
+
+
+INNERMOST = {4: torch.channels_last, 5: torch.channels_last_3d}
+OTHERS = {
+    "nn.functional.conv3d": "the library lays it out, which is chosen by the dtype, the threads and the sizes",
+    "nn.functional.conv_transpose3d": "as conv3d",
+    "float": "`Tensor.float` asks before the row is called (`capture/tensors/casts.py`)",
+}
+
+
+def of_images(entry: object) -> Iterator[tuple[tuple[object, ...], dict[str, object]]]:
+    """Samples of torch's own database with images, their channels innermost."""
+
+    def innermost(t: torch.Tensor) -> torch.Tensor:
+        return t.contiguous(memory_format=INNERMOST[t.dim()]) if t.dim() in INNERMOST else t
+
+    def with_gaps(t: torch.Tensor) -> torch.Tensor:
+        return innermost(torch.stack([t, t], -1).flatten(-2))[..., ::2] if t.dim() == 4 else t
+
+    for args, kwargs in samples(entry, torch.float32, 20):
+        for layout in (innermost, with_gaps):
+            made = tuple(mapped(layout, a) for a in args)
+            if describe(made) != describe(args):
+                yield made, kwargs
+
+
+IMAGES = [e for e in CASES if e.name not in OTHERS and e.name not in KNOWN]
+
+
+@pytest.mark.parametrize("entry", IMAGES, ids=lambda e: f"{e.name}.{e.variant_test_name}")
+def test_every_row_lays_out_what_it_makes_of_images(entry) -> None:
+    for args, kwargs in of_images(entry):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                eager = entry.op(*harness.clone(args), **kwargs)
+            except Exception:
+                continue  # eager refuses
+        problem = harness.type_problems(row_of(entry.name), args, kwargs, eager)
+        assert problem is None, (describe(args), kwargs, problem)

@@ -44,6 +44,19 @@ FOUND = {
         over("1 b", "t = torch.kron(x0, x0.T)", "t, t + 0", layouts="plain permuted transposed"),
         (1, 6, 1), (16, 4, 4), (1, 3, 1),
     ),
+    "results in one memory that lie otherwise where a size is 1": at(
+        over(
+            "1 b", "t = torch.kron(x0, x0.T) + 0", "u = t[1::2]", "u += 3", "v = t[:1]", "u, t, v",
+            layouts="plain permuted transposed",
+        ),
+        (1, 6, 1), (16, 4, 4), (1, 3, 1), (1, 5, 1),
+    ),
+    "one of them alone begins where eager's does": at(
+        over(
+            "1 b", "t = torch.kron(x0, x0.T) + 0", "u = t[1::2]", "u += 3", "u", layouts="plain permuted"
+        ),
+        (1, 6, 1), (16, 4, 4),
+    ),
     "root mean squares of an image with its channels innermost": at(
         over(
             "a c b 2", "t = (x0 * 2).to(memory_format=torch.channels_last)",

@@ -296,9 +296,9 @@ def _is_larger_asking(cx: TypeContext, a: Dim, b: Dim) -> bool:
     """Is the size ``a`` above ``b``? Guarded where both may be above 1, as of windows that overlap;
     a size of 1 is guarded elsewhere, or where a result has such a size, eager is asked."""
     below = le(a, b)
-    if cx.known(below) is None and cx.on_guard is not None and cx.hint(below) is not None:
-        return not cx.decide(below)
-    return compare_strides(cx, a, b) > 0
+    if cx.on_guard is None or cx.known(below) is not None or cx.same(a, 1) or cx.same(b, 1):
+        return compare_strides(cx, a, b) > 0
+    return compare_strides(cx, a, b) > 0 if cx.hint(below) is None else not cx.decide(below)
 
 
 def _compare_asking(cx: TypeContext, a: Dim, b: Dim) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fuzz.oracle import wrong
-from tests.fuzz.programs import Fuzzed
+from tests.fuzz.programs import Fuzzed, Input
 from tests.fuzz.test_found import at, over
 
 FOUND = {
@@ -65,6 +65,21 @@ FOUND = {
         (4, 1, 2), (3, 5, 4), (1, 1, 1), (0, 3, 2),
     ),
 }
+FOUND["a gradient that is a cotangent, though another argument is written behind a break"] = at(
+    Fuzzed(
+        (
+            Input("x0", ("a", "b", "2"), "float64", ("plain",), requires_grad=True),
+            Input("x1", ("a", "b", "4"), "float32", ("plain",)),
+        ),
+        (
+            "t = x0 - 3",
+            'u = x1.clone()\nwhile u.abs().sum() > 4:\n    u = torch.div(u, 2, rounding_mode="trunc")',
+            "torch.maximum(x1, u, out=x1)",
+        ),
+        "t,",
+    ),
+    (1, 4, 3), (3, 2, 1),
+)
 
 
 @pytest.mark.parametrize("program", FOUND.values(), ids=FOUND.keys())

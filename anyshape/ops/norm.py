@@ -14,6 +14,7 @@ from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.gradients import activations, norms, reductions
 from anyshape.ops.layout import (
     contiguous_strides,
+    is_contiguous,
     numel,
     pointwise_strides,
     preserved_strides,
@@ -161,12 +162,14 @@ EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloa
 def _rms_norm_type(
     cx: TypeContext, x: Any, shape: Any, weight: Any = None, eps: Any = None
 ) -> TensorType:
-    """Row-major, but for images with their channels innermost, which eager multiplies as they
-    lie."""
+    """Row-major, but for images with their channels innermost, and what is row-major already, but
+    for strides that no element depends on: eager multiplies these as they lie."""
     made, t = _layer_norm_type(cx, x, shape, weight), tensor(x)
-    if not suggests_channels_last(cx, t):
+    as_it_lies = is_contiguous(cx, t) or suggests_channels_last(cx, t)
+    if not as_it_lies or t.strides == made.strides:
         return made
-    return replace(made, strides=pointwise_strides(cx, t.shape, (t,), numbers=True))
+    averaged = not all(cx.same(size, 1) for size in sizes_of(shape))  # else means are of its shape
+    return replace(made, strides=pointwise_strides(cx, t.shape, (t,), averaged))
 
 
 def _rms_norm_expand(b: Any, x: Any, shape: Any, weight: Any = None, eps: Any = None) -> Any:

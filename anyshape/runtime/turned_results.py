@@ -51,8 +51,8 @@ def turned(tensors: Sequence[Tensor], laid: Sequence[Laid]) -> list[Tensor] | No
     """Copies that lie so; None where eager's lie in several storages, or as no copy can."""
     if len({like.storage for like in laid}) > 1 or len({t.dtype for t in tensors}) > 1:
         return None
-    several = len(tensors) > 1
-    if several and (any(t.requires_grad for t in tensors) or len(set(map(version_of, tensors))) > 1):
+    versions = set(map(version_of, tensors))
+    if len(tensors) > 1 and (len(versions) > 1 or any(t.requires_grad for t in tensors)):
         return None
     root: Tensor = tensors[0].new_empty((laid[0].length,))
     whole = next((n for n, like in enumerate(laid) if not like.is_view), None)

@@ -275,7 +275,7 @@ def _prelu_type(cx: TypeContext, x: Any, weight: Any) -> TensorType:
         cx.broadcast_dims((t.shape[1], w.shape[0]), "one weight, or one for each channel")
     elif w.shape:
         cx.require(eq(w.shape[0], 1), "one weight, or one for each channel")
-    return _rule(cx, x)
+    return laid_like_first(_rule)(cx, x)
 
 
 def _prelu_expand(b: Any, x: Any, weight: Any) -> Any:

@@ -57,7 +57,7 @@ class TypeContext:
     ``on_guard(condition)`` is called with each backed relation relied on, ``on_check(condition,
     message)`` of each condition to test while running; ``None`` means neither is possible here.
     ``wanted`` is the number of results that the program takes apart at once, where it says one.
-    ``memo`` holds layouts already worked out from shapes alone, true whatever the facts are.
+    ``memo`` holds layouts already worked out from shapes alone, or by the facts in their keys.
     """
 
     space: Space

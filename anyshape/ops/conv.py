@@ -1,7 +1,7 @@
 """Convolution, pooling and resizing: externs with type rules; global average pooling is a mean.
 
 Sizes are floor divisions of symbolic sizes. Results are row-major, or channels-last where the input
-(for convolutions: or the weight) is.
+(for convolutions: or the weight) is; but means over volumes are row-major.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from anyshape.ops.layout import (
     Shape,
     channels_last_strides,
     contiguous_strides,
-    reaches,
     suggests_channels_last,
 )
 from anyshape.ops.rules import tensor
@@ -42,13 +41,15 @@ def _pooled_image(cx: TypeContext, t: TensorType, shape: Shape, *, lines: bool) 
     """``lines``: they are pooled as images (N, C, 1, length)."""
     if t.rank != 3 or not lines:
         return _image(cx, t, shape, suggests_channels_last(cx, t))
-    batch, channels, length = t.shape
-    along = t.strides[2]
-    strides = (*t.strides[:2], along * length, along)
-    row = replace(t, shape=(batch, channels, 1, length), strides=strides)
-    last = suggests_channels_last(cx, row)
-    made = _image(cx, row, (*shape[:2], 1, shape[2]), last)
+    row = _of_one_row(t)
+    made = _image(cx, row, (*shape[:2], 1, shape[2]), suggests_channels_last(cx, row))
     return replace(made, shape=shape, strides=(*made.strides[:2], made.strides[3]))
+
+
+def _of_one_row(t: TensorType) -> TensorType:
+    """Lines (N, C, length) as images (N, C, 1, length)."""
+    (*outer, length), (*steps, along) = t.shape, t.strides
+    return replace(t, shape=(*outer, 1, length), strides=(*steps, along * length, along))
 
 
 def _image_of(cx: TypeContext, t: TensorType, batch: Shape, shape: Shape, last: bool) -> TensorType:
@@ -112,10 +113,9 @@ def _conv_type(n: int) -> Callable[..., TensorType]:
 def _lies_innermost(cx: TypeContext, t: TensorType, w: TensorType) -> bool:
     """Does the result keep its channels innermost? Of lines, which eager takes for images of one
     row, the input is laid out in rows first, so that the weight alone decides."""
-    if w.rank != 3:
-        return suggests_channels_last(cx, t) or suggests_channels_last(cx, w)
-    (_, channels, width), (outer, step, along) = w.shape, w.strides
-    return step != 0 and reaches(cx, step * channels, along) and reaches(cx, along * width, outer)
+    if w.rank == 3:
+        return suggests_channels_last(cx, _of_one_row(w))
+    return suggests_channels_last(cx, t) or suggests_channels_last(cx, w)
 
 
 def _is_of_nothing(cx: TypeContext, channels: Dim) -> bool:
@@ -251,7 +251,11 @@ def _pool_type(n: int, with_indices: bool) -> Callable[..., Any]:
             for d in range(n)
         ]
         rows = with_indices and not indices and not t.requires_grad and t.device == HOST
-        made = _pooled_image(cx, t, (*t.shape[: t.rank - n], *sizes), lines=n == 1 and not rows)
+        shape = (*t.shape[: t.rank - n], *sizes)
+        if n == 3 and not with_indices:
+            made = _image(cx, t, shape, False)
+        else:
+            made = _pooled_image(cx, t, shape, lines=n == 1 and not rows)
         return (made, TensorType(int64, t.device, made.shape, made.strides)) if indices else made
 
     return rule
@@ -331,8 +335,11 @@ def _adaptive_sizes(t: TensorType, size: Any, n: int) -> Shape:
 def _adaptive_type(n: int) -> Callable[..., Any]:
     def rule(cx: TypeContext, x: Any, output_size: Any, return_indices: Any = False) -> Any:
         t = tensor(x)
-        sizes = _adaptive_sizes(t, output_size, n)
-        made = _pooled_image(cx, t, (*t.shape[: t.rank - n], *sizes), lines=n == 1)
+        shape = (*t.shape[: t.rank - n], *_adaptive_sizes(t, output_size, n))
+        if n == 3:
+            made = _image(cx, t, shape, False)
+        else:
+            made = _pooled_image(cx, t, shape, lines=n == 1)
         return (
             (made, TensorType(int64, t.device, made.shape, made.strides))
             if return_indices
@@ -401,7 +408,8 @@ def _interpolate_type(
     else:
         factors = spread(scale_factor, n)
         sizes = tuple(_scaled(cx, t.shape[d + 2], factors[d]) for d in range(n))
-    return _image(cx, t, (*t.shape[:2], *sizes), suggests_channels_last(cx, t))
+    last = suggests_channels_last(cx, t) and (n != 3 or mode != "area")
+    return _image(cx, t, (*t.shape[:2], *sizes), last)
 
 
 op(

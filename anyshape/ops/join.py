@@ -17,6 +17,7 @@ from anyshape.ops.layout import (
     channels_last_strides,
     contiguous_strides,
     numel,
+    preserved_strides,
     suggests_channels_last,
 )
 from anyshape.ops.rules import device_of, dim_of, dims_of, new, promoted, sizes_of, tensor
@@ -381,10 +382,13 @@ def _roll_expand(b: Any, x: Any, shifts: Arg, dims: Arg = None) -> Any:
 
 
 def _roll_type(cx: TypeContext, x: Any, shifts: Arg, dims: Arg = None) -> TensorType:
-    """Eager joins the two parts, or rolls all elements in a row."""
+    """Eager joins the two parts, or rolls all elements in a row; it copies what is empty."""
     if dims is None or dims == ():
         return new(cx, tensor(x), tensor(x).shape)
     dims_of(dims, len(tensor(x).shape))  # of what is empty, eager asks for none
+    t = tensor(x)
+    if any(cx.same(size, 0) for size in t.shape):
+        return TensorType(t.dtype, t.device, t.shape, preserved_strides(cx, t))
     return _cat_type(cx, (x,), 0)
 
 

@@ -3,8 +3,8 @@
 Everything here is decided from the form of the expressions alone, as if every size were at least 1:
 where a tensor is empty, or a dimension has one element, a stride means nothing. A pointwise result
 takes the order of dimensions of its operands (TensorIterator's rule), views keep memory, the rest
-is row-major. Results are kept in ``cx.memo`` and hold whatever the facts are; where the form does
-not tell, the facts are asked.
+is row-major. Results are kept in ``cx.memo``; where the form does not tell, the facts are asked, so
+that what they say is kept for these facts alone: a side of a branch knows more than what follows.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def pointwise_strides(
         return contiguous
     if not all(_fits(t.shape, shape) for t in operands):  # what broadcasts here, only the facts say
         return strides_in_order(*_settled_order(cx, shape, operands))
-    key = (shape, alike, *((t.shape, t.strides) for t in operands if t.shape))
+    key = (cx.facts, shape, alike, *((t.shape, t.strides) for t in operands if t.shape))
     found = cx.memo.get(key)
     if found is None:
         found = _common_strides(cx, shape, operands) if alike else None
@@ -280,8 +280,8 @@ def _compare(
         if a not in table or b not in table:
             continue
         (own, position), (other, other_position) = table[a], table[b]
-        if own == other:  # one of the two has one element: it goes inside
-            if compare_strides(cx, shape[a], shape[b]) > 0:
+        if own == other:  # one of the two has one element, or rows overlap: the smaller goes inside
+            if _is_larger_asking(cx, shape[a], shape[b]):
                 return 1
             continue
         comparison = _compare_asking(cx, own, other)
@@ -290,6 +290,15 @@ def _compare(
         if comparison:
             return comparison
     return 0
+
+
+def _is_larger_asking(cx: TypeContext, a: Dim, b: Dim) -> bool:
+    """Is the size ``a`` above ``b``? Guarded where both may be above 1, as of windows that overlap;
+    a size of 1 is guarded elsewhere, or where a result has such a size, eager is asked."""
+    below = le(a, b)
+    if cx.on_guard is None or cx.known(below) is not None or cx.same(a, 1) or cx.same(b, 1):
+        return compare_strides(cx, a, b) > 0
+    return compare_strides(cx, a, b) > 0 if cx.hint(below) is None else not cx.decide(below)
 
 
 def _compare_asking(cx: TypeContext, a: Dim, b: Dim) -> int:
@@ -388,7 +397,7 @@ def view_strides(
     if is_contiguous(cx, t):
         rows = contiguous_strides(cx, shape)
         plain = not t.shape or cx.same(t.strides[-1], 1) or any(cx.same(n, 0) for n in t.shape)
-        return rows if plain else _of_last_ones(t, shape, rows)
+        return rows if plain else _of_last_ones(t, _ones_known(cx, shape), rows)
     t, shape = replace(t, shape=_ones_known(cx, t.shape)), _ones_known(cx, shape)
     if decide:  # nothing is guarded where it is a view, or a copy, whatever the answer
         without = _view_strides(cx, t, shape, False)
@@ -534,17 +543,20 @@ def is_channels_last(cx: TypeContext, t: TensorType) -> bool:
 
 def suggests_channels_last(cx: TypeContext, t: TensorType) -> bool:
     """Does eager take the (N, C, *spatial) tensor for channels-last, though it may have holes?
-    (``c10::is_channels_last_strides_2d``, for sizes above one.)
+
+    As ``c10::is_channels_last_strides_2d``: strides of dimensions of one element count. They tell
+    pictures of one channel apart, and of single pixels those that are row-major, where the step of
+    the batch is that of the channels. What is row-major in each stride is not channels-last.
     """
-    if t.rank not in (4, 5) or is_contiguous(cx, t):
+    if t.rank not in (4, 5) or t.strides == contiguous_strides(cx, t.shape):
         return False
-    if is_channels_last(cx, t):
-        return True
+    if t.strides[1] == 0 or any(cx.same(size, 0) for size in t.shape):
+        return False
     inside: Dim = 0
     for d in (1, *range(t.rank - 1, 1, -1), 0):
-        if cx.same(t.shape[d], 1):
-            continue
-        if t.strides[d] == 0 or not reaches(cx, inside, t.strides[d]):
+        if d == 0 and reaches(cx, inside, t.strides[1]):
+            return False
+        if not reaches(cx, inside, t.strides[d]):
             return False
         inside = t.strides[d] * t.shape[d]
     return True

@@ -5,13 +5,21 @@ All are computed in float32 where the input is smaller and rounded once, as ATen
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from anyshape.ir.dtypes import DType, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.gradients import activations, norms, reductions
-from anyshape.ops.layout import contiguous_strides, numel, preserved_strides, suggests_channels_last
+from anyshape.ops.layout import (
+    contiguous_strides,
+    is_contiguous,
+    numel,
+    pointwise_strides,
+    preserved_strides,
+    suggests_channels_last,
+)
 from anyshape.ops.reduce import cast, count_of, variance, wide
 from anyshape.ops.rules import contiguous_like, dim_of, of_numbers, require_sizes, sizes_of, tensor
 from anyshape.ops.table import op
@@ -154,7 +162,14 @@ EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloa
 def _rms_norm_type(
     cx: TypeContext, x: Any, shape: Any, weight: Any = None, eps: Any = None
 ) -> TensorType:
-    return _layer_norm_type(cx, x, shape, weight)
+    """Row-major, but for images with their channels innermost, and what is row-major already, but
+    for strides that no element depends on: eager multiplies these as they lie."""
+    made, t = _layer_norm_type(cx, x, shape, weight), tensor(x)
+    as_it_lies = is_contiguous(cx, t) or suggests_channels_last(cx, t)
+    if not as_it_lies or t.strides == made.strides:
+        return made
+    averaged = not all(cx.same(size, 1) for size in sizes_of(shape))  # else means are of its shape
+    return replace(made, strides=pointwise_strides(cx, t.shape, (t,), averaged))
 
 
 def _rms_norm_expand(b: Any, x: Any, shape: Any, weight: Any = None, eps: Any = None) -> Any:
@@ -170,6 +185,7 @@ op(
     "rms_norm",
     "input, normalized_shape, weight=None, eps=None",
     torch="torch.nn.functional.rms_norm",
+    image_order="input",
     vjp=reductions.RMS_NORM,
     spellings=("torch.rms_norm",),
     type=_rms_norm_type,

@@ -21,6 +21,10 @@ from anyshape.ops.layout import (
 from anyshape.ops.rules import PointwiseRule
 from anyshape.ops.table import OpDef
 
+LIKE_WHERE_EMPTY = frozenset({"roll", "rms_norm"})
+"""Operators of which eager makes row-major results, but leaves an empty tensor as it lies. Their
+type rules say so where a size is known to be 0."""
+
 
 def makes_rows(builder: Builder, row: OpDef, node: Node, *, images: bool = True) -> bool:
     """Are the results row-major however the arguments lie? Asked with ``images`` whose channels are

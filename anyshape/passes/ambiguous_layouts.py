@@ -24,13 +24,11 @@ from anyshape.ir.shortcuts import only_where
 from anyshape.nouns import frozen
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext, Undecided
-from anyshape.ops.row_major_results import is_of_rows, is_row_major, makes_rows
+from anyshape.ops.row_major_results import LIKE_WHERE_EMPTY, is_of_rows, is_row_major, makes_rows
 from anyshape.ops.rules import PointwiseRule
 from anyshape.ops.table import OpDef
-from anyshape.symbolic import Expr
+from anyshape.symbolic import Expr, Facts
 
-LIKE_WHERE_EMPTY = frozenset({"roll"})
-"""Operators of which eager makes row-major results, but copies an empty tensor as it lies."""
 DECIDED_BY_ONES = frozenset({"einsum", "kron"})
 """Operators whose results lie otherwise where a size is 1, though every rule says rows: one does
 other work then, the other gives a view of a product that lies in rows only if nothing is 1."""
@@ -204,9 +202,17 @@ def _is_of_torch(row: OpDef) -> bool:
 
 
 def _as_its_row_says(builder: Builder, row: OpDef, node: Node) -> bool:
-    """Are the types those of the row? Capture gives what it spells out the strides of the whole."""
-    if is_of_rows(builder, row, node):
+    """Are the types those of the row? Capture gives what it spells out the strides of the whole.
+    Of a size that is found to be 1 later on nothing was known where the types were made."""
+    if is_of_rows(builder, row, node) or _types_agree(builder, row, node):
         return True
+    cx = builder.cx
+    return _types_agree(
+        Builder(TypeContext(cx.space, Facts(cx.space), cx.hints), builder.ops), row, node
+    )
+
+
+def _types_agree(builder: Builder, row: OpDef, node: Node) -> bool:
     try:
         types = builder.type_of(row, node.args, node.kwargs)
     except (OpError, Undecided, LookupError):

@@ -188,7 +188,7 @@ class Boundary:
         layouts = self.laid.get(key, ())
         if layouts:
             return laid_out(found, layouts, cotangents)
-        if layouts is not None or call.is_modified():
+        if layouts is not None or self._has_changed(call, part, cotangents):
             return found
         return self._eagerly(call, part, cotangents, create=False)
 
@@ -214,10 +214,27 @@ class Boundary:
             )
         decided = self._decide(*call.inputs)
         key = (part, form_of(cotangents), form_of(call.inputs), decided)
-        if key not in self.laid and not call.is_modified():
+        if key not in self.laid and not self._has_changed(call, part, cotangents):
             gradients = self._eagerly(call, part, cotangents, create=False)
             self.laid[key] = described(gradients, cotangents, call.inputs)
         return key
+
+    def _has_changed(self, call: Call, part: Part, cotangents: Sequence[Any]) -> bool:
+        """Has an input been written since, that these outputs are made of, or by which what is made
+        of it could be refused?"""
+        if not call.is_modified():
+            return False
+        written = {self.graph.inputs[position].value for position in call.modified()}
+        outputs = [self.graph.outputs[p] for p, g in zip(part.outputs, cotangents) if g is not None]
+        if not values_behind(self.graph, outputs).isdisjoint(written):
+            return True
+        for node in self.graph.nodes:
+            row = OPS.get(node.op)
+            if not written.isdisjoint(node.inputs()):
+                if row is None or row.raises or row.guessed or row.mutates:
+                    return True
+                written.update(node.outputs)
+        return False
 
     def _eagerly(
         self,

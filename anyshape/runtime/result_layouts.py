@@ -24,6 +24,7 @@ from anyshape.ops import OPS
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, Own, form_of, order_of, storage_of
 from anyshape.runtime.rollback import version_of
+from anyshape.runtime.turned_results import Laid, described, turned
 from anyshape.symbolic import Dim, Expr, Symbol, evaluate, substitute
 from anyshape.torch_names import torch_dtype
 from anyshape.version_counters import set_version
@@ -206,6 +207,7 @@ class EagerLayouts:
     always: bool = False
     learned: dict[Form, tuple[Own, ...] | None] = field(default_factory=dict)
     exact: dict[Form, Strides | None] = field(default_factory=dict)
+    places: dict[Form, tuple[Laid, ...] | None] = field(default_factory=dict)
     _eager: Callable[..., Any] | None = None
     on_host: bool = True
     spaced: bool = False
@@ -244,9 +246,46 @@ class EagerLayouts:
                 continue
             if _same_elements(tensor, strides):
                 _restride(tensor, strides)
-            elif not _shares(tensor, (*arguments, *made)):
-                others[id(tensor)] = _copied(tensor, strides)
+            elif id(tensor) not in others:
+                others.update(self._turned(tensor, strides, arguments, made))
         return tuple([others.get(id(t), t) for t in made]) if others else made
+
+    def _turned(
+        self,
+        tensor: Tensor,
+        strides: tuple[int, ...],
+        arguments: Sequence[Any],
+        made: tuple[Any, ...],
+    ) -> Mapping[int, Tensor]:
+        """Copies of the tensor and of all results in its memory, in eager's places, by what they
+        are copies of; nothing where an argument, or what is no such result, lies there too."""
+        if not tensor.storage_offset() and not _shares(tensor, (*arguments, *made)):
+            return {id(tensor): _copied(tensor, strides)}
+        results = [made[position] for position in self.positions]
+        of_results = {id(t) for t in results}
+        if _shares(tensor, (*arguments, *(t for t in made if id(t) not in of_results))):
+            return {}
+        laid = self._places(arguments, [t.shape for t in results])
+        if laid is None:
+            return {}
+        own = storage_of(tensor)
+        group = {id(t): (t, like) for t, like in zip(results, laid) if storage_of(t) == own}
+        tensors, places = zip(*group.values())
+        return dict(zip(group, turned(tensors, places) or ()))
+
+    def _places(
+        self, arguments: Sequence[Any], shapes: Sequence[torch.Size]
+    ) -> tuple[Laid, ...] | None:
+        """How eager's results lie; None where data decides that."""
+        exactly = _exactly(arguments)
+        if exactly not in self.places:
+            if self._is_recorded():
+                return None
+            if len(self.places) >= MOST:
+                self.places.clear()
+            found = self._made(arguments, shapes)
+            self.places[exactly] = None if found is None else described(found)
+        return self.places[exactly]
 
     def _strides(self, arguments: Sequence[Any], results: Sequence[Tensor]) -> Strides | None:
         """Eager's; None where data decides them."""
@@ -263,7 +302,7 @@ class EagerLayouts:
             return None
         if layouts:
             return tuple([own.strides(n) for own, n in zip(layouts, shapes, strict=True)])
-        exactly = tuple([(a.shape, a.stride()) if isinstance(a, Tensor) else a for a in arguments])
+        exactly = _exactly(arguments)
         if exactly not in self.exact:
             if self._is_recorded():
                 return None
@@ -277,6 +316,12 @@ class EagerLayouts:
         return not self.on_host and torch.cuda.is_current_stream_capturing()
 
     def _asked(self, arguments: Sequence[Any], shapes: Sequence[torch.Size]) -> Strides | None:
+        made = self._made(arguments, shapes)
+        return None if made is None else tuple([t.stride() for t in made])
+
+    def _made(
+        self, arguments: Sequence[Any], shapes: Sequence[torch.Size]
+    ) -> Sequence[Tensor] | None:
         # some operators refuse a divisor of 0; an index past the end is no exception on a GPU, but
         # the end of its context
         for number in (0, 1) if self.on_host else (0,):
@@ -286,7 +331,7 @@ class EagerLayouts:
                 if is_interrupt(error):
                     raise
                 continue
-            return tuple([t.stride() for t in made]) if [t.shape for t in made] == shapes else None
+            return made if [t.shape for t in made] == shapes else None
         return None
 
     def _eagerly(
@@ -327,7 +372,7 @@ class EagerPlaces:
             made = self._shared(arguments, made)
         if not self.moved and not any([made[p]._is_view() for p in self.positions]):
             return made
-        exactly = tuple([(a.shape, a.stride()) if isinstance(a, Tensor) else a for a in arguments])
+        exactly = _exactly(arguments)
         if exactly not in self.found:
             if len(self.found) >= MOST:
                 self.found.clear()
@@ -465,6 +510,11 @@ def _filled(sizes: dict[Symbol, int], value: Value, like: Any, number: int | Non
     reach = 1 + sum((n - 1) * s for n, s in zip(shape, strides)) if all(shape) else 0
     filled = torch.full((reach,), number, dtype=dtype, device=kind.device)
     return filled.as_strided(shape, strides)
+
+
+def _exactly(arguments: Sequence[Any]) -> Form:
+    """Sizes and strides of a call."""
+    return tuple([(a.shape, a.stride()) if isinstance(a, Tensor) else a for a in arguments])
 
 
 def _number(dim: Dim, sizes: Mapping[Symbol, int]) -> int:

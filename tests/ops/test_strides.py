@@ -494,6 +494,9 @@ def test_where_nobody_guards_a_size_that_is_known_to_be_1_is_one() -> None:
         lambda x: torch.where(x > 0, x, 0),
         lambda x: x.fliplr(),
         lambda x: torch.nn.functional.hardswish(x),
+        lambda x: torch.nn.functional.prelu(x, torch.ones(1)),
+        lambda x: x.roll(1, 0),
+        lambda x: torch.nn.functional.rms_norm(x, x.shape[-1:]) if x.numel() else x,
     ],
 )
 def test_strides_that_are_read_of_rows_made_of_others(

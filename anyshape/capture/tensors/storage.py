@@ -35,7 +35,7 @@ from anyshape.ops.layout import (
     strides_in_order,
 )
 from anyshape.ops.offsets import begins_at
-from anyshape.ops.row_major_results import makes_rows
+from anyshape.ops.row_major_results import LIKE_WHERE_EMPTY, makes_rows
 from anyshape.ops.rules import dim_of, is_empty
 from anyshape.ops.table import OpDef, Pointwise
 from anyshape.symbolic import Condition, Dim, all_of, any_of, eq, ge, gt, le, maximum, mod
@@ -170,7 +170,7 @@ class _AsEager(Retyped):
 def _lies_in_rows(recorder: Recorder, node: Node) -> bool:
     """Is the result new and row-major whatever the strides of the operands?"""
     row = OPS[node.op]
-    if row.alias != "none":
+    if row.alias != "none" or node.op in LIKE_WHERE_EMPTY:
         return False
     made = [v.tensor for v in node.outputs if isinstance(v.type, TensorType)]
     read = [v.tensor for v in node.read if isinstance(v.type, TensorType)]

@@ -136,6 +136,14 @@ class _Body:
         self.known: set[Symbol] = set()
         self.location: Location | None = None
         self.modes: Modes | None = None
+        self.types: dict[Type, str] = {}  # of equal layers they are equal
+
+    def type(self, value: Value) -> str:
+        """The text of the value's type."""
+        text = self.types.get(value.type)
+        if text is None:
+            text = self.types[value.type] = type_text(value.type)
+        return text
 
     def lines(self) -> Iterator[str]:
         graph = self.graph
@@ -187,7 +195,7 @@ class _Body:
             if not (name == "memory_format" and a is None)
         ]  # fmt: skip
         args += regions
-        types = " : " + " ; ".join(type_text(v.type) for v in node.outputs) if node.outputs else ""
+        types = " : " + " ; ".join(map(self.type, node.outputs)) if node.outputs else ""
         names = ", ".join(v.name for v in node.outputs)
         comma = "," if node.regions and len(node.outputs) == 1 else ""  # they return tuples
         target = f"{names}{comma} = " if node.outputs else ""
@@ -198,7 +206,7 @@ class _Body:
     def region(self, name: str, region: Graph) -> Iterator[str]:
         """A function inside the function, with the facts that hold in it alone."""
         body = _Body(region, self.spell)
-        body.roots, body.known = self.roots, set(self.known)
+        body.roots, body.known, body.types = self.roots, set(self.known), self.types
         body.location, body.modes = self.location, self.modes
         lines = [*_facts(region.facts, self.graph.facts), *body.lines()]
         yield from (f"def {name}(", *_parameters(region), "):", *(f"    {line}" for line in lines))

@@ -29,6 +29,7 @@ from anyshape.ir.graph import (
 )
 from anyshape.nouns import frozen, mutable
 from anyshape.ops.context import NoRow, TypeContext
+from anyshape.ops.known_types import type_by_rule
 from anyshape.ops.rules import require_one_device
 from anyshape.ops.table import OPS, OpDef, Pointwise, Scatter, Structural
 from anyshape.symbolic import Condition, Dim, ge
@@ -159,7 +160,7 @@ class Builder:
     def type_of(self, row: OpDef, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]) -> Any:
         """The type (or tuple of types) of the row's results for these arguments."""
         if row.type is not None:
-            return row.type(self.cx, *args, **kwargs)
+            return type_by_rule(self.cx, row, args, kwargs)
         if row.expand is not None:
             return self._type_of_expansion(row, args, kwargs)
         if self.type_fallback is None:

@@ -70,6 +70,13 @@ class TypeContext:
     default_device: str = HOST
     memo: dict[object, Any] = field(default_factory=dict)
     wanted: int | None = None
+    types: dict[object, tuple[Facts, int, Any]] = field(default_factory=dict)  # `known_types.py`
+
+    @property
+    def policy(self) -> tuple[object, ...]:
+        """What a rule sees of a context beside what is known of sizes."""
+        may = self.on_guard is not None, self.on_check is not None
+        return (*may, self.wanted, self.default_dtype, self.default_device)
 
     @property
     def may_require(self) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from anyshape.ir.graph import Node, TensorType, Value, map_values, row_major
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, Undecided
+from anyshape.ops.known_types import answered
 from anyshape.ops.layout import (
     Shape,
     channels_last_strides,
@@ -63,6 +64,14 @@ def is_row_major(builder: Builder, value: Value) -> bool:
 
 def asked_of_rule(builder: Builder, row: OpDef, node: Node, *, images: bool = True) -> bool:
     """The long way of ``makes_rows``."""
+
+    def ask() -> bool:
+        return _is_of_rows_each_way(builder, row, node, images=images)
+
+    return bool(answered(builder.cx, (row.name, "rows", images), node.args, node.kwargs, ask))
+
+
+def _is_of_rows_each_way(builder: Builder, row: OpDef, node: Node, *, images: bool) -> bool:
     tensors = (value for value in node.inputs() if isinstance(value.type, TensorType))
     are_planes = all(len(value.shape) <= 2 for value in tensors)
     others = () if are_planes else (*((_channels_last,) if images else ()), _other_rows)

@@ -443,24 +443,33 @@ def _inputs_like(
     number, the others without memory. The shapes of ``results`` tell sizes that data decides."""
     sizes: dict[Symbol, int] = {}
     given, inputs = iter(arguments), []
+    told = [
+        (dim, size)
+        for output, shape in zip(values_in(graph.outputs), results)
+        for dim, size in zip(output.shape, shape, strict=True)
+    ]
     for entry in graph.inputs:
         value = entry.value
         like = constants[value.name] if entry.kind != "argument" else next(given, None)
         if like is None:  # the program makes it
-            _learn_of_results(sizes, graph, results)
+            told = _learn_of_results(sizes, told)
         inputs.append(_filled(sizes, value, like, number if value in read else None))
     return inputs
 
 
 def _learn_of_results(
-    sizes: dict[Symbol, int], graph: Graph, results: Sequence[torch.Size]
-) -> None:
-    """Adds the sizes that results of these shapes tell."""
-    for output, shape in zip(values_in(graph.outputs), results):
-        for dim, size in zip(output.shape, shape, strict=True):
-            rest = substitute(dim, sizes) if isinstance(dim, Expr) else dim
-            if isinstance(rest, Expr) and (symbol := symbol_given_by(rest)):
+    sizes: dict[Symbol, int], told: Sequence[tuple[Dim, int]]
+) -> list[tuple[Dim, int]]:
+    """Adds the sizes that results' dimensions of these sizes tell; those that may tell more."""
+    left = []
+    for dim, size in told:
+        rest = substitute(dim, sizes)
+        if isinstance(rest, Expr):
+            if symbol := symbol_given_by(rest):
                 sizes.setdefault(symbol, symbol_value(rest, size))
+            else:
+                left.append((rest, size))
+    return left
 
 
 def _is_dense(kind: TensorType) -> bool:

@@ -16,7 +16,7 @@ from anyshape.symbolic.by_form import by_form
 from anyshape.symbolic.conditions import AnyOf, Condition, Relation
 from anyshape.symbolic.expr import Dim, Expr, floordiv, mod
 from anyshape.symbolic.knowledge import MONOMIALS, KnownFacts, linear
-from anyshape.symbolic.linear import Row, Steps, refute
+from anyshape.symbolic.linear import PATIENCE, Row, Steps, refute
 from anyshape.symbolic.models import undecided
 from anyshape.symbolic.ranges import bounds_of, congruence_of
 from anyshape.symbolic.render import unknowns
@@ -291,8 +291,10 @@ class System:
         equations, inequalities = list(equations), list(inequalities)
         for kind, expr in claims:
             (equations if kind == "eq" else inequalities).append(self.row(expr, 0))
+        before = self.steps.left
         why = refute(equations, inequalities, self.steps)
-        if why is not None or not splits or self.steps.left <= 0:
+        given_up = before - self.steps.left >= min(before, PATIENCE)
+        if why is not None or not splits or given_up:  # its cases would be as long
             return why
         (alternatives, source), *others = splits
         why = self.bit(source)

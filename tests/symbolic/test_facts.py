@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from anyshape.symbolic import (
@@ -551,6 +553,26 @@ def test_the_steps_of_a_question_do_not_grow_with_facts_about_other_symbols():
         return space.work.steps - before
 
     assert steps(200) == steps(0) > 0
+
+
+def test_a_search_that_finds_nothing_ends_early():
+    """Of products of seven sizes, of which one search took all steps of the question: a batch of
+    linear_operator's asks hundreds of these."""
+    space = Space()
+    facts = Facts(space)
+    batch, others = ([space.fresh("s") for _ in range(6)] for _ in range(2))
+    rows, last = space.fresh("s"), space.fresh("s")
+    facts.assume(all_of(*map(eq, batch, others)))
+    facts.assume(all_of(*(eq(size, 1) for size in batch[:2])))
+    for size, other in zip(batch[2:], (space.fresh("s") for _ in range(4))):
+        facts.assume(eq(size, other))
+    facts.assume(ge(batch[-1], 1))
+    facts.assume(eq(math.prod(batch[2:], start=rows * last), 768))
+    facts.assume(ne(2 * batch[-1] * last, batch[-1] + last))
+    facts.assume(ne(2 * batch[-1] * last, last + 1))
+    before = space.work.steps
+    assert facts.known(eq(last, 4)) is None
+    assert 2000 < space.work.steps - before < 6000  # 16,586 before
 
 
 def test_a_product_that_is_not_zero_says_what_its_factors_are_not(w):

@@ -1,0 +1,85 @@
+"""What was worked out of arguments of such types before: equal layers ask the same of each row.
+
+In: a question, its arguments, and how it is answered. Out: the answer. Only the types of tensors,
+numbers, and what the context knows may decide it; where it has learned and made nothing, the same
+question has the same answer until facts about its symbols grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any
+
+from anyshape.ir.graph import Arg, ScalarType, TensorType, Value
+from anyshape.ir.scalars import names_of
+from anyshape.ops.context import TypeContext
+from anyshape.ops.table import OpDef
+from anyshape.symbolic import Expr, Symbol
+
+AS_THEY_ARE = frozenset({int, str, Expr, type(None)})
+
+
+def type_by_rule(
+    cx: TypeContext, row: OpDef, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]
+) -> Any:
+    """What the row's own rule says of arguments of these types."""
+    rule = row.type
+    assert rule is not None
+    return answered(cx, row.name, args, kwargs, lambda: rule(cx, *args, **kwargs))
+
+
+def answered(
+    cx: TypeContext,
+    question: Hashable,
+    args: tuple[Arg, ...],
+    kwargs: Mapping[str, Arg],
+    work: Callable[[], Any],
+) -> Any:
+    """The answer for arguments of these types, worked out unless it is known."""
+    facts = cx.facts
+    key = question, _form(args), *[(name, _form(arg)) for name, arg in kwargs.items()], cx.policy
+    try:
+        found = cx.types.get(key)
+    except TypeError:  # something among them has no hash
+        return work()
+    if found is not None and found[0] is facts:
+        _, version, answer = found
+        if version == facts.version:
+            return answer
+        if facts.unchanged(frozenset(_symbols((*args, *kwargs.values()))), version):
+            cx.types[key] = facts, facts.version, answer
+            return answer
+    before = facts.version, len(cx.space)
+    answer = work()
+    if before == (facts.version, len(cx.space)):
+        cx.types[key] = facts, facts.version, answer
+    return answer
+
+
+def _symbols(arg: object) -> Iterator[Symbol]:
+    """The symbols that a rule sees in an argument."""
+    if isinstance(arg, Value):
+        arg = arg.type
+    if isinstance(arg, TensorType):
+        arg = (*arg.shape, *arg.strides)
+    if isinstance(arg, ScalarType):
+        arg = arg.expr
+    if isinstance(arg, slice):
+        arg = (arg.start, arg.stop, arg.step)
+    if isinstance(arg, tuple):
+        for item in arg:
+            yield from _symbols(item)
+    else:
+        yield from (name for name in names_of(arg) if isinstance(name, Symbol))  # type: ignore[arg-type]
+
+
+def _form(arg: Arg) -> Hashable:
+    """What of an argument a rule can see; 1, 1.0 and True are different."""
+    kind = arg.__class__
+    if kind is Value:
+        return arg.type  # type: ignore[union-attr]
+    if kind is tuple:
+        return tuple([_form(item) for item in arg])  # type: ignore[union-attr]
+    if kind is slice:
+        return slice, _form(arg.start), _form(arg.stop), _form(arg.step)  # type: ignore[union-attr]
+    return arg if kind in AS_THEY_ARE else (kind, arg)

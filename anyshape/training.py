@@ -21,7 +21,7 @@ import torch
 from anyshape.autograd.copied import with_copies
 from anyshape.autograd.differentiate import Joint, differentiate
 from anyshape.autograd.inlined import inline_gradients, refuse_uncovered
-from anyshape.autograd.kept import kept_by_eager, unchecked_by_eager
+from anyshape.autograd.kept import kept_as_views, kept_by_eager, unchecked_by_eager
 from anyshape.autograd.memory import roots
 from anyshape.autograd.outline import (
     Group,
@@ -46,7 +46,7 @@ from anyshape.passes.pipeline import DIFFERENTIABLE, JOINT, Pipeline
 from anyshape.passes.simplify import without_dead_reads
 from anyshape.runtime.boundary import Boundary, Layout, Part, SavedValue
 from anyshape.runtime.profile import Times
-from anyshape.runtime.saved_by_eager import reads_what_is_written
+from anyshape.runtime.saved_by_eager import kept_themselves, reads_what_is_written
 from anyshape.schedule.causal_masks import without_causal_masks
 
 CompileHalf = Callable[[Graph, Mapping[str, torch.Tensor]], Callable[[], Any]]
@@ -264,11 +264,13 @@ def _refuse_shared(outlined: Outline) -> None:
 
 def _layout(outlined: Outline, halves: Halves, groups: Sequence[Group]) -> Layout:
     outputs = len(outlined.graph.outputs)
+    read = [one.position for one in halves.residuals if one.kind == "input"]
+    as_views, mixed = kept_as_views(outlined.marked, OPS, read, kept_themselves)
     return Layout(
         outputs,
         outlined.wanted,
         outlined.differentiable,
-        tuple(map(_saved_value, halves.residuals)),
+        tuple(_saved_value(one, as_views, mixed) for one in halves.residuals),
         tuple(map(_saved_value, halves.watched)),
         outputs + halves.extra,
         tuple(Part(group.outputs, group.wanted) for group in groups),
@@ -281,5 +283,13 @@ def _writes(node: Node) -> bool:
     return node.op in OPS and bool(OPS[node.op].mutates) and any(t.requires_grad for t in tensors)
 
 
-def _saved_value(residual: Residual) -> SavedValue:
-    return SavedValue(residual.kind == "input", residual.position, residual.checked)
+def _saved_value(
+    residual: Residual,
+    as_views: frozenset[int] = frozenset(),
+    mixed: frozenset[int] = frozenset(),
+) -> SavedValue:
+    if residual.kind != "input":
+        return SavedValue(False, residual.position, residual.checked)
+    is_mixed = residual.position in mixed
+    pinned = is_mixed or residual.position in as_views
+    return SavedValue(True, residual.position, residual.checked, pinned, is_mixed)

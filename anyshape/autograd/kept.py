@@ -7,10 +7,10 @@ are saved though nothing here reads them: a later write to one is the error that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from anyshape.autograd.memory import roots
-from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, values_in
+from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values, values_in
 from anyshape.ops.gradients.kept import KEPT, UNCHECKED
 from anyshape.ops.table import OpDef
 
@@ -70,6 +70,49 @@ def _lying_in(
         if any(owner.get(v, v) in memory for v in values_in(output))
     )
     return frozenset(inputs), frozenset(outputs)
+
+
+def kept_as_views(
+    graph: Graph, ops: Mapping[str, OpDef], positions: Iterable[int], kept_themselves: Asked
+) -> tuple[frozenset[int], frozenset[int]]:
+    """Which of these inputs eager keeps as views alone, or not at all: what ``x.data = new`` puts
+    there later is not what its formulas read. And which it keeps both ways."""
+    owner = roots(graph, ops)
+    inputs = {graph.inputs[i].value: i for i in positions}
+    answers: dict[str, frozenset[int]] = {}
+    themselves: set[int] = set()
+    otherwise: set[int] = set()
+    for node in _leading_to_gradients(graph, owner):
+        row = ops.get(node.op)
+        read = list(dict.fromkeys(node.inputs()))
+        given = {i for i in (inputs.get(owner.get(v, v)) for v in read) if i is not None}
+        if not given or (row is not None and row.alias != "none" and not row.mutates):
+            continue
+        key = _signature(node, read)
+        if key not in answers:
+            kept = kept_themselves(graph, node)
+            answers[key] = frozenset(i for i, value in enumerate(read) if value in kept)
+        kept_here = {inputs[read[i]] for i in answers[key] if read[i] in inputs}
+        themselves |= kept_here
+        otherwise |= given - kept_here
+    return frozenset(inputs.values()) - themselves, frozenset(themselves & otherwise)
+
+
+Asked = Callable[[Graph, Node], frozenset[Value]]
+
+
+def _signature(node: Node, read: Sequence[Value]) -> str:
+    """The operator, its arguments, and of tensors their ranks, dtypes and whether they require
+    gradients."""
+
+    def described(value: Value) -> str:
+        kind = value.type
+        if not isinstance(kind, TensorType):
+            return "a number"
+        return f"{kind.rank} {kind.dtype.name} {kind.requires_grad} {read.index(value)}"
+
+    given = (*node.args, *node.kwargs.items())
+    return f"{node.op} {[map_values(arg, described) for arg in given]} {node.modes}"
 
 
 def unchecked_by_eager(

@@ -33,15 +33,21 @@ _C = torch._C
 @frozen
 class SavedValue:
     """A residual: among the graph's inputs, or among what the forward half returns. ``checked``: a
-    write to it since is refused."""
+    write to it since is refused. ``pinned``: eager keeps views of it alone, or other values, so
+    that the memory it has now is read, whatever ``x.data = new`` puts there later. ``mixed``: some
+    of eager's formulas read that and some what it had, so that other elements are refused."""
 
     of_inputs: bool
     position: int
     checked: bool = True
+    pinned: bool = False
+    mixed: bool = False
 
     def read(self, inputs: Sequence[Any], outs: Sequence[Any]) -> Any:
         found = (inputs if self.of_inputs else outs)[self.position]
-        return found if self.checked else found.data
+        if not self.checked:
+            return found.data
+        return found.detach() if self.pinned else found
 
 
 @frozen
@@ -91,6 +97,7 @@ class Boundary:
     laid: dict[Form, tuple[Laid, ...] | None] = field(default_factory=dict)
     _written: tuple[int, ...] = ()
     _saved_outputs: tuple[int, ...] = ()
+    _mixed: tuple[int, ...] = ()
     _constant_inputs: tuple[tuple[int, torch.Tensor], ...] = ()
     _eager: Run | None = None
     _decide: Run | None = None
@@ -102,6 +109,7 @@ class Boundary:
         saved = (*self.layout.residuals, *self.layout.watched)
         outputs = {s.position for s in saved if not s.of_inputs}
         self._saved_outputs = tuple(sorted(p for p in outputs if p < self.layout.outputs))
+        self._mixed = tuple(i for i, one in enumerate(self.layout.residuals) if one.mixed)
         self._constant_inputs = tuple(
             (position, self.constants[entry.value.name])
             for position, entry in enumerate(self.graph.inputs)
@@ -234,6 +242,10 @@ class Boundary:
             inputs = list(call.inputs)
             for position, copy in call.copies.items():
                 inputs[position] = copy.clone()
+            for position, memory in call.replaced.items():
+                if create and inputs[position].requires_grad:  # it would be of what nobody has
+                    raise RuntimeError(REPLACED)
+                inputs[position] = memory
             for position in part.wanted:
                 x = inputs[position]
                 inputs[position] = x.view_as(x) if create else x.detach().requires_grad_()
@@ -273,6 +285,10 @@ _MARKER = torch.zeros((), requires_grad=True)
 """A leaf of which nobody wants a gradient."""
 _EMPTY = torch.empty(0)
 VIEW_MODIFIED = "A view was created in no_grad mode and its base or another view"
+REPLACED = (
+    "the data of a tensor has been replaced (x.data = new) between a compiled call that reads it "
+    "and its backward, so that formulas would read values of two times; replace it after backward()"
+)
 MODIFIED = (
     "one of the variables needed for gradient computation has been modified by an inplace operation"
 )
@@ -288,6 +304,7 @@ class Call:
     numbers: tuple[Any, ...] = ()
     versions: tuple[int, ...] = ()
     copies: dict[int, torch.Tensor] = field(default_factory=dict)
+    replaced: Mapping[int, torch.Tensor] = field(default_factory=dict)
     saved: list[tuple[int, torch.Tensor, int]] = field(default_factory=list)
     random_state: torch.Tensor | None = None
 
@@ -300,6 +317,14 @@ class Call:
         for position, (tensor, version) in enumerate(zip(self.inputs, self.versions)):
             if position not in self.copies and _version(tensor) != version:
                 yield position
+
+    def pin(self, residuals: Sequence[SavedValue], saved: Sequence[torch.Tensor]) -> None:
+        """Inputs whose data the program has replaced since have the memory that they had."""
+        self.replaced = {
+            one.position: memory
+            for one, memory in zip(residuals, saved)
+            if one.pinned and memory.data_ptr() != self.inputs[one.position].data_ptr()
+        }
 
     def run(self, boundary: Boundary) -> None:
         """The forward half."""
@@ -347,10 +372,17 @@ class Differentiated(torch.autograd.Function):
             again = boundary.though_written(call, part, cotangents, refusal)
             return None, None, None, None, *again
         saved = saved[: len(layout.residuals)]
+        for i in boundary._mixed:
+            _refuse_replaced(saved[i], call.inputs[layout.residuals[i].position])
         handed = {p: g for p, g in zip(part.outputs, cotangents) if g is not None}
         absent = tuple([p for p in layout.differentiable if p not in handed])
         by_eager = torch.is_grad_enabled() or any(map(_is_transformed, handed.values()))
         half = None if by_eager else boundary.backward(absent)
+        marker, _ = ctx.next_functions[0]
+        # of `torch.autograd.grad`, and not of `backward()`, how gradients lie is seen
+        asks_eager = not _C._will_engine_execute_node(marker)
+        if half is None or asks_eager or boundary.writes:
+            call.pin(layout.residuals, saved)
         if half is None:
             return None, None, None, None, *boundary.again(call, part, cotangents)
         run, given = half
@@ -358,12 +390,20 @@ class Differentiated(torch.autograd.Function):
         made = _without_autocast(run, (*saved, *call.numbers, *rows))
         gradients = dict(zip([layout.wanted[position] for position in given], made))
         found = list(map(gradients.get, part.wanted))
-        marker, _ = ctx.next_functions[0]
-        if not _C._will_engine_execute_node(marker):  # `torch.autograd.grad`, not `backward()`
+        if asks_eager:
             found = boundary.as_eager(call, part, cotangents, found)
         elif boundary.writes:
             boundary.refuse_as_eager(call, part, cotangents)
         return None, None, None, None, *found
+
+
+def _refuse_replaced(memory: torch.Tensor, tensor: torch.Tensor) -> None:
+    """Raises where ``tensor.data = new`` has put other elements there than it had."""
+    if memory.data_ptr() == tensor.data_ptr():
+        return
+    alike = memory.dtype == tensor.dtype and memory.shape == tensor.shape
+    if not alike or not torch.equal(memory, tensor.detach()):
+        raise RuntimeError(REPLACED)
 
 
 def _saved_tensors(ctx: Any) -> tuple[tuple[torch.Tensor, ...], RuntimeError | None]:

@@ -33,6 +33,7 @@ from anyshape.autograd.outline import (
 )
 from anyshape.autograd.partition import Halves, Residual, backward_over, partition
 from anyshape.autograd.recompute import recompute_cheap
+from anyshape.autograd.recorded import names_of_recorded
 from anyshape.autograd.shared_heads import without_repeated_heads
 from anyshape.autograd.written_since import written_since
 from anyshape.errors import AnyshapeError, stage_of
@@ -222,7 +223,9 @@ def _joint(pure: Graph, outlined: Outline, absent: tuple[int, ...] = ()) -> Join
     core = without_causal_masks(_last(JOINT, joint.graph), OPS)
     own = separate_outputs(outlined.graph, _cut_to(core, joint.outputs), OPS)
     outputs = (*own.outputs, *core.outputs[joint.outputs :])
-    kept_inputs, kept_outputs = kept_by_eager(outlined.marked, OPS, _surely_refused)
+    kept_inputs, kept_outputs = kept_by_eager(
+        outlined.marked, OPS, _surely_refused, names_of_recorded(joint.graph)
+    )
     unchecked_inputs, unchecked_outputs = unchecked_by_eager(outlined.marked, OPS)
     return replace(
         joint,

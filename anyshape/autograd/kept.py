@@ -18,30 +18,31 @@ Refuses = Callable[[Graph, Node, frozenset[Value]], bool]
 
 
 def kept_by_eager(
-    graph: Graph, ops: Mapping[str, OpDef], refuses: Refuses
+    graph: Graph, ops: Mapping[str, OpDef], refuses: Refuses, recorded: Set[str] = frozenset()
 ) -> tuple[frozenset[int], frozenset[int]]:
-    """(inputs, outputs) in whose memory it lies."""
+    """(inputs, outputs) in whose memory it lies. ``recorded``: names of results that autograd
+    records the operator of, though its row has a rule."""
     owner = roots(graph, ops)
     nodes = _leading_to_gradients(graph, owner)
     kept = {owner.get(v, v) for node in nodes for v in values_in(tuple(_kept(node, ops)))}
     inputs = {entry.value for entry in graph.inputs}
     handed_out = {owner.get(v, v) for v in values_in(graph.outputs)} - inputs
     for node in nodes:
-        for value in _left_to_eager(node, ops):
+        for value in _left_to_eager(node, ops, recorded):
             root = owner.get(value, value)
             if root in handed_out - kept and refuses(graph, node, frozenset({value})):
                 kept.add(root)
     return _lying_in(graph, owner, kept)
 
 
-def _left_to_eager(node: Node, ops: Mapping[str, OpDef]) -> tuple[Value, ...]:
+def _left_to_eager(node: Node, ops: Mapping[str, OpDef], recorded: Set[str]) -> tuple[Value, ...]:
     """What a node reads and makes of whose formula no row tells: autograd records it or what it
     expands to, or it writes in place."""
     row = ops.get(node.op)
     if row is None or node.modes is None or not node.modes.grad:
         return ()
     has_rule = isinstance(row.vjp, Mapping) or row.vjp == "region" or row.alias != "none"
-    if has_rule and not row.mutates:
+    if has_rule and not row.mutates and recorded.isdisjoint(v.name for v in node.outputs):
         return ()
     tensors = (*node.inputs(), *node.outputs) if _requires_gradients(node.outputs) else ()
     return tuple(v for v in tensors if isinstance(v.type, TensorType))

@@ -21,7 +21,7 @@ import torch
 from anyshape.autograd.copied import with_copies
 from anyshape.autograd.differentiate import Joint, differentiate
 from anyshape.autograd.inlined import inline_gradients, refuse_uncovered
-from anyshape.autograd.kept import kept_as_views, kept_by_eager, unchecked_by_eager
+from anyshape.autograd.kept import kept_as_views, kept_by_eager, kept_by_row, unchecked_by_eager
 from anyshape.autograd.memory import roots
 from anyshape.autograd.outline import (
     Group,
@@ -35,9 +35,9 @@ from anyshape.autograd.partition import Halves, Residual, backward_over, partiti
 from anyshape.autograd.recompute import recompute_cheap
 from anyshape.autograd.recorded import names_of_recorded
 from anyshape.autograd.shared_heads import without_repeated_heads
-from anyshape.autograd.written_since import written_since
+from anyshape.autograd.written_since import written_by_the_end, written_since
 from anyshape.errors import AnyshapeError, stage_of
-from anyshape.ir.graph import Graph, Node, TensorType, Value
+from anyshape.ir.graph import Graph, Node, TensorType, Value, values_in
 from anyshape.nouns import frozen, mutable
 from anyshape.ops import OPS
 from anyshape.ops.gradients.backward import GRADIENTS
@@ -147,7 +147,7 @@ def compile_training(
         compiled[0].run,
         make_backward,
         random=any(node.op in OPS and OPS[node.op].random for node in graph.nodes),
-        writes=any(map(_writes, graph.nodes)),
+        writes=any(map(_writes, graph.nodes)) or _is_refused(graph),
         replayed=without_dead_reads(graph, OPS),
     )
     stages = (("joint", whole.graph), ("forward", halves.forward), ("backward", halves.backward))
@@ -284,6 +284,18 @@ def _writes(node: Node) -> bool:
     """Does it write in place what has gradients?"""
     tensors = (v.type for v in node.outputs if isinstance(v.type, TensorType))
     return node.op in OPS and bool(OPS[node.op].mutates) and any(t.requires_grad for t in tensors)
+
+
+def _is_refused(graph: Graph) -> bool:
+    """Does it write what one of eager's formulas keeps, though that has no gradients?"""
+    if not any(node.op in OPS and OPS[node.op].mutates for node in graph.nodes):
+        return False
+    behind = written_by_the_end(graph, OPS)
+    return any(
+        not written.isdisjoint(values_in(kept_by_row(node, OPS)))
+        or _surely_refused(graph, node, written)
+        for node, written in behind
+    )
 
 
 def _saved_value(

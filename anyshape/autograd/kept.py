@@ -24,7 +24,7 @@ def kept_by_eager(
     records the operator of, though its row has a rule."""
     owner = roots(graph, ops)
     nodes = _leading_to_gradients(graph, owner)
-    kept = {owner.get(v, v) for node in nodes for v in values_in(tuple(_kept(node, ops)))}
+    kept = {owner.get(v, v) for node in nodes for v in values_in(kept_by_row(node, ops))}
     inputs = {entry.value for entry in graph.inputs}
     handed_out = {owner.get(v, v) for v in values_in(graph.outputs)} - inputs
     for node in nodes:
@@ -131,6 +131,12 @@ def unchecked_by_eager(
             read[node.op in UNCHECKED].update(owner.get(v, v) for v in node.inputs())
     checked, unchecked = read
     return _lying_in(graph, owner, unchecked - checked)
+
+
+def kept_by_row(node: Node, ops: Mapping[str, OpDef]) -> tuple[Arg, ...]:
+    """What eager's formula keeps of the node's arguments and results, and the rule here does not
+    read."""
+    return tuple(_kept(node, ops))
 
 
 def _kept(node: Node, ops: Mapping[str, OpDef]) -> Iterator[Arg]:

@@ -80,8 +80,9 @@ class Boundary:
 
     ``make_backward(absent)`` gives the backward half where these of ``differentiable`` get no
     cotangent, and which of ``wanted`` it has gradients of. It may raise ``AnyshapeError``.
-    ``writes``: what has gradients is written in place. ``replayed``: the graph without what nobody
-    reads, whose checks of data no kernel made; eager's backward does not know it.
+    ``writes``: what has gradients, or a formula of eager's keeps, is written in place.
+    ``replayed``: the graph without what nobody reads, whose checks of data no kernel made; eager's
+    backward does not know it.
     """
 
     graph: Graph

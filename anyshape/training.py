@@ -37,7 +37,7 @@ from anyshape.autograd.recorded import names_of_recorded
 from anyshape.autograd.shared_heads import without_repeated_heads
 from anyshape.autograd.written_since import written_by_the_end, written_since
 from anyshape.errors import AnyshapeError, stage_of
-from anyshape.ir.graph import Graph, Node, TensorType, Value, values_in
+from anyshape.ir.graph import Graph, Node, ScalarType, TensorType, Value, values_in
 from anyshape.nouns import frozen, mutable
 from anyshape.ops import OPS
 from anyshape.ops.gradients.backward import GRADIENTS
@@ -49,6 +49,7 @@ from anyshape.runtime.boundary import Boundary, Layout, Part, SavedValue
 from anyshape.runtime.profile import Times
 from anyshape.runtime.saved_by_eager import kept_themselves, reads_what_is_written
 from anyshape.schedule.causal_masks import without_causal_masks
+from anyshape.symbolic import Expr
 
 CompileHalf = Callable[[Graph, Mapping[str, torch.Tensor]], Callable[[], Any]]
 """Begins to compile a graph that records nothing, and gives what ends it; both raise
@@ -273,10 +274,14 @@ def _layout(outlined: Outline, halves: Halves, groups: Sequence[Group]) -> Layou
         outputs,
         outlined.wanted,
         outlined.differentiable,
-        tuple(_saved_value(one, as_views, mixed) for one in halves.residuals),
+        tuple(
+            replace(_saved_value(one, as_views, mixed), type=entry.value.tensor)
+            for one, entry in zip(halves.residuals, halves.backward.inputs)
+        ),
         tuple(map(_saved_value, halves.watched)),
         outputs + halves.extra,
         tuple(Part(group.outputs, group.wanted) for group in groups),
+        _symbols(halves),
     )
 
 
@@ -284,6 +289,14 @@ def _writes(node: Node) -> bool:
     """Does it write in place what has gradients?"""
     tensors = (v.type for v in node.outputs if isinstance(v.type, TensorType))
     return node.op in OPS and bool(OPS[node.op].mutates) and any(t.requires_grad for t in tensors)
+
+
+def _symbols(halves: Halves) -> tuple[object, ...]:
+    """What the numbers are that the backward half is handed."""
+    exprs = (
+        e.value.type.expr for e in halves.backward.inputs if isinstance(e.value.type, ScalarType)
+    )
+    return tuple(e.symbol if isinstance(e, Expr) else e for e in exprs)
 
 
 def _is_refused(graph: Graph) -> bool:

@@ -18,13 +18,15 @@ from typing import Any
 import torch
 
 from anyshape.errors import AnyshapeError
-from anyshape.ir.graph import Arg, Graph, Value, values_in
+from anyshape.ir.graph import Arg, Graph, TensorType, Value, values_in
 from anyshape.nouns import frozen, mutable
 from anyshape.ops import OPS
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, deciding, described, form_of, laid_out
 from anyshape.runtime.gradient_layouts import Layout as Laid
 from anyshape.runtime.rollback import version_of, written_inputs
+from anyshape.symbolic import Symbol, evaluate
+from anyshape.torch_names import torch_dtype
 
 Run = Callable[..., tuple[Any, ...]]
 _C = torch._C
@@ -42,6 +44,7 @@ class SavedValue:
     checked: bool = True
     pinned: bool = False
     mixed: bool = False
+    type: TensorType | None = None
 
     def read(self, inputs: Sequence[Any], outs: Sequence[Any]) -> Any:
         found = (inputs if self.of_inputs else outs)[self.position]
@@ -72,6 +75,7 @@ class Layout:
     watched: tuple[SavedValue, ...]
     numbers: int
     parts: tuple[Part, ...]
+    symbols: tuple[object, ...] = ()  # what the numbers are
 
 
 @mutable(eq=False)
@@ -99,6 +103,7 @@ class Boundary:
     _written: tuple[int, ...] = ()
     _saved_outputs: tuple[int, ...] = ()
     _mixed: tuple[int, ...] = ()
+    _replaceable: tuple[tuple[int, int], ...] = ()  # (residual, input): read as it is by then
     _constant_inputs: tuple[tuple[int, torch.Tensor], ...] = ()
     _eager: Run | None = None
     _decide: Run | None = None
@@ -110,7 +115,13 @@ class Boundary:
         saved = (*self.layout.residuals, *self.layout.watched)
         outputs = {s.position for s in saved if not s.of_inputs}
         self._saved_outputs = tuple(sorted(p for p in outputs if p < self.layout.outputs))
-        self._mixed = tuple(i for i, one in enumerate(self.layout.residuals) if one.mixed)
+        residuals = self.layout.residuals
+        self._mixed = tuple(i for i, one in enumerate(residuals) if one.mixed)
+        self._replaceable = tuple(
+            (i, one.position)
+            for i, one in enumerate(residuals)
+            if one.of_inputs and one.checked and not one.pinned
+        )
         self._constant_inputs = tuple(
             (position, self.constants[entry.value.name])
             for position, entry in enumerate(self.graph.inputs)
@@ -306,6 +317,7 @@ class Call:
     versions: tuple[int, ...] = ()
     copies: dict[int, torch.Tensor] = field(default_factory=dict)
     replaced: Mapping[int, torch.Tensor] = field(default_factory=dict)
+    pointers: list[int] = field(default_factory=list)
     saved: list[tuple[int, torch.Tensor, int]] = field(default_factory=list)
     random_state: torch.Tensor | None = None
 
@@ -334,6 +346,7 @@ class Call:
         if boundary.random:
             self.random_state = torch.get_rng_state()
         self.versions = tuple([_version(tensor) for tensor in self.inputs])
+        self.pointers = [self.inputs[i].data_ptr() for _, i in boundary._replaceable]
         outs = self.outs = list(boundary.forward(*self.arguments))
         self.numbers = tuple(outs[layout.numbers :])
         for position in layout.differentiable:
@@ -373,6 +386,8 @@ class Differentiated(torch.autograd.Function):
             again = boundary.though_written(call, part, cotangents, refusal)
             return None, None, None, None, *again
         saved = saved[: len(layout.residuals)]
+        if [saved[i].data_ptr() for i, _ in boundary._replaceable] != call.pointers:
+            _refuse_reshaped(layout, saved, call.numbers)
         for i in boundary._mixed:
             _refuse_replaced(saved[i], call.inputs[layout.residuals[i].position])
         handed = {p: g for p, g in zip(part.outputs, cotangents) if g is not None}
@@ -396,6 +411,22 @@ class Differentiated(torch.autograd.Function):
         elif boundary.writes:
             boundary.refuse_as_eager(call, part, cotangents)
         return None, None, None, None, *found
+
+
+def _refuse_reshaped(layout: Layout, saved: Sequence[torch.Tensor], numbers: Sequence[Any]) -> None:
+    """Raises where ``x.data = new`` has put there what kernels do not know how to read."""
+    sizes = {s: n for s, n in zip(layout.symbols, numbers) if isinstance(s, Symbol)}
+    for residual, tensor in zip(layout.residuals, saved):
+        kind = residual.type
+        if kind is None or residual.pinned or not residual.of_inputs:
+            continue
+        shape, strides = ([evaluate(d, sizes) for d in dims] for dims in (kind.shape, kind.strides))
+        steps = [step for size, step in zip(shape, strides) if size > 1]
+        found = [step for size, step in zip(tensor.shape, tensor.stride()) if size > 1]
+        alike = tensor.dtype == torch_dtype(kind.dtype) and list(tensor.shape) == shape
+        alike = alike and tensor.device.type == kind.device.partition(":")[0]
+        if not alike or (found != steps and tensor.numel()):
+            raise RuntimeError(REPLACED)
 
 
 def _refuse_replaced(memory: torch.Tensor, tensor: torch.Tensor) -> None:

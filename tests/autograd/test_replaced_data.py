@@ -265,3 +265,24 @@ def test_data_replaced_of_what_eagers_formulas_keep_both_ways_is_refused() -> No
     b.data = b.data + 1
     with pytest.raises(RuntimeError, match="has been replaced"):
         y.backward()
+
+
+@pytest.mark.parametrize(
+    "new",
+    [torch.empty(0), torch.randn(4, 1), torch.randn(3, 4).t(), torch.randn(4, 3).double()],
+    ids=["nothing", "a column", "turned", "float64"],
+)
+def test_data_that_lie_otherwise_behind_a_call_are_never_read_as_those_of_the_call(new) -> None:
+    """Kernels would read past their end, or other elements; eager's formula of a product raises."""
+    fast = anyshape.compile(torch.mul, fullgraph=True)
+    for size in (3, 3, 5):
+        w, b = nn.Parameter(torch.randn(4, size)), nn.Parameter(torch.randn(4, size))
+        y = fast(w, b)
+        w.data = new
+        with pytest.raises(RuntimeError, match="has been replaced"):
+            y.sum().backward()
+        w, b = nn.Parameter(torch.randn(4, size)), nn.Parameter(torch.randn(4, size))
+        y = fast(w, b)
+        w.data = torch.full((4, size), 7.0)
+        y.sum().backward()
+        torch.testing.assert_close(b.grad, w.data)

@@ -21,7 +21,7 @@ import torch
 from anyshape.autograd.copied import with_copies
 from anyshape.autograd.differentiate import Joint, differentiate
 from anyshape.autograd.inlined import inline_gradients, refuse_uncovered
-from anyshape.autograd.kept import kept_by_eager, unchecked_by_eager
+from anyshape.autograd.kept import kept_as_views, kept_by_eager, kept_by_row, unchecked_by_eager
 from anyshape.autograd.memory import roots
 from anyshape.autograd.outline import (
     Group,
@@ -33,10 +33,11 @@ from anyshape.autograd.outline import (
 )
 from anyshape.autograd.partition import Halves, Residual, backward_over, partition
 from anyshape.autograd.recompute import recompute_cheap
+from anyshape.autograd.recorded import names_of_recorded
 from anyshape.autograd.shared_heads import without_repeated_heads
-from anyshape.autograd.written_since import written_since
+from anyshape.autograd.written_since import written_by_the_end, written_since
 from anyshape.errors import AnyshapeError, stage_of
-from anyshape.ir.graph import Graph, Node, TensorType, Value
+from anyshape.ir.graph import Graph, Node, ScalarType, TensorType, Value, values_in
 from anyshape.nouns import frozen, mutable
 from anyshape.ops import OPS
 from anyshape.ops.gradients.backward import GRADIENTS
@@ -46,8 +47,9 @@ from anyshape.passes.pipeline import DIFFERENTIABLE, JOINT, Pipeline
 from anyshape.passes.simplify import without_dead_reads
 from anyshape.runtime.boundary import Boundary, Layout, Part, SavedValue
 from anyshape.runtime.profile import Times
-from anyshape.runtime.saved_by_eager import reads_what_is_written
+from anyshape.runtime.saved_by_eager import kept_themselves, reads_what_is_written
 from anyshape.schedule.causal_masks import without_causal_masks
+from anyshape.symbolic import Expr
 
 CompileHalf = Callable[[Graph, Mapping[str, torch.Tensor]], Callable[[], Any]]
 """Begins to compile a graph that records nothing, and gives what ends it; both raise
@@ -146,7 +148,7 @@ def compile_training(
         compiled[0].run,
         make_backward,
         random=any(node.op in OPS and OPS[node.op].random for node in graph.nodes),
-        writes=any(map(_writes, graph.nodes)),
+        writes=any(map(_writes, graph.nodes)) or _is_refused(graph),
         replayed=without_dead_reads(graph, OPS),
     )
     stages = (("joint", whole.graph), ("forward", halves.forward), ("backward", halves.backward))
@@ -222,7 +224,9 @@ def _joint(pure: Graph, outlined: Outline, absent: tuple[int, ...] = ()) -> Join
     core = without_causal_masks(_last(JOINT, joint.graph), OPS)
     own = separate_outputs(outlined.graph, _cut_to(core, joint.outputs), OPS)
     outputs = (*own.outputs, *core.outputs[joint.outputs :])
-    kept_inputs, kept_outputs = kept_by_eager(outlined.marked, OPS, _surely_refused)
+    kept_inputs, kept_outputs = kept_by_eager(
+        outlined.marked, OPS, _surely_refused, names_of_recorded(joint.graph)
+    )
     unchecked_inputs, unchecked_outputs = unchecked_by_eager(outlined.marked, OPS)
     return replace(
         joint,
@@ -264,14 +268,20 @@ def _refuse_shared(outlined: Outline) -> None:
 
 def _layout(outlined: Outline, halves: Halves, groups: Sequence[Group]) -> Layout:
     outputs = len(outlined.graph.outputs)
+    read = [one.position for one in halves.residuals if one.kind == "input"]
+    as_views, mixed = kept_as_views(outlined.marked, OPS, read, kept_themselves)
     return Layout(
         outputs,
         outlined.wanted,
         outlined.differentiable,
-        tuple(map(_saved_value, halves.residuals)),
+        tuple(
+            replace(_saved_value(one, as_views, mixed), type=entry.value.tensor)
+            for one, entry in zip(halves.residuals, halves.backward.inputs)
+        ),
         tuple(map(_saved_value, halves.watched)),
         outputs + halves.extra,
         tuple(Part(group.outputs, group.wanted) for group in groups),
+        _symbols(halves),
     )
 
 
@@ -281,5 +291,33 @@ def _writes(node: Node) -> bool:
     return node.op in OPS and bool(OPS[node.op].mutates) and any(t.requires_grad for t in tensors)
 
 
-def _saved_value(residual: Residual) -> SavedValue:
-    return SavedValue(residual.kind == "input", residual.position, residual.checked)
+def _symbols(halves: Halves) -> tuple[object, ...]:
+    """What the numbers are that the backward half is handed."""
+    exprs = (
+        e.value.type.expr for e in halves.backward.inputs if isinstance(e.value.type, ScalarType)
+    )
+    return tuple(e.symbol if isinstance(e, Expr) else e for e in exprs)
+
+
+def _is_refused(graph: Graph) -> bool:
+    """Does it write what one of eager's formulas keeps, though that has no gradients?"""
+    if not any(node.op in OPS and OPS[node.op].mutates for node in graph.nodes):
+        return False
+    behind = written_by_the_end(graph, OPS)
+    return any(
+        not written.isdisjoint(values_in(kept_by_row(node, OPS)))
+        or _surely_refused(graph, node, written)
+        for node, written in behind
+    )
+
+
+def _saved_value(
+    residual: Residual,
+    as_views: frozenset[int] = frozenset(),
+    mixed: frozenset[int] = frozenset(),
+) -> SavedValue:
+    if residual.kind != "input":
+        return SavedValue(False, residual.position, residual.checked)
+    is_mixed = residual.position in mixed
+    pinned = is_mixed or residual.position in as_views
+    return SavedValue(True, residual.position, residual.checked, pinned, is_mixed)

@@ -7,10 +7,10 @@ are saved though nothing here reads them: a later write to one is the error that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from anyshape.autograd.memory import roots
-from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, values_in
+from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values, values_in
 from anyshape.ops.gradients.kept import KEPT, UNCHECKED
 from anyshape.ops.table import OpDef
 
@@ -18,30 +18,31 @@ Refuses = Callable[[Graph, Node, frozenset[Value]], bool]
 
 
 def kept_by_eager(
-    graph: Graph, ops: Mapping[str, OpDef], refuses: Refuses
+    graph: Graph, ops: Mapping[str, OpDef], refuses: Refuses, recorded: Set[str] = frozenset()
 ) -> tuple[frozenset[int], frozenset[int]]:
-    """(inputs, outputs) in whose memory it lies."""
+    """(inputs, outputs) in whose memory it lies. ``recorded``: names of results that autograd
+    records the operator of, though its row has a rule."""
     owner = roots(graph, ops)
     nodes = _leading_to_gradients(graph, owner)
-    kept = {owner.get(v, v) for node in nodes for v in values_in(tuple(_kept(node, ops)))}
+    kept = {owner.get(v, v) for node in nodes for v in values_in(kept_by_row(node, ops))}
     inputs = {entry.value for entry in graph.inputs}
     handed_out = {owner.get(v, v) for v in values_in(graph.outputs)} - inputs
     for node in nodes:
-        for value in _left_to_eager(node, ops):
+        for value in _left_to_eager(node, ops, recorded):
             root = owner.get(value, value)
             if root in handed_out - kept and refuses(graph, node, frozenset({value})):
                 kept.add(root)
     return _lying_in(graph, owner, kept)
 
 
-def _left_to_eager(node: Node, ops: Mapping[str, OpDef]) -> tuple[Value, ...]:
+def _left_to_eager(node: Node, ops: Mapping[str, OpDef], recorded: Set[str]) -> tuple[Value, ...]:
     """What a node reads and makes of whose formula no row tells: autograd records it or what it
     expands to, or it writes in place."""
     row = ops.get(node.op)
     if row is None or node.modes is None or not node.modes.grad:
         return ()
     has_rule = isinstance(row.vjp, Mapping) or row.vjp == "region" or row.alias != "none"
-    if has_rule and not row.mutates:
+    if has_rule and not row.mutates and recorded.isdisjoint(v.name for v in node.outputs):
         return ()
     tensors = (*node.inputs(), *node.outputs) if _requires_gradients(node.outputs) else ()
     return tuple(v for v in tensors if isinstance(v.type, TensorType))
@@ -72,6 +73,49 @@ def _lying_in(
     return frozenset(inputs), frozenset(outputs)
 
 
+def kept_as_views(
+    graph: Graph, ops: Mapping[str, OpDef], positions: Iterable[int], kept_themselves: Asked
+) -> tuple[frozenset[int], frozenset[int]]:
+    """Which of these inputs eager keeps as views alone, or not at all: what ``x.data = new`` puts
+    there later is not what its formulas read. And which it keeps both ways."""
+    owner = roots(graph, ops)
+    inputs = {graph.inputs[i].value: i for i in positions}
+    answers: dict[str, frozenset[int]] = {}
+    themselves: set[int] = set()
+    otherwise: set[int] = set()
+    for node in _leading_to_gradients(graph, owner):
+        row = ops.get(node.op)
+        read = list(dict.fromkeys(node.inputs()))
+        given = {i for i in (inputs.get(owner.get(v, v)) for v in read) if i is not None}
+        if not given or (row is not None and row.alias != "none" and not row.mutates):
+            continue
+        key = _signature(node, read)
+        if key not in answers:
+            kept = kept_themselves(graph, node)
+            answers[key] = frozenset(i for i, value in enumerate(read) if value in kept)
+        kept_here = {inputs[read[i]] for i in answers[key] if read[i] in inputs}
+        themselves |= kept_here
+        otherwise |= given - kept_here
+    return frozenset(inputs.values()) - themselves, frozenset(themselves & otherwise)
+
+
+Asked = Callable[[Graph, Node], frozenset[Value]]
+
+
+def _signature(node: Node, read: Sequence[Value]) -> str:
+    """The operator, its arguments, and of tensors their ranks, dtypes and whether they require
+    gradients."""
+
+    def described(value: Value) -> str:
+        kind = value.type
+        if not isinstance(kind, TensorType):
+            return "a number"
+        return f"{kind.rank} {kind.dtype.name} {kind.requires_grad} {read.index(value)}"
+
+    given = (*node.args, *node.kwargs.items())
+    return f"{node.op} {[map_values(arg, described) for arg in given]} {node.modes}"
+
+
 def unchecked_by_eager(
     graph: Graph, ops: Mapping[str, OpDef]
 ) -> tuple[frozenset[int], frozenset[int]]:
@@ -87,6 +131,12 @@ def unchecked_by_eager(
             read[node.op in UNCHECKED].update(owner.get(v, v) for v in node.inputs())
     checked, unchecked = read
     return _lying_in(graph, owner, unchecked - checked)
+
+
+def kept_by_row(node: Node, ops: Mapping[str, OpDef]) -> tuple[Arg, ...]:
+    """What eager's formula keeps of the node's arguments and results, and the rule here does not
+    read."""
+    return tuple(_kept(node, ops))
 
 
 def _kept(node: Node, ops: Mapping[str, OpDef]) -> Iterator[Arg]:

@@ -92,6 +92,12 @@ def recorded_functions(graph: Graph) -> tuple[str, ...]:
     return tuple(str(node.args[0]) for node in graph.nodes if node.op in names)
 
 
+def names_of_recorded(graph: Graph) -> frozenset[str]:
+    """The results of what torch's autograd records in a graph."""
+    recorded = frozenset(RECORDED.values())
+    return frozenset(v.name for node in graph.nodes if node.op in recorded for v in node.outputs)
+
+
 def _is_number(arg: Arg) -> bool:
     return isinstance(arg, (int, float, Expr, Scalar, ScalarInput)) or (
         isinstance(arg, Value) and not is_tensor(arg)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from anyshape.autograd.memory import roots
 from anyshape.autograd.outline import is_recorded, requires
-from anyshape.ir.graph import Graph, Node, TensorType, Value, values_in
+from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, values_in
 from anyshape.ops.gradients.backward import GRADIENTS
 from anyshape.ops.table import OpDef
 
@@ -23,15 +23,21 @@ def written_since(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[Written]:
     owner = roots(graph, ops)
     for position, node in enumerate(graph.nodes):
         if node.op == GRADIENTS:
-            yield from _in_front_of(graph, ops, owner, position)
+            yield from _in_front_of(graph, ops, owner, position, node.args[0])
+
+
+def written_by_the_end(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[Written]:
+    """The same of a graph whose results are gone through behind it."""
+    owner, results = roots(graph, ops), tuple(filter(requires, values_in(graph.outputs)))
+    yield from _in_front_of(graph, ops, owner, len(graph.nodes), results)
 
 
 def _in_front_of(
-    graph: Graph, ops: Mapping[str, OpDef], owner: Mapping[Value, Value], end: int
+    graph: Graph, ops: Mapping[str, OpDef], owner: Mapping[Value, Value], end: int, of: Arg
 ) -> Iterator[Written]:
-    """What lies in front of the ``gradients`` at ``end``."""
+    """What lies in front of the ``gradients`` of some values, at ``end``."""
     written: set[Value] = set()
-    needed = {owner.get(v, v) for v in values_in(graph.nodes[end].args[0])}
+    needed = {owner.get(v, v) for v in values_in(of)}
     for node in reversed(graph.nodes[:end]):
         row = ops.get(node.op)
         makes = {owner.get(v, v) for v in node.outputs if requires(v)}

@@ -18,13 +18,15 @@ from typing import Any
 import torch
 
 from anyshape.errors import AnyshapeError
-from anyshape.ir.graph import Arg, Graph, Value, values_in
+from anyshape.ir.graph import Arg, Graph, TensorType, Value, values_in
 from anyshape.nouns import frozen, mutable
 from anyshape.ops import OPS
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, deciding, described, form_of, laid_out
 from anyshape.runtime.gradient_layouts import Layout as Laid
 from anyshape.runtime.rollback import version_of, written_inputs
+from anyshape.symbolic import Symbol, evaluate
+from anyshape.torch_names import torch_dtype
 
 Run = Callable[..., tuple[Any, ...]]
 _C = torch._C
@@ -33,15 +35,22 @@ _C = torch._C
 @frozen
 class SavedValue:
     """A residual: among the graph's inputs, or among what the forward half returns. ``checked``: a
-    write to it since is refused."""
+    write to it since is refused. ``pinned``: eager keeps views of it alone, or other values, so
+    that the memory it has now is read, whatever ``x.data = new`` puts there later. ``mixed``: some
+    of eager's formulas read that and some what it had, so that other elements are refused."""
 
     of_inputs: bool
     position: int
     checked: bool = True
+    pinned: bool = False
+    mixed: bool = False
+    type: TensorType | None = None
 
     def read(self, inputs: Sequence[Any], outs: Sequence[Any]) -> Any:
         found = (inputs if self.of_inputs else outs)[self.position]
-        return found if self.checked else found.data
+        if not self.checked:
+            return found.data
+        return found.detach() if self.pinned else found
 
 
 @frozen
@@ -66,6 +75,7 @@ class Layout:
     watched: tuple[SavedValue, ...]
     numbers: int
     parts: tuple[Part, ...]
+    symbols: tuple[object, ...] = ()  # what the numbers are
 
 
 @mutable(eq=False)
@@ -74,8 +84,9 @@ class Boundary:
 
     ``make_backward(absent)`` gives the backward half where these of ``differentiable`` get no
     cotangent, and which of ``wanted`` it has gradients of. It may raise ``AnyshapeError``.
-    ``writes``: what has gradients is written in place. ``replayed``: the graph without what nobody
-    reads, whose checks of data no kernel made; eager's backward does not know it.
+    ``writes``: what has gradients, or a formula of eager's keeps, is written in place.
+    ``replayed``: the graph without what nobody reads, whose checks of data no kernel made; eager's
+    backward does not know it.
     """
 
     graph: Graph
@@ -91,6 +102,8 @@ class Boundary:
     laid: dict[Form, tuple[Laid, ...] | None] = field(default_factory=dict)
     _written: tuple[int, ...] = ()
     _saved_outputs: tuple[int, ...] = ()
+    _mixed: tuple[int, ...] = ()
+    _replaceable: tuple[tuple[int, int], ...] = ()  # (residual, input): read as it is by then
     _constant_inputs: tuple[tuple[int, torch.Tensor], ...] = ()
     _eager: Run | None = None
     _decide: Run | None = None
@@ -102,6 +115,13 @@ class Boundary:
         saved = (*self.layout.residuals, *self.layout.watched)
         outputs = {s.position for s in saved if not s.of_inputs}
         self._saved_outputs = tuple(sorted(p for p in outputs if p < self.layout.outputs))
+        residuals = self.layout.residuals
+        self._mixed = tuple(i for i, one in enumerate(residuals) if one.mixed)
+        self._replaceable = tuple(
+            (i, one.position)
+            for i, one in enumerate(residuals)
+            if one.of_inputs and one.checked and not one.pinned
+        )
         self._constant_inputs = tuple(
             (position, self.constants[entry.value.name])
             for position, entry in enumerate(self.graph.inputs)
@@ -251,6 +271,10 @@ class Boundary:
             inputs = list(call.inputs)
             for position, copy in call.copies.items():
                 inputs[position] = copy.clone()
+            for position, memory in call.replaced.items():
+                if create and inputs[position].requires_grad:  # it would be of what nobody has
+                    raise RuntimeError(REPLACED)
+                inputs[position] = memory
             for position in part.wanted:
                 x = inputs[position]
                 inputs[position] = x.view_as(x) if create else x.detach().requires_grad_()
@@ -290,6 +314,10 @@ _MARKER = torch.zeros((), requires_grad=True)
 """A leaf of which nobody wants a gradient."""
 _EMPTY = torch.empty(0)
 VIEW_MODIFIED = "A view was created in no_grad mode and its base or another view"
+REPLACED = (
+    "the data of a tensor has been replaced (x.data = new) between a compiled call that reads it "
+    "and its backward, so that formulas would read values of two times; replace it after backward()"
+)
 MODIFIED = (
     "one of the variables needed for gradient computation has been modified by an inplace operation"
 )
@@ -305,6 +333,8 @@ class Call:
     numbers: tuple[Any, ...] = ()
     versions: tuple[int, ...] = ()
     copies: dict[int, torch.Tensor] = field(default_factory=dict)
+    replaced: Mapping[int, torch.Tensor] = field(default_factory=dict)
+    pointers: list[int] = field(default_factory=list)
     saved: list[tuple[int, torch.Tensor, int]] = field(default_factory=list)
     random_state: torch.Tensor | None = None
 
@@ -318,6 +348,14 @@ class Call:
             if position not in self.copies and _version(tensor) != version:
                 yield position
 
+    def pin(self, residuals: Sequence[SavedValue], saved: Sequence[torch.Tensor]) -> None:
+        """Inputs whose data the program has replaced since have the memory that they had."""
+        self.replaced = {
+            one.position: memory
+            for one, memory in zip(residuals, saved)
+            if one.pinned and memory.data_ptr() != self.inputs[one.position].data_ptr()
+        }
+
     def run(self, boundary: Boundary) -> None:
         """The forward half."""
         layout = boundary.layout
@@ -325,6 +363,7 @@ class Call:
         if boundary.random:
             self.random_state = torch.get_rng_state()
         self.versions = tuple([_version(tensor) for tensor in self.inputs])
+        self.pointers = [self.inputs[i].data_ptr() for _, i in boundary._replaceable]
         outs = self.outs = list(boundary.forward(*self.arguments))
         self.numbers = tuple(outs[layout.numbers :])
         for position in layout.differentiable:
@@ -364,10 +403,19 @@ class Differentiated(torch.autograd.Function):
             again = boundary.though_written(call, part, cotangents, refusal)
             return None, None, None, None, *again
         saved = saved[: len(layout.residuals)]
+        if [saved[i].data_ptr() for i, _ in boundary._replaceable] != call.pointers:
+            _refuse_reshaped(layout, saved, call.numbers)
+        for i in boundary._mixed:
+            _refuse_replaced(saved[i], call.inputs[layout.residuals[i].position])
         handed = {p: g for p, g in zip(part.outputs, cotangents) if g is not None}
         absent = tuple([p for p in layout.differentiable if p not in handed])
         by_eager = torch.is_grad_enabled() or any(map(_is_transformed, handed.values()))
         half = None if by_eager else boundary.backward(absent)
+        marker, _ = ctx.next_functions[0]
+        # of `torch.autograd.grad`, and not of `backward()`, how gradients lie is seen
+        asks_eager = not _C._will_engine_execute_node(marker)
+        if half is None or asks_eager or boundary.writes:
+            call.pin(layout.residuals, saved)
         if half is None:
             return None, None, None, None, *boundary.again(call, part, cotangents)
         run, given = half
@@ -375,12 +423,36 @@ class Differentiated(torch.autograd.Function):
         made = _without_autocast(run, (*saved, *call.numbers, *rows))
         gradients = dict(zip([layout.wanted[position] for position in given], made))
         found = list(map(gradients.get, part.wanted))
-        marker, _ = ctx.next_functions[0]
-        if not _C._will_engine_execute_node(marker):  # `torch.autograd.grad`, not `backward()`
+        if asks_eager:
             found = boundary.as_eager(call, part, cotangents, found)
         elif boundary.writes:
             boundary.refuse_as_eager(call, part, cotangents)
         return None, None, None, None, *found
+
+
+def _refuse_reshaped(layout: Layout, saved: Sequence[torch.Tensor], numbers: Sequence[Any]) -> None:
+    """Raises where ``x.data = new`` has put there what kernels do not know how to read."""
+    sizes = {s: n for s, n in zip(layout.symbols, numbers) if isinstance(s, Symbol)}
+    for residual, tensor in zip(layout.residuals, saved):
+        kind = residual.type
+        if kind is None or residual.pinned or not residual.of_inputs:
+            continue
+        shape, strides = ([evaluate(d, sizes) for d in dims] for dims in (kind.shape, kind.strides))
+        steps = [step for size, step in zip(shape, strides) if size > 1]
+        found = [step for size, step in zip(tensor.shape, tensor.stride()) if size > 1]
+        alike = tensor.dtype == torch_dtype(kind.dtype) and list(tensor.shape) == shape
+        alike = alike and tensor.device.type == kind.device.partition(":")[0]
+        if not alike or (found != steps and tensor.numel()):
+            raise RuntimeError(REPLACED)
+
+
+def _refuse_replaced(memory: torch.Tensor, tensor: torch.Tensor) -> None:
+    """Raises where ``tensor.data = new`` has put other elements there than it had."""
+    if memory.data_ptr() == tensor.data_ptr():
+        return
+    alike = memory.dtype == tensor.dtype and memory.shape == tensor.shape
+    if not alike or not torch.equal(memory, tensor.detach()):
+        raise RuntimeError(REPLACED)
 
 
 def _saved_tensors(ctx: Any) -> tuple[tuple[torch.Tensor, ...], RuntimeError | None]:

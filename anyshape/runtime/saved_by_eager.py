@@ -1,12 +1,13 @@
-"""Whether eager's gradient formula of an operator reads what was written since: eager is asked.
+"""What eager's gradient formula of an operator reads: eager is asked.
 
 In: a node, and which of its arguments and results are written after it. Out: whether torch's
-``backward`` refuses to go on. Tensors have no memory, so that asking costs next to nothing.
+``backward`` refuses to go on. Or: which of its arguments eager keeps themselves, and no views of
+them. Tensors have no memory, so that asking costs next to nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from dataclasses import replace
 
 import torch
@@ -28,11 +29,8 @@ def reads_what_is_written(
     graph: Graph, node: Node, written: Set[Value], *, unknown: bool = True
 ) -> bool:
     """``unknown`` is the answer where nobody can say: if True, eager torch runs the graph."""
-    given = {entry.value: entry for entry in graph.inputs}
-    others = [Input(v, "argument", "") for v in dict.fromkeys(node.inputs()) if v not in given]
-    inputs = (*(replace(entry, kind="argument") for entry in graph.inputs), *others)
-    part = replace(graph, inputs=inputs, nodes=(node,), outputs=node.outputs)
-    values = [entry.value for entry in inputs]
+    part = _alone(graph, node)
+    values = [entry.value for entry in part.inputs]
     try:
         with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
             leaves = [_like(graph, value) for value in values]
@@ -53,6 +51,62 @@ def reads_what_is_written(
             raise
         return unknown or MODIFIED in str(error)
     return False
+
+
+def kept_themselves(graph: Graph, node: Node) -> frozenset[Value]:
+    """The arguments whose elements eager's formula finds in whatever ``x.data = new`` puts there;
+    all of them where nobody can say."""
+    part = _alone(graph, node)
+    values = [entry.value for entry in part.inputs]
+    tensors = frozenset(v for v in node.inputs() if isinstance(v.type, TensorType))
+    try:
+        with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
+            given = [_like(graph, value) for value in values]
+            made = eager_function(part)(*given)
+            marks = {}
+            for position, (value, tensor) in enumerate(zip(values, given, strict=True)):
+                if value in tensors and isinstance(tensor, Tensor):
+                    mark = (1,) * MORE_DIMENSIONS + (position + 1,)
+                    tensor.data = tensor.new_empty(mark)
+                    marks[mark] = value
+            return frozenset(marks[s] for s in map(_shape, _saved(made)) if s in marks)
+    except Exception as error:
+        if is_interrupt(error):
+            raise
+        return tensors
+
+
+MORE_DIMENSIONS = 16
+"""Than a tensor of a program has: what was put in the place of an argument's data."""
+
+
+def _shape(tensor: Tensor) -> tuple[int, ...]:
+    return tuple(tensor.shape)
+
+
+def _saved(made: tuple[object, ...]) -> Iterator[Tensor]:
+    """What the formulas behind these results keep."""
+    waiting = [out.grad_fn for out in made if isinstance(out, Tensor)]
+    seen = set()
+    while waiting:
+        formula = waiting.pop()
+        if formula is None or formula in seen:
+            continue
+        seen.add(formula)
+        waiting.extend(behind for behind, _ in formula.next_functions)
+        for name in dir(formula):
+            if name.startswith("_saved_"):
+                kept = getattr(formula, name)
+                several = kept if isinstance(kept, (tuple, list)) else (kept,)
+                yield from (one for one in several if isinstance(one, Tensor))
+
+
+def _alone(graph: Graph, node: Node) -> Graph:
+    """The node as a graph; what it reads are arguments."""
+    given = {entry.value: entry for entry in graph.inputs}
+    others = [Input(v, "argument", "") for v in dict.fromkeys(node.inputs()) if v not in given]
+    inputs = (*(replace(entry, kind="argument") for entry in graph.inputs), *others)
+    return replace(graph, inputs=inputs, nodes=(node,), outputs=node.outputs)
 
 
 def _made_of(leaf: Tensor) -> Tensor:

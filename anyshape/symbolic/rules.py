@@ -34,6 +34,7 @@ UNDER_FACTS = RuleTable(
         min_right:        min(x, y) => y                   if y <= x
         max_left:         max(x, y) => x                   if x >= y
         max_right:        max(x, y) => y                   if y >= x
+        min_of_max:       min(max(x, y), z) => max(min(x, z), y)  if y <= z
         broadcast_ones:   broadcast(x, y) => y             if x == 1
         broadcast_one:    broadcast(x, y) => x             if y == 1
         broadcast_same:   broadcast(x, y) => x             if x == y

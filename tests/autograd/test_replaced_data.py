@@ -217,3 +217,109 @@ def test_nodes_are_looked_through_once_however_many_tensors_are_replaced(
         return looked_at["nodes"]
 
     assert looked(32) < 2.2 * looked(16)
+
+
+def through_a_view(w, b):
+    return w[None] @ (b * 2)[:, None]
+
+
+def linear(w, b):
+    return F.linear(b.expand(2, 3), w[None]).sin()
+
+
+def linear_of_a_batch(w, b):
+    return F.linear(b.expand(2, 4, 3) * 1, w.expand(5, 3) * 1, None) * F.linear(b, w[None])
+
+
+def rectified(w, b):
+    return F.prelu((b * -2)[None], w)
+
+
+def computed_again(w, b):
+    return (w * 2).exp() + b.tanh()
+
+
+def itself(w, b):
+    return w * b
+
+
+def itself_beside_a_view(w, b):
+    return w[None].matmul(b[:, None]) + b.dot(b)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [through_a_view, linear, linear_of_a_batch, rectified, computed_again, itself],
+)
+@pytest.mark.parametrize("by", ["backward", "grad"])
+def test_data_replaced_behind_a_call_are_read_where_eagers_formulas_read_them(program, by) -> None:
+    """A formula that keeps a view, or another value, knows nothing of it; one that keeps the
+    tensor itself reads what lies there then."""
+
+    def outcome(run: Callable[..., Any]) -> list[Tensor]:
+        torch.manual_seed(0)
+        w, b = (nn.Parameter(torch.randn(3)) for _ in range(2))
+        made = []
+        for _ in range(2):
+            y = run(w, b).sum()
+            w.data, b.data = torch.randn(3), torch.randn(3)
+            if by == "grad":
+                made += torch.autograd.grad(y, (w, b))
+            else:
+                y.backward()
+                made += w.grad.clone(), b.grad.clone()
+        return made
+
+    fast = anyshape.compile(program, fullgraph=True)
+    torch.testing.assert_close(outcome(fast), outcome(program))
+    assert not fast.stats().eager_graphs
+
+
+def test_a_weight_whose_data_are_given_away_until_backward() -> None:
+    """As programs do that move weights out of the way: eager's formula keeps the memory."""
+    layer, x = nn.Linear(3, 4), torch.randn(5, 3, requires_grad=True)
+    weight = layer.weight.data.clone()
+    y = anyshape.compile(layer, fullgraph=True)(x)
+    layer.weight.data = torch.empty(0)
+    layer.weight.data = torch.full((4, 3), torch.nan)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(gradient, weight.sum(0).expand(5, 3))
+    y = anyshape.compile(layer, fullgraph=True)(x)
+    layer.weight.data = weight
+    with pytest.raises(RuntimeError, match="has been replaced"):
+        torch.autograd.grad(y.sum(), x, create_graph=True)
+
+
+def test_data_replaced_of_what_eagers_formulas_keep_both_ways_is_refused() -> None:
+    """Where the elements are others; memory may move."""
+    w, b = nn.Parameter(torch.randn(3)), nn.Parameter(torch.randn(3))
+    fast = anyshape.compile(itself_beside_a_view, fullgraph=True)
+    y = fast(w, b).sum()
+    b.data = b.data.clone()
+    y.backward()
+    torch.testing.assert_close(w.grad, b.detach())
+    y = fast(w, b).sum()
+    b.data = b.data + 1
+    with pytest.raises(RuntimeError, match="has been replaced"):
+        y.backward()
+
+
+@pytest.mark.parametrize(
+    "new",
+    [torch.empty(0), torch.randn(4, 1), torch.randn(3, 4).t(), torch.randn(4, 3).double()],
+    ids=["nothing", "a column", "turned", "float64"],
+)
+def test_data_that_lie_otherwise_behind_a_call_are_never_read_as_those_of_the_call(new) -> None:
+    """Kernels would read past their end, or other elements; eager's formula of a product raises."""
+    fast = anyshape.compile(torch.mul, fullgraph=True)
+    for size in (3, 3, 5):
+        w, b = nn.Parameter(torch.randn(4, size)), nn.Parameter(torch.randn(4, size))
+        y = fast(w, b)
+        w.data = new
+        with pytest.raises(RuntimeError, match="has been replaced"):
+            y.sum().backward()
+        w, b = nn.Parameter(torch.randn(4, size)), nn.Parameter(torch.randn(4, size))
+        y = fast(w, b)
+        w.data = torch.full((4, size), 7.0)
+        y.sum().backward()
+        torch.testing.assert_close(b.grad, w.data)

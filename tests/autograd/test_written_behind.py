@@ -76,3 +76,60 @@ def _outcome(run: Function, layout: str, written: int) -> tuple[Tensor | None, .
     except RuntimeError as refused:
         assert "modified by an inplace operation" in str(refused)
         return None
+
+
+def mask_is_written(x):
+    mask = x > 0
+    picked = x.masked_select(mask) * 2
+    mask.fill_(True)
+    return picked, x.detach()
+
+
+def indices_are_written(x):
+    rows = (x[:, 0] > 0).long()
+    picked = x[rows] * 2
+    rows.zero_()
+    return picked, x.detach()
+
+
+def mask_is_handed_out(x):
+    mask = x > 0
+    return x.masked_select(mask) * 2, mask
+
+
+def elements_are_handed_out(x):
+    made = x * 2
+    return made.masked_select(x > 0) * 2, made
+
+
+def what_is_added_is_written(x):
+    offset = x.detach() * 2
+    moved = x + offset
+    offset.zero_()
+    return moved, offset
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        *(mask_is_written, indices_are_written, mask_is_handed_out, elements_are_handed_out),
+        what_is_added_is_written,
+    ],
+)
+def test_what_has_no_gradients_and_is_written_is_refused_where_eager_keeps_it(program):
+    """By the graph itself, or by the caller."""
+
+    def refusal(run: Callable[..., tuple[Tensor, Tensor]]) -> str:
+        x = torch.randn(4, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+        result, seen = run(x)
+        with torch.no_grad():
+            seen.zero_() if seen.data_ptr() != x.data_ptr() else None
+        try:
+            result.sum().backward()
+        except RuntimeError as refused:
+            return str(refused)[:60]
+        return ""
+
+    fast = anyshape.compile(program, fullgraph=True)
+    assert [refusal(fast) for _ in range(2)] == [refusal(program)] * 2
+    assert not fast.stats().eager_graphs

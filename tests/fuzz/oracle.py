@@ -95,9 +95,11 @@ def differences(
     reference: Reference = lambda: None,
     nudge: Reference = lambda: None,
     narrow: bool = False,
+    coarse: float = 0.0,
 ) -> Iterator[str]:
     """How a call differs from eager's. ``reference``: the same call in float64; ``nudge``: that
-    with arguments a little off; ``narrow``: it has none, and some numbers are not float64."""
+    with arguments a little off; ``narrow``: it has none, and some numbers are not float64;
+    ``coarse``: a unit of 1, of the dtype that rounds most in it."""
     if EAGERS_MISTAKE in wanted.message:
         return
     if found.error != wanted.error or (exact and found.message != wanted.message):
@@ -109,8 +111,8 @@ def differences(
         return
     truths, nudged = _Truths(reference, len(theirs)), _Truths(nudge, len(theirs))
     for number, ((name, a), (_, b)) in enumerate(zip(ours, theirs)):
-        problems = list(unlike(a, b, exact, lambda: truths.of(number), narrow))
-        if problems and not exact and _is_carried(a, b, truths.of(number), nudged, number):
+        problems = list(unlike(a, b, exact, lambda: truths.of(number), narrow, coarse))
+        if problems and not exact and _is_carried(a, b, truths.of(number), nudged, number, coarse):
             continue
         for problem in problems:
             yield f"{name}: {problem}"
@@ -127,13 +129,13 @@ def differences(
         yield "random state differs afterwards"
 
 
-def _is_carried(a: Any, b: Any, truth: Any, nudged: _Truths, number: int) -> bool:
+def _is_carried(a: Any, b: Any, truth: Any, nudged: _Truths, number: int, coarse: float) -> bool:
     """Do two results differ in values alone, and by no more than a rounding of the arguments?"""
     if not isinstance(a, Tensor) or not isinstance(b, Tensor) or truth is None:
         return False
     if any(_told_by(of, a) != _told_by(of, b) for of in ASPECTS.values()):
         return False
-    return close(a, b, truth, nudged=nudged.of(number))
+    return close(a, b, truth, nudged=nudged.of(number), coarse=coarse)
 
 
 @dataclass(slots=True)
@@ -180,6 +182,7 @@ def unlike(
     exact: bool,
     truth: Callable[[], Tensor | None] = lambda: None,
     narrow: bool = False,
+    coarse: float = 0.0,
 ) -> Iterator[str]:
     """How two results differ."""
     if not isinstance(b, Tensor):
@@ -194,7 +197,8 @@ def unlike(
         if ours != eagers:
             yield f"{aspect} {ours}, eager's {eagers}"
             return
-    if not same(a, b) and (exact or not close(a, b, truth(), narrow)):
+    near = partial(close, narrow=narrow, coarse=coarse if narrow else 0.0)
+    if not same(a, b) and (exact or not near(a, b, truth())):
         yield f"values {_short(a)}\n   eager's {_short(b)}"
 
 
@@ -240,12 +244,17 @@ def same(a: Tensor, b: Tensor) -> bool:
 
 
 def close(
-    ours: Tensor, eager: Tensor, truth: Any, narrow: bool = False, nudged: Any = None
+    ours: Tensor,
+    eager: Tensor,
+    truth: Any,
+    narrow: bool = False,
+    nudged: Any = None,
+    coarse: float = 0.0,
 ) -> bool:
     """As near to eager as eager is to float64, and a few units in the last place: those of float32
     where nobody says what float64 is made of (``narrow``). ``nudged`` is the result in float64 of
-    arguments that are half a unit of float32 off: how far that carries is no mistake, up to a
-    limit."""
+    arguments that are half a unit off, of float32 or of what is ``coarse``: how far that carries is
+    no mistake, up to a limit."""
     ours, eager = _plain(ours), _plain(eager)
     if not eager.is_floating_point():
         return False
@@ -257,7 +266,7 @@ def close(
         return False
     largest = float(b[~odd].abs().max()) if (~odd).any() else 0.0
     most = UNITS_WITHOUT_REFERENCE * unit * max(largest, 1.0)
-    allowed = most
+    allowed = max(most, UNITS * coarse * largest)
     if t is not None:
         own = _farthest(b, t, odd)
         if eager.dtype is torch.float64:
@@ -266,6 +275,7 @@ def close(
             allowed = max(allowed, 2 * own + rounded)
         else:
             if (other := _as_shaped(nudged, eager)) is not None:
+                most = max(most, UNITS * coarse * largest)
                 own = max(own, min(_farthest(other, t, odd), most))
             allowed = 2 * own + UNITS * unit * max(largest, 1.0)
     return bool((torch.where(odd, 0.0, a - b).abs() <= allowed).all())
@@ -359,13 +369,28 @@ def is_narrow(program: Fuzzed) -> bool:
     return bool(narrow) and DRAWS.search(program.source) is not None
 
 
+HALVES = {
+    "bfloat16": re.compile(r"\bbfloat16\b"),
+    "float16": re.compile(r"(?<!b)\bfloat16\b|\bhalf\b"),
+}
+
+
+def coarsest(program: Fuzzed) -> float:
+    """A unit of 1, of the dtype that rounds most of those in the program; at least float32's."""
+    kinds = {i.dtype for i in program.inputs}
+    for name, spelled in HALVES.items():
+        if name in kinds or spelled.search(program.source):
+            return float(torch.finfo(getattr(torch, name)).eps)
+    return float(torch.finfo(torch.float32).eps)
+
+
 def reference_of(program: Fuzzed, case: int, nudged: bool = False) -> Outcome | None:
     """The call in float64, where it can be made so; ``nudged``: with arguments that are up to half
-    a unit of float32 off."""
+    a unit off, of float32 or of halves where the program has any."""
     wide = in_float64(program)
     if wide is None:
         return None
-    before = torch.get_default_dtype()
+    before, unit = torch.get_default_dtype(), coarsest(program)
     torch.set_default_dtype(torch.float64)
     try:
         arguments = wide.arguments(case)
@@ -373,7 +398,7 @@ def reference_of(program: Fuzzed, case: int, nudged: bool = False) -> Outcome | 
             for number, x in enumerate(arguments if nudged else ()):
                 if isinstance(x, Tensor) and x.dtype is torch.float64 and not _repeats(x):
                     off = torch.arange(x.numel(), dtype=x.dtype).add(number).cos().view(x.shape)
-                    x.mul_(1 + off * (torch.finfo(torch.float32).eps / 2))
+                    x.mul_(1 + off * (unit / 2))
         return call(function_of(wide.source), arguments)
     finally:
         torch.set_default_dtype(before)
@@ -452,9 +477,8 @@ def _in_case(
     truth = partial(reference_of, program, case)
     narrow = is_narrow(program)
     nudge = partial(reference_of, program, case, nudged=True)
-    problems = list(
-        differences(ours, eager, exact=False, reference=truth, nudge=nudge, narrow=narrow)
-    )
+    judged = partial(differences, reference=truth, nudge=nudge, narrow=narrow)
+    problems = list(judged(ours, eager, exact=False, coarse=coarsest(program)))
     yield from (f"compiled: {p}" for p in problems)
     if not problems:
         yield from (f"compiled: {p}" for p in counters_unlike(ours, eager))

@@ -17,7 +17,15 @@ from torch import Tensor
 from tests.forked import in_a_process
 from tests.fuzz import grammar, programs
 from tests.fuzz.inputs import Input
-from tests.fuzz.oracle import call, close, counters_unlike, differences, is_decided, wrong
+from tests.fuzz.oracle import (
+    call,
+    close,
+    coarsest,
+    counters_unlike,
+    differences,
+    is_decided,
+    wrong,
+)
 from tests.fuzz.programs import Fuzzed, Growing
 from tests.fuzz.shrink import cause, shrunk
 from tests.fuzz.workers import MEMORY_BYTES, WAYS, Drawn, differences_of, program_of
@@ -111,6 +119,22 @@ def test_how_far_a_rounding_of_the_arguments_carries_is_no_mistake_up_to_a_limit
     assert not close(eager + 5e-6, eager, truth)
     assert close(eager + 5e-6, eager, truth, nudged=truth + 1e-5)
     assert not close(eager + 1e-3, eager, truth, nudged=truth + 1e-3)
+
+
+def test_float32_that_was_a_half_on_the_way_is_judged_by_how_far_that_carries() -> None:
+    """A variance of sums of halves: eager's own error is one draw of roundings of many."""
+    eager, truth = torch.tensor(0.2448), torch.tensor(0.2446).double()
+    nudged, unit = truth + 5e-4, torch.finfo(torch.bfloat16).eps
+    assert not close(eager - 1e-3, eager, truth, nudged=nudged)
+    assert close(eager - 1e-3, eager, truth, nudged=nudged, coarse=unit)
+    assert not close(eager - 1e-2, eager, truth, nudged=nudged, coarse=unit)
+    assert not close(eager - 1e-3, eager, truth, nudged=truth, coarse=unit)
+    assert close(eager - 1e-3, eager, None, narrow=True, coarse=unit)
+    assert not close(eager - 1e-3, eager, None, narrow=True)
+    halves = Fuzzed((Input("x0", ("a",), "float32", ("plain",)),), ("t = x0.bfloat16()",), "t")
+    assert coarsest(halves) == unit
+    assert coarsest(replace(halves, lines=("t = x0.half()",))) == torch.finfo(torch.half).eps
+    assert coarsest(replace(halves, lines=())) == torch.finfo(torch.float32).eps
 
 
 def test_partial_sums_decide_what_is_past_all_numbers_of_float16() -> None:

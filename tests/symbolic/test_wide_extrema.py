@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anyshape.symbolic import Facts, Space, eq, evaluate, ge, le, lt, maximum, minimum
+from anyshape.symbolic import Facts, Space, any_of, eq, evaluate, ge, le, lt, maximum, minimum
 from anyshape.symbolic.expr import WIDE
 
 
@@ -84,3 +84,12 @@ def test_sizes_nested_in_many_ways_take_no_longer_for_it():
         return space.work.questions
 
     assert work(40) < 3 * work(20)
+
+
+def test_a_minimum_of_a_maximum_is_a_maximum_of_minima_where_one_is_known_to_be_less(w):
+    """Diagonals of diagonals of what was cut to a minimum have such sizes, in both forms."""
+    a, b, c = w.s[0], w.space.fresh("s"), w.space.fresh("s")
+    bounded = minimum(maximum(minimum(b, a + 1), 1), c + 1)
+    same = maximum(minimum(minimum(b, a + 1), c + 1), 1)
+    assert w.facts.known(eq(bounded, same)) is True
+    assert w.facts.known(any_of(eq(bounded, same), eq(same, 2))) is True

@@ -24,9 +24,13 @@ MOST = 256  # things that a loop over as many as there can be goes through
 
 @mutable
 class Expectations:
-    """Those of one capture. ``allowed``: calls have not denied them, and a break is no error."""
+    """Those of one capture. ``allowed``: calls have not denied them, and a break is no error.
+    ``nothing_raises``: a side that can only raise is not the one that data says; ``raising``: that
+    was relied on."""
 
     allowed: bool = True
+    nothing_raises: bool = True
+    raising: bool = False
     texts: dict[str, None] = field(default_factory=dict)
     jumps: set[tuple[Code, int]] = field(default_factory=set)  # where one was relied on
 

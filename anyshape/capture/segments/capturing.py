@@ -54,6 +54,7 @@ from anyshape.capture.tensors.replaced_data import known_by_their_data
 from anyshape.errors import AnyshapeError, mistake, said, stage_of
 from anyshape.ir.graph import Graph, Location
 from anyshape.nouns import frozen, mutable
+from anyshape.ops import OPS
 from anyshape.options import Options
 from anyshape.symbolic import Contradiction, Symbol
 from anyshape.symbolic.work import Work
@@ -129,6 +130,7 @@ class _Assumed:
     sorts_natively: frozenset[Place] = frozenset()
     pickles_natively: bool = False
     expects: bool = True
+    nothing_raises: bool = True
     kept: frozenset[tuple[CodeType, int]] = frozenset()  # see ``choices.py``
 
 
@@ -189,7 +191,7 @@ class Capturer:
             dynamic=self.options.dynamic is not False,
             values=not general,
             whole=self.options.fullgraph,
-            expected=Expectations(allowed=assumed.expects),
+            expected=Expectations(assumed.expects, assumed.nothing_raises),
             picks_are_views=assumed.picks_are_views,
             refused=assumed.refused,
             checkpoints=assumed.checkpoints,
@@ -253,7 +255,9 @@ class Capturer:
             self._break(signal, machine)
             return _native(recorder, lost=_lost(recorder, ending))
         except _Escaped as escaped:  # natively the exception comes with its effects
-            certain = not recorder.builder.checks  # else data may have led elsewhere
+            if recorder.expected.raising:
+                raise _LedElsewhere from None
+            certain = not _depends_on_data(recorder)
             return _native(recorder, suspect=escaped.suspect if certain else None)
         with stage_of("the guards", recorder.last_location), recorder.space.work.stage("guards"):
             _check_marks(recorder)
@@ -465,9 +469,15 @@ class _LooksIntoTexts(BaseException):
     """The program may look into a text of sizes: it is to be a constant."""
 
 
+class _LedElsewhere(BaseException):
+    """The program raises where data did not lead to a side that can only raise: a ``try`` around
+    that side may be what it is about."""
+
+
 DENIALS = (
     *(_LooksIntoTexts, aliases.PicksAreSeen, aliases.GradientsAreSeen, ChoicesAreSeen),
     *(_BreaksInSort, _BreaksInPickle, NotWithin, _NotOnce, RefusedByEager, _Counts),
+    _LedElsewhere,
 )
 
 
@@ -494,7 +504,15 @@ def denied(assumed: _Assumed, found: BaseException) -> dict[str, Any]:
             return {"refused": assumed.refused | found.calls}
         case _Counts():
             return {"counters": assumed.counters | found.sources}
+        case _LedElsewhere():
+            return {"nothing_raises": False}
     raise found
+
+
+def _depends_on_data(recorder: Recorder) -> bool:
+    """May the program raise where data says so, so that capture went on where it does not?"""
+    rows = (OPS[node.op] for node in recorder.builder.nodes if node.op in OPS)
+    return bool(recorder.builder.checks) or any(row.raises for row in rows)
 
 
 class _Escaped(BaseException):

@@ -127,10 +127,12 @@ def raising_outcome(domain: RecordingDomain, frame: Frame) -> bool | None:
     """The truth of the jump's condition that can only lead to an exception, if there is one."""
     name, _ = frame.code.opcodes[frame.index - 1]
     _, target = frame.instructions[frame.index - 1]
-    if not sides.decides(name) or frame is not domain.machine.frame:
+    expected = domain.recorder.expected
+    if not sides.decides(name) or frame is not domain.machine.frame or not expected.nothing_raises:
         return None
     starts = {"IF_TRUE" in name: target, "IF_TRUE" not in name: frame.index}
     raising = [outcome for outcome, start in starts.items() if only_raises(frame.code, start)]
+    expected.raising |= bool(raising)
     return raising[0] if raising else None
 
 

@@ -51,6 +51,7 @@ KEPT: Mapping[str, Kept | Callable[[Given], Kept]] = {
     "index_copy": SOURCE,
     "layer_norm": {"bias": ()},
     "linalg_cross": CROSS,
+    "masked_elements": {"input": (), "mask": ()},
     "max_pool1d": INPUT,
     "max_pool2d": INPUT,
     "max_pool3d": INPUT,

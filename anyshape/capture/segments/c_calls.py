@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import logging
 import types
 import weakref
 from array import array
@@ -26,7 +27,7 @@ from anyshape.capture.heap.values import PROXIES, Break, OpaqueValue
 from anyshape.capture.interpreter import c_callbacks, calls_of_the_program, protocol
 from anyshape.capture.python.builtin_exceptions import stores_arguments
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.segments import callables
+from anyshape.capture.segments import callables, listeners
 from anyshape.capture.sizes import formed_texts, numbers
 from anyshape.capture.tensors import tensor_methods, tensor_ops
 from anyshape.capture.tensors.meta import eager_call
@@ -62,6 +63,7 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     if special is not None:
         return special(domain, args, kwargs)
     if callables.is_notice(fn, args):
+        listeners.refuse_logged(domain, args[0], logging.CRITICAL)
         return domain.defer(fn, args, kwargs)
     if callables.is_torch(fn):
         return _call_torch(domain, fn, args, kwargs)

@@ -11,7 +11,6 @@ import functools
 import inspect
 import logging
 import operator
-import sys
 import time
 import types
 import warnings
@@ -29,7 +28,14 @@ from anyshape.capture.interpreter import class_polyfills, iteration_polyfills
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.value_opcodes import note_values
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.segments import imports, owned_objects, processes, scripted, warned
+from anyshape.capture.segments import (
+    imports,
+    listeners,
+    owned_objects,
+    processes,
+    scripted,
+    warned,
+)
 from anyshape.capture.tensors import (
     scans,
     stand_ins,
@@ -321,10 +327,8 @@ def _print(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any
     for name in kwargs:
         if name not in PRINT_OPTIONS:
             raise TypeError(f"{name!r} is an invalid keyword argument for print()")
-    heap, sources = domain.machine.heap, domain.recorder.sources
-    replaced = heap.is_shadowed(vars(sys)) or sources.of(sys.stdout) is not None
-    if replaced and kwargs.get("file") is None:
-        raise broken("unknown-call", "print, where the program may look at what is printed,")
+    if kwargs.get("file") is None:
+        listeners.refuse_printed(domain, "stdout", "print")
     domain.defer(print, args, kwargs)
 
 
@@ -442,7 +446,12 @@ def _instead(polyfill: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _logged(fn: Any) -> Callable[..., Any]:
-    return lambda domain, args, kwargs: domain.defer(fn, args, kwargs)
+    def handler(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        level = listeners.LEVELS.get(fn) or (args[1:2] or (kwargs.get("level"),))[0]
+        listeners.refuse_logged(domain, args[0], level)
+        domain.defer(fn, args, kwargs)
+
+    return handler
 
 
 LOGGING = frozenset(

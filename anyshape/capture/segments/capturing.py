@@ -52,9 +52,9 @@ from anyshape.capture.tensors.own_backwards import apply_with_backward, refuse_s
 from anyshape.capture.tensors.refused_by_eager import RefusedByEager, ask_eager
 from anyshape.capture.tensors.replaced_data import known_by_their_data
 from anyshape.errors import AnyshapeError, mistake, said, stage_of
-from anyshape.ir.graph import Graph, Location
+from anyshape.ir.graph import Graph, Location, Node
 from anyshape.nouns import frozen, mutable
-from anyshape.ops import OPS
+from anyshape.ops.table import OPS
 from anyshape.options import Options
 from anyshape.symbolic import Contradiction, Symbol
 from anyshape.symbolic.work import Work
@@ -257,7 +257,7 @@ class Capturer:
         except _Escaped as escaped:  # natively the exception comes with its effects
             if recorder.expected.raising:
                 raise _LedElsewhere from None
-            certain = not _depends_on_data(recorder)
+            certain = not _expects(recorder)  # else data may have led elsewhere
             return _native(recorder, suspect=escaped.suspect if certain else None)
         with stage_of("the guards", recorder.last_location), recorder.space.work.stage("guards"):
             _check_marks(recorder)
@@ -405,6 +405,18 @@ def _lost(recorder: Recorder, ending: Any) -> LostRegion | None:
     return LostRegion((ending.code, ending.index), frozenset(codes), operators)
 
 
+def _expects(recorder: Recorder) -> bool:
+    """Does a check say what is expected of sizes or of data, which may be otherwise in this call?"""
+    builder = recorder.builder
+    return bool(builder.checks) or any(map(_may_deny, builder.nodes))
+
+
+def _may_deny(node: Node) -> bool:
+    row = OPS.get(node.op)
+    number = node.op == "number" and node.args[0] == "check"
+    return number or (row is not None and (row.raises or row.resource == "errors"))
+
+
 def guard_set(recorder: Recorder, no_alias: Any = None, *, overlapping: bool = False) -> GuardSet:
     """All that a capture has relied on, in order."""
     recorder.guard_identities()
@@ -507,12 +519,6 @@ def denied(assumed: _Assumed, found: BaseException) -> dict[str, Any]:
         case _LedElsewhere():
             return {"nothing_raises": False}
     raise found
-
-
-def _depends_on_data(recorder: Recorder) -> bool:
-    """May the program raise where data says so, so that capture went on where it does not?"""
-    rows = (OPS[node.op] for node in recorder.builder.nodes if node.op in OPS)
-    return bool(recorder.builder.checks) or any(row.raises for row in rows)
 
 
 class _Escaped(BaseException):

@@ -86,7 +86,12 @@ class Native(Concrete):
         return NotImplemented
 
     def call_native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if fn is weakref.proxy:
+        made = (
+            getattr(fn, "__name__", "") == "__new__"
+            and bool(args)
+            and issubclass(type(args[0]), type)
+        )
+        if fn is weakref.proxy or (made and _tells_of_death(args[0])):
             self._note_death()
         if any(fn is watcher for watcher in _MEETING_OURS):
             self.goes_on_alone = True
@@ -100,19 +105,27 @@ class Native(Concrete):
         return calls_of_the_program.call(self.machine.frame, fn, args, kwargs)
 
     def _note_death(self) -> None:
-        """torch's own weak references are to what outlives the call."""
-        name = str(self.machine.current().globals.get("__name__", ""))
+        """torch's own weak references, in containers too, are to what outlives the call."""
+        names = (str(frame.globals.get("__name__", "")) for frame in self.machine.frames())
+        name = next((name for name in names if name not in _WEAK_CONTAINERS), "")
         self.goes_on_alone |= name.partition(".")[0] != "torch"
 
     def instantiate(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A tensor is made whole: there is nothing to compile in how."""
-        if issubclass(cls, weakref.ReferenceType) or has_finalizer(cls):
+        if _tells_of_death(cls):
             self._note_death()
         whole = issubclass(cls, torch.Tensor) and cls.__module__.partition(".")[0] == "torch"
         return cls(*args, **kwargs) if whole else NotImplemented
 
     def is_opaque(self, fn: Any) -> bool:
         return is_opaque(fn)
+
+
+_WEAK_CONTAINERS = frozenset({"weakref", "_weakrefset"})
+
+
+def _tells_of_death(cls: type) -> bool:
+    return issubclass(cls, weakref.ReferenceType) or has_finalizer(cls)
 
 
 def concrete_machine(codes: dict[Any, Any], frame: Frame | None = None) -> Machine:

@@ -106,7 +106,7 @@ class SymbolicDomain(ReadingDomain):
         self.functions = Functions()
         self.enters_contexts = True  # those of `tensors/mode_contexts.py`
         self.has_formed = False
-        self.ids = set()
+        self.ids, self.told = set(), set()
         self.kept_in_c = []
         self.turns_left = turns
         self.jumps_left = turns

@@ -15,6 +15,7 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.python import pickles
 from anyshape.capture.python.builtin_objects import visible_frame
 from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.segments import listeners
 
 
 def warn(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -25,6 +26,7 @@ def warn(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any])
         category = type(given["message"])
     if domain.relied.asked(are_raised, (category,)):
         raise broken("unknown-call", "a warning that a filter turns into an error,")
+    listeners.refuse_warned(domain)
     level = given.get("stacklevel", 1)
     if level != 1:
         pickles.refuse_frames(domain.machine)

@@ -68,15 +68,6 @@ def arguments(grad: bool) -> Iterator[torch.Tensor]:
         yield torch.linspace(-1, 2, count).reshape(shape).requires_grad_(grad)
 
 
-class _Log(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.messages: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.messages.append(record.getMessage())
-
-
 @contextlib.contextmanager
 def _state_kept(scope: dict[str, Any]) -> Iterator[None]:
     """Puts back the globals that programs write, and the random states."""
@@ -101,13 +92,13 @@ def _copied(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _logged() -> Iterator[_Log]:
-    handler, logger = _Log(), logging.getLogger("probe")
+def _logged() -> Iterator[io.StringIO]:
+    handler, logger = logging.StreamHandler(io.StringIO()), logging.getLogger("probe")
     logger.addHandler(handler)
     logger.propagate = False
     logger.setLevel(logging.WARNING)
     try:
-        yield handler
+        yield handler.stream
     finally:
         logger.removeHandler(handler)
 
@@ -132,7 +123,7 @@ def observed(fn: Callable[..., Any], scope: dict[str, Any], x: torch.Tensor) -> 
         "sharing": [[_shared(a, b) for b in tensors] for a in tensors],
         "printed": printed.getvalue(),
         "warned": [str(w.message) for w in caught if w.category is UserWarning],
-        "logged": log.messages,
+        "logged": log.getvalue(),
         "argument": x.detach(),
         "writes": x._version - version,
         "written": written,

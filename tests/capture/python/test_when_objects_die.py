@@ -154,7 +154,52 @@ def of_a_generator_that_delegates(x: Any, log: list[Any]) -> Any:
     return x
 
 
+BY_VALUE: Any = weakref.WeakValueDictionary()
+BY_KEY: Any = weakref.WeakKeyDictionary()
+BY_ITEM: Any = weakref.WeakSet()
+
+
+def of_a_tensor_in_a_weak_dictionary(x: Any, log: list[Any]) -> Any:
+    made = x + 1
+    BY_VALUE["made"] = made
+    result = made * 1
+    log.append("made" in BY_VALUE)
+    del made
+    log.append(("made" in BY_VALUE, len(BY_VALUE)))
+    return result
+
+
+def of_an_object_held_by_others(x: Any, log: list[Any]) -> Any:
+    held = Plain()
+    others = [held]
+    BY_VALUE["held"] = BY_KEY[held] = held
+    BY_KEY[held] = 1
+    BY_ITEM.add(held)
+    del held
+    x = x + 1
+    log.append((len(BY_VALUE), len(BY_KEY), len(BY_ITEM)))
+    del others
+    log.append((len(BY_VALUE), len(BY_KEY), len(BY_ITEM)))
+    return x
+
+
+def of_what_new_has_made(x: Any, log: list[Any]) -> Any:
+    class Told:
+        def __del__(self) -> None:
+            log.append("gone")
+
+    held = [object.__new__(Told)]
+    x = x + 1
+    log.append("still there")
+    del held
+    log.append("after")
+    return x
+
+
 PROGRAMS = [
+    of_a_tensor_in_a_weak_dictionary,
+    of_an_object_held_by_others,
+    of_what_new_has_made,
     of_an_object,
     of_a_function,
     of_a_class_in_a_cycle,

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import anyshape
+from tests.autograd.beside_eager import assert_same
 
 Program = Callable[[nn.Module], None]
 
@@ -37,6 +38,13 @@ def held_meanwhile(net: nn.Module) -> None:
         own.mul_(0.5)
         p.data = own
         own.add_(1.0)
+
+
+def gradients_cleared_as_of_old(net: nn.Module) -> None:
+    for p in net.parameters():
+        p.data -= 0.1 * p.grad
+        p.grad.detach_()
+        p.grad.zero_()
 
 
 PROGRAMS = (descended, by_the_data_of_gradients, gradients_scaled, held_meanwhile)
@@ -137,3 +145,24 @@ def test_requires_grad_is_set_as_in_eager(given: str, flag: bool) -> None:
         assert seen[0] == seen[1]
     if (given, flag) in (("leaf", True), ("plain", False)):
         assert fast.stats().graph_breaks == 0
+
+
+@pytest.mark.parametrize("requires", [True, False])
+def test_what_is_detached_is_left_alone(requires: bool) -> None:
+    def program(x: Tensor) -> Tensor:
+        x.detach_()
+        return x * 2
+
+    fast = anyshape.compile(program)
+    for rows in (3, 4, 5):
+        for view in (False, True):
+            seen: list[Any] = []
+            for run in (fast, program):
+                x = torch.ones(rows, requires_grad=requires)
+                x = x[:2] if view else x
+                try:
+                    made: Any = run(x)
+                except RuntimeError as error:
+                    made = str(error)
+                seen.append([made, x.requires_grad, x.is_leaf, x._version])
+            assert_same(*seen)

@@ -12,10 +12,13 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import TensorValue
 from anyshape.capture.recording import gradients
 from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.recording.recorder import Recorder
 from anyshape.ir.graph import Value
 from anyshape.ops import OPS
 from anyshape.ops.gradients.backward import AS_LEAF
 from anyshape.ops.shared_memory import DETACHED
+
+BASE = "_base"  # of a view, what it views
 
 
 def may_make_leaves(domain: RecordingDomain) -> bool:
@@ -51,8 +54,11 @@ def has_that_flag(domain: RecordingDomain, x: TensorValue, new: Any) -> bool:
 
 
 def detached_in_place(domain: RecordingDomain, x: TensorValue) -> bool:
-    """`x.detach_()` of a tensor that was made here, is no view and has none; False of others."""
+    """`x.detach_()` of a tensor that was made here, is no view and has none, and of one that was
+    handed in and is detached already; False of others."""
     recorder, value = domain.recorder, x.value
+    if _is_detached(recorder, x):
+        return True
     maker, functions = recorder.builder.makers.get(value), domain.functions
     if maker is None or OPS[maker.op].alias != "none" or OPS[maker.op].mutates:
         return False
@@ -64,6 +70,17 @@ def detached_in_place(domain: RecordingDomain, x: TensorValue) -> bool:
         return False
     if value.tensor.requires_grad:
         x.value = recorder.call("detach", value)
+    return True
+
+
+def _is_detached(recorder: Recorder, x: TensorValue) -> bool:
+    """That it was handed in and requires no gradients, relied on being no view: these raise."""
+    source, real = recorder.source_of(x.value), recorder.real_tensor(x)
+    if source is None or real is None or x.value.tensor.requires_grad:
+        return False
+    if getattr(real, BASE) is not None or real.is_inference():
+        return False
+    recorder.guard(recorder.sources.child(source, "attr", BASE), "equals", None)
     return True
 
 

@@ -13,7 +13,9 @@ from dataclasses import replace
 import torch
 
 from anyshape.interrupts import is_interrupt
+from anyshape.ir.established import midrun_numbers
 from anyshape.ir.graph import Graph, Input, Node, ScalarType, TensorType, Value
+from anyshape.ir.scalars import ScalarInput
 from anyshape.runtime.eager_function import eager_function
 from anyshape.symbolic import Dim, Expr, Symbol, evaluate
 from anyshape.torch_names import torch_dtype
@@ -105,15 +107,29 @@ def _alone(graph: Graph, node: Node) -> Graph:
     """The node as a graph; what it reads are arguments."""
     given = {entry.value: entry for entry in graph.inputs}
     others = [Input(v, "argument", "") for v in dict.fromkeys(node.inputs()) if v not in given]
-    inputs = (*(replace(entry, kind="argument") for entry in graph.inputs), *others)
+    arguments = (replace(entry, kind="argument") for entry in graph.inputs)
+    inputs = (*arguments, *others, *_numbers(node))
     return replace(graph, inputs=inputs, nodes=(node,), outputs=node.outputs)
 
 
+def _numbers(node: Node) -> Iterator[Input]:
+    """Those in the node's arguments that an earlier node has read from data."""
+    for number in dict.fromkeys(midrun_numbers((node.args, tuple(node.kwargs.values())))):
+        if isinstance(number, ScalarInput):
+            value = Value(number.name, ScalarType(number.kind, number))
+            yield Input(value, "argument", "")
+
+
 def _made_of(leaf: Tensor) -> Tensor:
-    """A tensor like the leaf that is none, so that it may be written in place; a view where a copy
-    lies otherwise."""
+    """A tensor like the leaf that is none, so that it may be written in place; where a copy lies
+    otherwise, a view of memory with gaps, or of the leaf, where elements share a place."""
     copy = leaf.clone()
-    return copy if copy.stride() == leaf.stride() else leaf.view_as(leaf)
+    if copy.stride() == leaf.stride():
+        return copy
+    if any(size > 1 and stride == 0 for size, stride in zip(leaf.shape, leaf.stride())):
+        return leaf.view_as(leaf)
+    memory = torch.empty_like(leaf).as_strided(leaf.shape, leaf.stride())
+    return memory.copy_(leaf)
 
 
 def _like(graph: Graph, value: Value) -> object:

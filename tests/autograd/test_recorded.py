@@ -74,7 +74,24 @@ PROGRAMS = (
 )
 
 
+class Unrolled(torch.nn.Module):
+    """A cell that the program itself goes through the sequence with."""
+
+    def __init__(self, cell: torch.nn.Module) -> None:
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, x: Tensor) -> Any:
+        made, last = [], self.cell(x[0])
+        for row in x[1:]:
+            made.append(last[0] if isinstance(last, tuple) else last)
+            last = self.cell(row, last)
+        return torch.stack([*made, last[0] if isinstance(last, tuple) else last]), last
+
+
 RECURRENT = {
+    "cells of an LSTM": lambda: Unrolled(torch.nn.LSTMCell(4, 3)),
+    "cells of a GRU": lambda: Unrolled(torch.nn.GRUCell(4, 3)),
     "LSTM": lambda: torch.nn.LSTM(4, 3, num_layers=2, batch_first=True, bidirectional=True),
     "LSTM with projections": lambda: torch.nn.LSTM(4, 3, proj_size=2),
     "GRU": lambda: torch.nn.GRU(4, 3, num_layers=2, dropout=0.5),

@@ -120,12 +120,45 @@ AVERAGES = {
 }
 
 
+def that_writes_results_part_by_part(net: nn.Module, optimizer: torch.optim.Optimizer) -> Step:
+    """Into memory of the graph, beside each other: each write is to a view with gaps."""
+
+    def step(x: Tensor, y: Tensor, more: Tensor, labels: Tensor) -> Tensor:
+        made, wide = net(x), torch.zeros(len(x), 6)
+        wide[:, 1:5] = made
+        wide[:, 5] = made.sum(1)
+        wide[:, 0] *= 2
+        optimizer.zero_grad()
+        loss = F.cross_entropy(wide, y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def whose_norm_counts_its_batches(net: nn.Module, optimizer: torch.optim.Optimizer) -> Step:
+    """`momentum=None` is one over a number that is read from a buffer."""
+    norm = nn.BatchNorm1d(4, momentum=None)
+    plain = torch.optim.SGD(net.parameters(), lr=0.1)  # some gradients are 0 but for rounding
+
+    def step(x: Tensor, y: Tensor, more: Tensor, labels: Tensor) -> Any:
+        plain.zero_grad()
+        loss = F.cross_entropy(norm(torch.cat([net(x), net(more)])), torch.cat([y, labels]))
+        loss.backward()
+        plain.step()
+        return loss.detach(), norm.running_mean.clone(), norm.num_batches_tracked.clone()
+
+    return step
+
+
 FORMS = {
     **{
         make.__name__: make
         for make in (
             *(over_micro_batches, with_an_average_of_weights, of_two_networks),
             *(whose_loss_is_scaled, whose_rate_follows_the_loss),
+            *(that_writes_results_part_by_part, whose_norm_counts_its_batches),
         )
     },
     **{f"averaged, {name}": averaged(**options) for name, options in AVERAGES.items()},

@@ -330,6 +330,25 @@ def frozen_then_thawed() -> Made:
 
 
 @program()
+def flags_that_each_step_sets() -> Made:
+    net = network()
+    net[0].requires_grad_(False)
+    optimizer = adam(net.parameters())
+
+    def step(x, y):
+        for name, p in net.named_parameters():
+            p.requires_grad = not name.startswith("0.")
+        x.requires_grad = False
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step, [net, optimizer]
+
+
+@program()
 def low_rank_on_a_frozen_base() -> Made:
     class LowRank(nn.Module):
         def __init__(self, base):

@@ -50,16 +50,14 @@ from anyshape.capture.tensors.casts import (
 )
 from anyshape.capture.tensors.given_back import diff, perhaps_in_place
 from anyshape.capture.tensors.indexing import slice_of
+from anyshape.capture.tensors.leaves import detached_in_place, leaf_made, may_make_leaves
 from anyshape.capture.tensors.meta import eager_call
 from anyshape.capture.tensors.outs import all_or_nothing, into
 from anyshape.capture.tensors.tensor_ops import (
     SizeTuple,
     call_row,
-    detached_in_place,
     getitem,
     index_arg,
-    leaf_made,
-    may_make_leaves,
     setitem,
     shape_of,
 )

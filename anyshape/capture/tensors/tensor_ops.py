@@ -20,20 +20,17 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.numpy_scalars import number_beside_tensor
 from anyshape.capture.heap.values import PROXIES, ScalarValue, SizeValue, TensorValue
-from anyshape.capture.recording import gradients
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.scalar_contents import are_all_positions
 from anyshape.capture.sizes import numbers
 from anyshape.capture.tensors import indexing, torchmap
+from anyshape.capture.tensors.leaves import has_that_flag, no_grad_fn
 from anyshape.capture.tensors.replaced_data import data_replaced
 from anyshape.capture.tensors.views import views
 from anyshape.ir.dtypes import DType, bool_, int64, uint8
-from anyshape.ir.graph import Value
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops import OPS
-from anyshape.ops.gradients.backward import AS_LEAF
 from anyshape.ops.layout import numel
-from anyshape.ops.shared_memory import DETACHED
 
 Handler = Callable[["RecordingDomain", tuple[Any, ...], dict[str, Any]], Any]
 
@@ -378,84 +375,9 @@ def _row_attribute(name: str) -> Callable[[Any, TensorValue], Any]:
     return lambda domain, x: call_row(domain, name, x)
 
 
-def may_make_leaves(domain: RecordingDomain) -> bool:
-    recorder = domain.recorder
-    within = recorder.depth or recorder.modes.checkpoint or domain.functions.inside
-    return not (within or recorder.modes.inference or domain.functions.refused)
-
-
-def leaf_made(domain: RecordingDomain, x: TensorValue) -> bool:
-    """`x.requires_grad_()` of a tensor that was made here and that nothing views: whoever knows it
-    knows a leaf from now on. False where it is none such."""
-    recorder, value = domain.recorder, x.value
-    own = recorder.source_of(value) is None and x.python is None
-    if not own or not may_make_leaves(domain) or not value.dtype.is_floating:
-        return False
-    if value.tensor.requires_grad:
-        return True
-    if _is_viewed_or_written(domain, value):
-        return False
-    made = recorder.call(AS_LEAF, value)
-    gradients.require(made)
-    x.value = made
-    domain.functions.leaves[made] = x
-    return True
-
-
-def detached_in_place(domain: RecordingDomain, x: TensorValue) -> bool:
-    """`x.detach_()` of a tensor that was made here, is no view and has none; False of others."""
-    recorder, value = domain.recorder, x.value
-    maker, functions = recorder.builder.makers.get(value), domain.functions
-    if maker is None or OPS[maker.op].alias != "none" or OPS[maker.op].mutates:
-        return False
-    if x.python is not None or x.attributes or not may_make_leaves(domain):
-        return False
-    if functions.calls or functions.alone or value in functions.leaves:
-        return False
-    if _is_viewed_or_written(domain, value, DETACHED) or _may_be_saved(domain, value):
-        return False
-    if value.tensor.requires_grad:
-        x.value = recorder.call("detach", value)
-    return True
-
-
-def _may_be_saved(domain: RecordingDomain, value: Value) -> bool:
-    """Whether gradients are to come of what was computed of it: eager torch refuses these where it
-    has saved the tensor itself."""
-    if not value.tensor.requires_grad or value in domain.recorder.spent:
-        return False
-    return any(
-        value in node.read and node.op not in DETACHED for node in domain.recorder.builder.nodes
-    )
-
-
-def _is_viewed_or_written(
-    domain: RecordingDomain, value: Value, views: frozenset[str] = frozenset()
-) -> bool:
-    """Whether a node does so, but for such ``views``."""
-    for node in domain.recorder.builder.nodes:
-        if node.op in views:
-            continue
-        row = OPS.get(node.op)
-        if value in node.read and (row is None or row.mutates or row.alias != "none"):
-            return True
-    return False
-
-
 def _is_leaf(domain: RecordingDomain, x: TensorValue) -> Any:
-    _grad_fn(domain, x)
+    no_grad_fn(domain, x)
     return True
-
-
-def _grad_fn(domain: RecordingDomain, x: TensorValue) -> None:
-    """None, relied on for what is handed in; ends the segment where there is something."""
-    recorder = domain.recorder
-    if not x.value.tensor.requires_grad or x.value in domain.functions.leaves:
-        return
-    source, real = recorder.source_of(x.value), recorder.real_tensor(x)
-    if source is None or real is None or real.grad_fn is not None or x.value in recorder.written:
-        raise broken("tensor-attribute", "grad_fn")
-    recorder.guard(recorder.sources.child(source, "attr", "grad_fn"), "equals", None)
 
 
 def _adjoint(row: str) -> Callable[[Any, TensorValue], Any]:
@@ -557,7 +479,7 @@ def _outside_attribute(domain: RecordingDomain, x: TensorValue, name: str) -> An
     """Properties that only a real tensor has: `grad`, `grad_fn`, `names`, `_version`, ..."""
     domain.recorder.choices.refuse_identity(x)
     if name == "grad_fn":
-        return _grad_fn(domain, x)
+        return no_grad_fn(domain, x)
     if name in ("_backward_hooks", "_grad"):
         return None
     if name == "_base" and views(domain, x) is False:
@@ -565,12 +487,20 @@ def _outside_attribute(domain: RecordingDomain, x: TensorValue, name: str) -> An
     raise broken("tensor-attribute", name)
 
 
+def _is_own_data(domain: RecordingDomain, x: TensorValue, new: Any) -> bool:
+    """`x.data -= y` writes where `x` lies, and then assigns `x.data` what it was."""
+    if type(new) is not TensorValue or x.value in domain.recorder.replaced:
+        return False
+    maker = domain.recorder.builder.makers.get(new.value)
+    return maker is not None and maker.op == "data" and maker.args[0] is x.value
+
+
 def set_attribute(domain: RecordingDomain, x: TensorValue, name: str, new: Any) -> None:
     """`x.name = new`: on a tensor made here it stays with it; most of what torch defines breaks."""
     found = _class_attribute(x.python or torch.Tensor, name)
-    if name == "requires_grad" and new is True and leaf_made(domain, x):
+    if name == "requires_grad" and has_that_flag(domain, x, new):
         return
-    if name == "data" and data_replaced(domain, x, new):
+    if name == "data" and (_is_own_data(domain, x, new) or data_replaced(domain, x, new)):
         return
     if (
         isinstance(found, (types.GetSetDescriptorType, property))

@@ -36,7 +36,7 @@ RECORDING = frozenset(f"anyshape.eager_recorded.{name}" for name in RECORDED.val
 SEVERAL = frozenset(
     "torch.linalg.qr torch.linalg.eigh torch.linalg.slogdet torch.linalg.svd torch.svd "
     "anyshape.eager.var_mean_ anyshape.eager.std_mean_ torch.lstm torch.gru torch.rnn_tanh "
-    "torch.rnn_relu".split()
+    "torch.rnn_relu torch.lstm_cell".split()
 )
 """Functions of several results of floats, all of which have gradients; of others that is not
 known."""

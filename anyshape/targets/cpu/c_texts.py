@@ -44,6 +44,8 @@ def c_cast(text: str, source: DType, target: DType) -> str:
     """torch's conversion from one dtype to another."""
     if target is bool_:
         return f"({text} != 0)"
+    if source is bool_ and target.is_floating:  # GCC makes no vectors of the plain conversion
+        return f"({text} ? {c_number(1, target)} : {c_number(0, target)})"
     if target.name in HALF:
         return f"as_round_{HALF[target.name]}((f32){text})"
     kind = C_TYPES[target.name]

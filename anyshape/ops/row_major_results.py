@@ -62,8 +62,8 @@ def asked_of_rule(builder: Builder, row: OpDef, node: Node, *, images: bool = Tr
     tensors = (value for value in node.inputs() if isinstance(value.type, TensorType))
     are_planes = all(len(value.shape) <= 2 for value in tensors)
     others = () if are_planes else (*((_channels_last,) if images else ()), _other_rows)
-    ways = (*others, _turned)
-    return all(_of_arguments(builder, row, node, lie) for lie in ways)
+    ways, supposing = (*others, _turned), builder.supposing()
+    return all(_of_arguments(supposing, row, node, lie) for lie in ways)
 
 
 def _turned(shape: Shape) -> Shape:

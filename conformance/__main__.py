@@ -88,8 +88,8 @@ def run(wanted: list[int], done: dict[str, Any], arguments: list[str]) -> None:
         name = cases.name_of(cases.ENTRIES[number])
         outcomes = _ask(worker, number)
         if outcomes is None:
+            why = "the process died" if _has_ended(worker) else "took too long"
             worker.kill()
-            why = "took too long" if worker.poll() is None else "the process died"
             outcomes = [{"structure": "", "dtype": "", "kind": "error", "detail": why, "calls": 0,
                          "own_rows": False, "fresh": 0}]  # fmt: skip
             worker.wait()
@@ -104,6 +104,15 @@ def run(wanted: list[int], done: dict[str, Any], arguments: list[str]) -> None:
     if worker is not None:
         worker.kill()
         worker.wait()
+
+
+def _has_ended(worker: subprocess.Popen[str]) -> bool:
+    """Did it die? That it no longer answers is seen a moment before."""
+    try:
+        worker.wait(1)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _worker(arguments: list[str]) -> subprocess.Popen[str]:

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import torch
+
 from anyshape.ops import OPS, SPELLINGS
 from anyshape.ops.table import OpDef
 from conformance import cases
@@ -120,14 +122,15 @@ def summary(results: Mapping[str, Outcomes]) -> str:
     return "\n".join(lines)
 
 
-def page(results: Mapping[str, Outcomes]) -> str:
-    """The text of docs/operators.md."""
+def page(results: Mapping[str, Outcomes], version: str = torch.__version__) -> str:
+    """The text of docs/operators.md; ``version``: of the torch that was compared with."""
     lines = [
         "# The operators of torch's database",
         "",
         "Written by `make conformance`: each call structure of each entry of `op_db` is compiled",
         "once with every dimension unbacked, and compared with eager on the database's calls and",
         "on calls at other sizes (0, 1 and 2 among them). An entry is what its worst structure is.",
+        f"With torch {version}.",
         "",
         "```",
         summary(results),

@@ -184,6 +184,13 @@ class Builder:
             devices=self.devices,
         )
 
+    def supposing(self) -> Builder:
+        """For questions about arguments that the program does not have: what the answer relies on
+        is neither guarded nor checked, so that what is not known is ``Undecided``."""
+        asking = self._scratch()
+        asking.cx = replace(self.cx, on_guard=None, on_check=None)
+        return asking
+
     def append(
         self,
         name: str,

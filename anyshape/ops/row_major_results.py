@@ -75,8 +75,8 @@ def _is_of_rows_each_way(builder: Builder, row: OpDef, node: Node, *, images: bo
     tensors = (value for value in node.inputs() if isinstance(value.type, TensorType))
     are_planes = all(len(value.shape) <= 2 for value in tensors)
     others = () if are_planes else (*((_channels_last,) if images else ()), _other_rows)
-    ways = (*others, _turned)
-    return all(_of_arguments(builder, row, node, lie) for lie in ways)
+    ways, supposing = (*others, _turned), builder.supposing()
+    return all(_of_arguments(supposing, row, node, lie) for lie in ways)
 
 
 def _turned(shape: Shape) -> Shape:

@@ -130,13 +130,14 @@ class _Build:
         """What has been made, with these stores."""
         buffers = {name: value for value, name in self.pointers.items()}
         return Drafted(
-            self.lowering.draft,
-            stores,
-            group.extents,
-            group.reduction_axes,
-            buffers,
-            ordered=ordered,
+            self.drawn(), stores, group.extents, group.reduction_axes, buffers, ordered=ordered
         )
+
+    def drawn(self) -> Draft:
+        """The draft, at the end."""
+        draft = self.lowering.draft
+        del self.lowering  # it reads by this object: no cycle is left for the collector
+        return draft
 
 
 def _start(
@@ -162,7 +163,7 @@ def draft_element(
     build = _start(found, inlined, {}, ())
     build.zeros = zeros
     cell = build.finish(lambda: build.read(value, index))
-    return build.lowering.draft, cell.number
+    return build.drawn(), cell.number
 
 
 def _is_elementwise(found: Analysis, position: int) -> bool:

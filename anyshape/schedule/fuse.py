@@ -139,7 +139,9 @@ class _Attempt:
         self._grow()
         while self._take_siblings(node):
             self._grow()
-        return self._finish(node)
+        made = self._finish(node)
+        del self.lowering  # it reads by this object: no cycle is left for the collector
+        return made
 
     def _grow(self) -> None:
         while self.heap:

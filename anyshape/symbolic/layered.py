@@ -29,9 +29,10 @@ class Layered(Generic[Key, Value]):
 
     def lacks(self, keys: Set[Key]) -> bool:
         """Has it none of these?"""
-        return self.own.keys().isdisjoint(keys) and all(
-            layer.keys().isdisjoint(keys) for layer in self.older
-        )
+        for layer in self.older:
+            if not layer.keys().isdisjoint(keys):
+                return False
+        return self.own.keys().isdisjoint(keys)
 
     def missing(self, keys: Set[Key]) -> Set[Key]:
         """Those of these that it has not."""

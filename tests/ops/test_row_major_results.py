@@ -14,7 +14,12 @@ from anyshape.ir.dtypes import bool_, float32, int64
 from anyshape.ir.graph import Node, TensorType, Value, row_major
 from anyshape.ops.build import Builder
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
-from anyshape.ops.row_major_results import asked_of_rule, follows_operands, is_of_rows
+from anyshape.ops.row_major_results import (
+    asked_of_rule,
+    follows_operands,
+    is_of_rows,
+    makes_rows,
+)
 from anyshape.ops.rules import PointwiseRule
 from anyshape.ops.table import OPS
 from anyshape.symbolic import Facts, Space
@@ -86,3 +91,18 @@ def test_most_elementwise_rows_are_seen_at_once() -> None:
         follows = any(follows_operands(OPS[n.op], n) for n in nodes)
         seen += follows and any(is_of_rows(builder, OPS[n.op], n) for n in nodes)
     assert seen > len(ELEMENTWISE) // 2
+
+
+def test_what_is_asked_of_other_strides_is_not_relied_on() -> None:
+    """The layouts that a rule is asked about are not the program's: no guard holds of them."""
+    space = Space()
+    rows, length = (space.symbol(n) for n in "ab")
+    guards: list[object] = []
+    hints = {size.symbol: hint for size, hint in ((rows, 2), (length, 7))}
+    builder = Builder(TypeContext(space, Facts(space), hints, on_guard=guards.append), OPS)
+    shape = (rows, 1, length, 16)
+    empty, head = (TensorType(float32, "cpu", s, row_major(s)) for s in ((0,), shape))
+    args = ((Value("empty", empty), Value("head", head)), 2)
+    node = Node("cat_beside_vectors", args, {}, (Value("joined", head),))
+    makes_rows(builder, OPS[node.op], node)
+    assert guards == []

@@ -19,7 +19,12 @@ _namespace = type.__dict__["__dict__"].__get__
 
 def hides(cls: type) -> bool:
     """Whether objects of a class have attributes of their own and no `__dict__`."""
-    return _offset(cls) != 0 and not any("__dict__" in _namespace(base) for base in _mro(cls))
+    if _offset(cls) == 0:
+        return False
+    for base in _mro(cls):  # no generator: it is asked for each attribute
+        if "__dict__" in _namespace(base):
+            return False
+    return True
 
 
 def hidden_dict(obj: Any) -> dict[str, Any] | None:

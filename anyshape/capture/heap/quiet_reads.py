@@ -46,6 +46,8 @@ def asks_the_program(obj: Any, kind: str) -> bool:
 BY_KEY = frozenset({"contains", "item", "entry", "get"})
 """Guards and steps that look up a key."""
 _KEYED = (dict, set, frozenset)
+_PLAIN = frozenset({str, int, bool, bytes, tuple, type(None)})
+"""Classes of keys whose answers are C's, which nearly all keys are of."""
 
 
 def asks_keys(obj: Any, kind: str) -> bool:
@@ -54,9 +56,10 @@ def asks_keys(obj: Any, kind: str) -> bool:
     if kind not in BY_KEY or not issubclass(type(obj), _KEYED):
         return False
     base: Any = next(c for c in _KEYED if issubclass(type(obj), c))
-    return any(
+    unusual = {*map(type, base.__iter__(obj))} - _PLAIN
+    return bool(unusual) and any(
         type(class_entry(cls, name)) is types.FunctionType
-        for cls in {*map(type, base.__iter__(obj))}
+        for cls in unusual
         for name in ("__eq__", "__hash__")
     )
 

@@ -377,6 +377,7 @@ class Recorder:
         self._tensors.clear()
         self._proxies.clear()
         self.sources.forget()
+        self.frame = self.cx.on_guard = self.cx.on_check = None  # no cycle is left
 
     # ---- forks -----------------------------------------------------------------------------------
     def mark(self) -> RecorderMark:

@@ -142,6 +142,7 @@ class SymbolicDomain(ReadingDomain):
         machine.heap.slots.clear()
         machine.heap.effects.clear()
         self.recorder.forget()
+        del self.machine  # which has the domain: no cycle is left for the collector
 
     def argument(self, value: Any) -> Any:
         """A value of the virtual stack as an argument of a node."""

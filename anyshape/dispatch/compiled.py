@@ -271,7 +271,7 @@ class Compiled:
             if done:
                 return value
             if goes_on_alone(machine) or _watchers() != watchers:
-                return resume(machine)  # the program watches what happens from here on
+                return hand_over(machine)  # the program watches what happens from here on
             assert machine.frame is not None
             at = flatten(machine.frame)
             if is_watched(machine) or at.holds_finalized(call.given):

@@ -40,6 +40,7 @@ class Interpreter(Protocol):
     frame: Frame | None
     recording: bool
     fresh_raise: bool
+    handing: Callable[[Frame], None] | None
     escaped: BaseException | None
 
     def call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:

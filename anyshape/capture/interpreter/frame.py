@@ -114,6 +114,9 @@ class Resumable(Protocol):
     def failed(self, error: BaseException) -> BaseException:
         """The body raised; gives what its caller sees."""
 
+    def go_on_with(self, rest: Any) -> None:
+        """From here on, the body yields what a native iterator gives."""
+
 
 class Frame:
     """One activation of a code object.

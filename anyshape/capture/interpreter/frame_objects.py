@@ -29,6 +29,22 @@ _AHEAD = 2 if PYTHON >= (3, 13) else 0
 _Names = tuple[tuple[str, ...], tuple[str, ...]]
 
 
+def untraced(fn: Any) -> Any:
+    """A function whose frames no traceback shows, as native code of the program has them above the
+    frames that the interpreter runs: CPython leaves out a frame that has not come to RESUME."""
+    code = fn.__code__
+    fn.__code__ = code.replace(co_code=_without_begin(code))
+    return fn
+
+
+def _without_begin(code: CodeType) -> bytes:
+    body = bytearray(code.co_code)
+    for instruction in dis.get_instructions(code):
+        if instruction.opcode == _BEGIN:
+            body[instruction.offset] = _NOTHING
+    return bytes(body)
+
+
 def shared_frame(code: Code, globals_: dict[str, Any], index: int) -> FrameType:
     """The frame object of an instruction that holds nothing."""
     known = code.shared_frames.get(index)

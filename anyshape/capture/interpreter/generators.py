@@ -10,8 +10,6 @@ special.
 from __future__ import annotations
 
 import gc
-import itertools
-from collections.abc import Mapping
 from sys import getrefcount
 from types import GeneratorType
 from typing import Any
@@ -29,47 +27,22 @@ from anyshape.capture.interpreter.continuations import (
 )
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Code, Frame
+from anyshape.capture.interpreter.frame_objects import untraced
 from anyshape.capture.interpreter.frame_views import FrameView
 from anyshape.capture.interpreter.generator_close import closes_quietly
-from anyshape.capture.interpreter.iterator_states import ENDED, NUMBERS, STATES
+from anyshape.capture.interpreter.iterator_states import (
+    BETWEEN,
+    ENDED,
+    GOING_ON,
+    NUMBERS,
+    STATELESS,
+    STATES,
+    STOOD_FOR,
+)
 from anyshape.capture.interpreter.versions import VERSION
 from anyshape.nouns import frozen
 
-
-class _Items:
-    """What is iterated over by its items."""
-
-    def __getitem__(self, index: int) -> Any:
-        raise IndexError
-
-
 OF_GENERATORS = frozenset(dir(GeneratorType)) - frozenset(dir(map))
-STOOD_FOR: Mapping[str, type] = {
-    "mapped": map,
-    "filtered": filter,
-    "zipped": zip,
-    "enumerated": enumerate,
-    "calls_until": type(iter(int, 1)),
-    "items_until_index_error": type(iter(_Items())),
-    "reversed_of": reversed,
-    "chain_from_iterable": itertools.chain,
-    "_rows": itertools.product,
-    "_group": type(next(itertools.groupby("a"))[1]),
-    **{
-        name: getattr(itertools, name)
-        for name in (
-            *("chain", "islice", "accumulate", "starmap", "takewhile", "dropwhile", "filterfalse"),
-            *("compress", "pairwise", "cycle", "zip_longest", "groupby"),
-        )
-    },
-}
-"""Polyfills, by name, and the iterators of C in whose place they run."""
-STATELESS = frozenset({"mapped", "filtered", "zipped", "starmap", "filterfalse"})
-"""Those that may be advanced while they run: another one over the same iterators does it."""
-GOING_ON = STATELESS | {"items_until_index_error", "enumerated", "compress", "calls_until"}
-"""Those whose code, begun once more with its locals as they are, goes on behind an exception."""
-
-
 NAMES = frozenset({"__name__", "__qualname__"})
 
 
@@ -86,6 +59,7 @@ class Generator:
         "frame",
         "function",
         "machine",
+        "native",
         "running",
         "started",
         "touched",
@@ -93,6 +67,7 @@ class Generator:
 
     def __init__(self, machine: Interpreter, frame: Frame) -> None:
         self.machine = machine
+        self.native: Any = None  # the iterator with which it goes on in CPython, if it does
         self.frame = frame
         self.function, frame.function = frame.function, None
         named: Any = self.function or frame.code.code
@@ -110,7 +85,7 @@ class Generator:
         """A generator over `code` that somebody else gives its state and its frame; its names are
         those of the code where none are given."""
         made = object.__new__(cls)
-        made.machine = machine
+        made.machine, made.native = machine, None
         made.frame = Frame(code, {}, {}, [])  # of one that is finished, nobody gives another
         made.__name__, made.__qualname__ = names or (code.code.co_name, code.code.co_qualname)
         made.function = None
@@ -124,6 +99,8 @@ class Generator:
     @property
     def python_type(self) -> type:
         """What it is to the program: a generator, or the iterator of C that it stands for."""
+        if self.native is not None:
+            return type(self.native)
         code = self.frame.code
         return STOOD_FOR.get(code.code.co_name, GeneratorType) if code.hidden else GeneratorType
 
@@ -190,6 +167,8 @@ class Generator:
         setattr(self, name, value)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
+        if self.native is not None:
+            return self.native.__reduce_ex__(protocol)
         code = self.frame.code
         name = code.code.co_name
         if code.hidden and name in STATES and not self.running:
@@ -200,6 +179,9 @@ class Generator:
 
     def __setstate__(self, state: Any) -> None:
         """As the iterator of C that it stands for."""
+        if self.native is not None:
+            self.native.__setstate__(state)
+            return
         self.check_attribute("__setstate__")
         self._remember()
         code = self.frame.code
@@ -221,6 +203,7 @@ class Generator:
             raise TypeError("can't send non-None value to a just-started generator")
         self.touched = True
         self._remember()
+        self._hand_over()
         frame = self.frame
         frame.stack.append(value)
         frame.continuation = continuation
@@ -228,6 +211,28 @@ class Generator:
         frame.generator = self  # only while it runs: a dropped generator must go at once
         self.running = self.started = True
         return frame
+
+    def _hand_over(self) -> None:
+        """Where the machine hands loops over to CPython: those of this one, too."""
+        if self.machine.handing is None or self.native is not None:
+            return
+        code = self.frame.code
+        if code.hidden and code.code.co_name in BETWEEN:
+            values = dict(zip(code.local_names, self.frame.locals))
+            cls, given = STATES[code.code.co_name](values, self.started)[:2]
+            self.go_on_with(cls(*given))
+        else:
+            self.machine.handing(self.frame)
+
+    def go_on_with(self, rest: Any) -> None:
+        """From here on, it yields what a native iterator gives. One that runs stands before its
+        `yield from` then."""
+        frame, code = self.frame, self.machine.decoded(polyfills.going_on.__code__)
+        frame.code, frame.instructions = code, code.instructions
+        started = [name for name, _ in code.opcodes].index("LOAD_FAST")
+        frame.index = started if self.running else _beginning(code)
+        frame.locals, frame.stack = [rest], []
+        self.native, self.started = rest, self.running
 
     def _beside(self) -> Generator:
         """Another one over the same iterators, for one that is advanced while it runs."""
@@ -277,7 +282,10 @@ class Generator:
 
     def failed(self, error: BaseException) -> BaseException:
         """The generator's code let `error` out: what its caller sees (PEP 479)."""
-        if self._is_one_of(GOING_ON) and not issubclass(type(error), StopIteration):
+        goes_on = self._is_one_of(GOING_ON)
+        if self.native is not None:
+            goes_on = self.python_type is not GeneratorType
+        if goes_on and not issubclass(type(error), StopIteration):
             self._remember_state()
             self.running = self.started = False
             frame = self.frame
@@ -364,25 +372,37 @@ class Generator:
     def __iter__(self) -> Generator:
         return self
 
+    @untraced
     def __next__(self) -> Any:
-        return self.send(None)
+        if self.native is None:
+            return self.send(None)
+        return next(self.native)
 
+    @untraced
     def send(self, value: Any) -> Any:
         """As `generator.send`, run natively."""
+        if self.native is not None:
+            return self.native.send(value)
         self._native_use("send")
         frame = self.begin(value, GENERATOR_ROOT)
         if frame is None:
             raise StopIteration
         return self._finish(self.machine.run_frame(frame, GENERATOR_ROOT))
 
+    @untraced
     def throw(self, kind: Any, value: Any = None, traceback: Any = None) -> Any:
         """As `generator.throw`, run natively."""
+        if self.native is not None:
+            return self.native.throw(thrown_exception(kind, value, traceback))
         self._native_use("throw")
         frame = self.throwing(thrown_exception(kind, value, traceback), GENERATOR_ROOT)
         return self._finish(self.machine.run_frame(frame, GENERATOR_ROOT))
 
+    @untraced
     def close(self) -> Any:
         """As `generator.close`, run natively."""
+        if self.native is not None:
+            return self.native.close()
         if self.finished:
             return None
         self._native_use("close")
@@ -400,6 +420,7 @@ class Generator:
         if self.machine.recording:
             raise ProxyLeak(self, method)
 
+    @untraced
     def _finish(self, value: Any) -> Any:
         if type(value) is Ended:
             raise StopIteration(value.value) if value.value is not None else StopIteration
@@ -412,6 +433,8 @@ class Generator:
     @property
     def is_left_open(self) -> bool:
         """Whether dropping it runs code of the program."""
+        if self.native is not None:
+            return False  # that is dropped, too
         return self.gi_suspended and not closes_quietly(self.frame)
 
     def is_dropped(self) -> bool:
@@ -420,22 +443,32 @@ class Generator:
 
     @property
     def gi_running(self) -> bool:
+        if self.native is not None:
+            return self.native.gi_running
         return self.running
 
     @property
     def gi_suspended(self) -> bool:
+        if self.native is not None:
+            return bool(self.native.gi_suspended)
         return self.started and not self.running and not self.finished
 
     @property
     def gi_frame(self) -> Any:
+        if self.native is not None:
+            return self.native.gi_frame
         return None if self.finished else FrameView.of(self.machine, self.frame)
 
     @property
     def gi_code(self) -> Any:
+        if self.native is not None:
+            return self.native.gi_code
         return self.frame.code.code
 
     @property
     def gi_yieldfrom(self) -> Any:
+        if self.native is not None:
+            return self.native.gi_yieldfrom
         delegate = NULL if self.finished or self.running else self.delegate()
         return None if delegate is NULL else delegate
 

@@ -14,32 +14,77 @@ they were and jump; the user's lines and handlers move with it.
 from __future__ import annotations
 
 import dis
-from collections.abc import Iterator, Sequence
-from types import CodeType, FunctionType
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_ITERABLE_COROUTINE
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from anyshape.capture.heap.values import LOST, NULL
 from anyshape.capture.interpreter import calls_of_the_program
 from anyshape.capture.interpreter.control_opcodes import leave
 from anyshape.capture.interpreter.domain import Interpreter
-from anyshape.capture.interpreter.frame import Code, Frame
+from anyshape.capture.interpreter.frame import Code, Frame, Resumable
+from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.interpreter.instructions import cache_count, handler_rows
+from anyshape.capture.interpreter.iterator_states import LOOPS
 from anyshape.capture.interpreter.unwinding import handled_exception
 
 UNIT = 2
 """Bytes of an instruction."""
+_AWAITING = CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE
 NO_PLACE = 0x80 | 15 << 3
 """In a table of lines: the next instructions, at most eight, are on no line."""
 
 
 def hand_over(machine: Interpreter) -> None:
-    """From here on, each frame is handed over where it comes to a loop."""
-    for frame in machine.frames():
-        if frame.generator is None and frame.names is None and not frame.code.hidden:
-            frame.instructions = [
-                (_run_rest, None) if _is_of_a_loop(name) else instruction
-                for (name, _), instruction in zip(frame.code.opcodes, frame.code.instructions)
-            ]
+    """From here on, each frame is handed over where it comes to a loop, those of generators and of
+    polyfills too."""
+    frames = list(machine.frames())
+    for interpreter in (machine, *(found.machine for found in _generators(frames))):
+        interpreter.handing = _hand_over_at_loops
+    for frame in frames:
+        _hand_over_at_loops(frame)
+
+
+def _generators(frames: Sequence[Frame]) -> Iterator[Generator]:
+    """Those that frames lead to: each is run by a machine of its own."""
+    left: list[Any] = [value for frame in frames for value in (*frame.locals, *frame.stack)]
+    seen = set()
+    while left:
+        value = left.pop()
+        kind = type(value)
+        if kind not in (Generator, CellType, tuple, list) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if kind is Generator:
+            yield value
+            left += (*value.frame.locals, *value.frame.stack)
+        else:
+            left += gc.get_referents(value)
+
+
+def _hand_over_at_loops(frame: Frame) -> None:
+    if frame.instructions is not frame.code.instructions:
+        return  # done before
+    loops = _loops_of(frame)
+    frame.instructions = [
+        (_run_rest, None) if loops(name) else instruction
+        for (name, _), instruction in zip(frame.code.opcodes, frame.code.instructions)
+    ]
+
+
+def _loops_of(frame: Frame) -> Callable[[str], bool]:
+    """Where a frame can be handed over. A polyfill can, if it calls nothing that the interpreter has
+    to answer; in the place of one that is an iterator of C, that iterator goes on."""
+    code = frame.code.code
+    if not frame.code.hidden:
+        can = frame.names is None and not code.co_flags & _AWAITING
+        return _is_of_a_loop if can else _never
+    if code.co_flags & CO_GENERATOR:
+        return _is_its_end if code.co_name in LOOPS else _never
+    named = (frame.globals.get(name) for name in code.co_names)
+    return _never if any(type(value) is FunctionType for value in named) else _is_of_a_loop
 
 
 def _is_of_a_loop(name: str) -> bool:
@@ -47,22 +92,55 @@ def _is_of_a_loop(name: str) -> bool:
     return name == "FOR_ITER" or "JUMP_BACKWARD" in name
 
 
+def _is_its_end(name: str) -> bool:
+    """There, only iterators do."""
+    return name in ("FOR_ITER", "JUMP_BACKWARD")
+
+
+def _never(name: str) -> bool:
+    return False
+
+
 def _run_rest(machine: Interpreter, frame: Frame, arg: Any) -> Frame | None:
     index = frame.index - 1
     if not _is_whole(frame):
         handler, given = frame.code.instructions[index]
         return handler(machine, frame, given)
-    values = [value for value in frame.locals if value is not NULL] + frame.stack[::-1]
-    free = len(frame.code.code.co_freevars)
-    cells = tuple(frame.locals[len(frame.locals) - free :])
-    code = resuming(frame, index, iter(values))
-    rest = FunctionType(code, frame.globals, closure=cells or None)
+    if frame.generator is not None:
+        return _delegate(machine, frame, frame.generator)
+    hidden, rest = frame.code.hidden, _rest(frame)
     frame.locals, frame.stack = [], []  # what the program drops from here on dies
-    del values, cells, code
     frame.code, frame.index = Code(frame.code.code), 1
     frame.code.handled_by, frame.code.hidden = [None], True  # it has handled what it could
     frame.code.opcodes = [("RETURN_VALUE", None)]
-    return leave(machine, frame, calls_of_the_program.call(frame.back, rest, (), {}))
+    call = _plainly if hidden else calls_of_the_program.call
+    return leave(machine, frame, call(frame.back, rest, (), {}))
+
+
+def _plainly(frame: Frame | None, fn: Any, args: tuple[()], kwargs: dict[str, Any]) -> Any:
+    return fn(*args, **kwargs)
+
+
+def _rest(frame: Frame) -> FunctionType:
+    """A function that goes on with the frame; the frame holds its values still."""
+    values = [value for value in frame.locals if value is not NULL] + frame.stack[::-1]
+    free = len(frame.code.code.co_freevars)
+    cells = tuple(frame.locals[len(frame.locals) - free :])
+    code = resuming(frame, frame.index - 1, iter(values))
+    return FunctionType(code, frame.globals, closure=cells or None)
+
+
+def _delegate(machine: Interpreter, frame: Frame, generator: Resumable) -> Frame:
+    """From here on, the generator yields what one of CPython's gives, or the iterator of C that it
+    stands for."""
+    code = frame.code
+    if code.hidden:
+        values = dict(zip(code.local_names, frame.locals))
+        rest = LOOPS[code.code.co_name](values, frame.stack)
+    else:
+        rest = _rest(frame)()
+    generator.go_on_with(rest)
+    return frame
 
 
 def _is_whole(frame: Frame) -> bool:
@@ -79,7 +157,9 @@ def resuming(frame: Frame, index: int, values: Iterator[Any]) -> CodeType:
     code = frame.code.code
     bound = [slot for slot, value in enumerate(frame.locals) if value is not NULL]
     count = len(bound) + len(frame.stack)
-    front = [*_instruction("RESUME", 0), *_instruction("LOAD_CONST", len(code.co_consts))]
+    front = _instruction("RESUME", 0) + _instruction("LOAD_CONST", len(code.co_consts))
+    if code.co_flags & CO_GENERATOR:
+        front = _instruction("RETURN_GENERATOR", 0) + _instruction("POP_TOP", 0) + front
     front += _instruction("UNPACK_SEQUENCE", count)
     for slot in bound:
         front += _instruction("STORE_FAST", slot)

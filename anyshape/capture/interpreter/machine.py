@@ -37,6 +37,7 @@ from anyshape.capture.interpreter import (
 from anyshape.capture.interpreter.continuations import ROOT, Finished
 from anyshape.capture.interpreter.domain import Domain, Mark
 from anyshape.capture.interpreter.frame import Code, Frame, decode
+from anyshape.capture.interpreter.frame_objects import untraced
 from anyshape.capture.interpreter.opcodes import OPCODE_HANDLERS, PREPARE
 from anyshape.interrupts import is_interrupt
 from anyshape.nouns import frozen
@@ -77,6 +78,7 @@ class Machine:
         "escaped",
         "frame",
         "fresh_raise",
+        "handing",
         "heap",
         "language",
         "recording",
@@ -93,6 +95,7 @@ class Machine:
         self.codes: dict[CodeType, Code] = {} if codes is None else codes
         self.frame: Frame | None = None
         self.fresh_raise = True
+        self.handing: Callable[[Frame], None] | None = None
         self.escaped: BaseException | None = None
         self.class_attributes: dict[int, dict[str, Any]] = {}
         self.classes: list[type] = []
@@ -113,6 +116,7 @@ class Machine:
         self.class_changed()
         return self.run_frame(result, ROOT)
 
+    @untraced
     def run_frame(self, frame: Frame, root: Any) -> Any:
         """Enter `frame` as a root and run until it is left; may be nested inside native code that a
         frame called.
@@ -147,6 +151,7 @@ class Machine:
         self.frame = frame
         self.class_changed()
 
+    @untraced
     def resume(self) -> Any:
         """Go on from `self.frame` until its root returns. After a `Break`: see `step`."""
         while True:
@@ -340,6 +345,8 @@ class Machine:
         frame = Frame(code, fn.__globals__, _builtins_of(fn), locals_, names)
         if fn.__code__.co_flags & CO_GENERATOR:
             frame.function = fn
+        elif self.handing is not None:
+            self.handing(frame)
         return frame
 
     def native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -32,6 +32,10 @@ def given(value: Any) -> Any:
     return value
 
 
+def going_on(rest: Any) -> Any:
+    return (yield from rest)
+
+
 def raise_it(error: Any) -> Any:
     raise error
 

@@ -15,7 +15,7 @@ from anyshape.capture.interpreter import calls_of_the_program
 from anyshape.capture.interpreter.continuations import Root
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
-from anyshape.capture.interpreter.frame_objects import left_frame, shared_frame, shows
+from anyshape.capture.interpreter.frame_objects import left_frame, shared_frame, shows, untraced
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.interpreter.opcode_results import release
 
@@ -65,6 +65,7 @@ def unwind(machine: Interpreter, error: BaseException) -> Frame | None:
         _add_traceback(error, frame)
 
 
+@untraced
 def leave(machine: Interpreter) -> NoReturn:
     """Raise what has escaped, as it is: no context is added to one that has its own. A recording
     machine says afterwards what that was. The traceback holds this frame, which must hold no

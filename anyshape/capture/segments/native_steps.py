@@ -60,6 +60,8 @@ class Native(Concrete):
     """Whether the program has made what tells it when an object dies: from there on, nothing may
     hold one longer than CPython does, as guards and constants of segments would. Or it has set how
     deep calls may be."""
+    meets_ours = False
+    """Whether it has called one of `_MEETING_OURS`: new code and frames would be met, too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +96,7 @@ class Native(Concrete):
         if fn is weakref.proxy or (made and _tells_of_death(args[0])):
             self._note_death()
         if any(fn is watcher for watcher in _MEETING_OURS):
-            self.goes_on_alone = True
+            self.goes_on_alone = self.meets_ours = True
             decode_polyfills(self.machine)
             for frame in self.machine.frames():
                 calls_of_the_program.prepare(frame.code)
@@ -144,8 +146,12 @@ def resume(machine: Machine) -> Any:
 
 
 def hand_over(machine: Machine) -> Any:
-    """The same, where the program has a loop of many turns: CPython goes on with the frames."""
-    handover.hand_over(machine)
+    """The same, where the program may have a loop of many turns: CPython goes on with the frames,
+    unless the program would see that."""
+    domain = machine.domain
+    assert isinstance(domain, Native)
+    if not (domain.meets_ours or sys.gettrace() or sys.getprofile()):
+        handover.hand_over(machine)
     return resume(machine)
 
 

@@ -31,6 +31,8 @@ def see_generator(domain: RecordingDomain, source: Source, value: Generator) -> 
         if first is not source:
             recorder.guard(source, "same", first)
         return known
+    if value.native is not None:
+        raise broken("unknown-call", "a generator that CPython goes on with")
     for name in STATE:
         recorder.guard(sources.child(source, "attr", name), "equals", getattr(value, name))
     real = value.frame

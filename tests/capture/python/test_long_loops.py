@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
+import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
@@ -194,9 +196,96 @@ def contexts(x: Tensor, n: int) -> Any:
     return x + three, three
 
 
+def shown(error: BaseException) -> list[Any]:
+    entries = traceback.extract_tb(error.__traceback__)
+    return [(e.name, e.lineno) for e in entries]
+
+
+def failing(n: int) -> Iterator[int]:
+    for i in range(n):
+        yield i
+    raise KeyError(n)
+
+
+def raising_generators(x: Tensor, n: int) -> Any:
+    """What they raise shows the program's frames alone, wherever CPython runs them."""
+    found: list[Any] = []
+    for made in (failing(n), filter(lambda i: 9 // (n - i), range(n + 1)), map(failing, range(n))):
+        try:
+            for _ in range(n + 3):
+                found.append(isinstance(next(made), int))  # type: ignore[call-overload]
+        except (KeyError, ZeroDivisionError, StopIteration) as error:
+            found.append(shown(error))
+    return x + 1, found
+
+
+def looking(n: int) -> Iterator[int]:
+    try:
+        for i in range(n):
+            if i == n - 1:
+                got = yield i
+                LOG.append(got)
+    except ValueError as error:
+        yield -1
+        LOG.append((type(error), sys.exc_info()[0]))
+    finally:
+        LOG.append("left")
+
+
+def searches(x: Tensor, n: int) -> Any:
+    """One advance takes many turns; then it is sent to, thrown into and closed."""
+    found: list[Any] = []
+    for leave in ("send", "throw", "close", "drop"):
+        made: Any = looking(n)
+        found += [next(made), made.gi_yieldfrom, made.gi_running, made.gi_code.co_name]
+        try:
+            if leave == "send":
+                made.send(3)
+            elif leave == "throw":
+                found.append(made.throw(ValueError))
+                next(made)
+            elif leave == "close":
+                found.append(made.close())
+        except StopIteration as stop:
+            found.append(stop.value)
+        LOG.append("before")
+        del made
+    return x + 1, found
+
+
+def picky(n: int) -> Any:
+    return filter(lambda i: i >= n - 2, range(n))
+
+
+def iterators_of_c(x: Tensor, n: int) -> Any:
+    """Those of which one advance takes many turns, and those that are advanced many times."""
+    found: list[Any] = []
+    for made in (
+        picky(n),
+        itertools.filterfalse(lambda i: i < n - 2, range(n)),
+        itertools.chain(*[()] * n, (1, 2)),
+        itertools.chain.from_iterable(() if i < n - 1 else "ab" for i in range(n)),
+    ):
+        found += [next(made), next(made), next(made, None), next(made, None)]
+    for made in (
+        map(pair, range(n), failing(n)),
+        zip(range(n), looking(n + 99)),
+        enumerate("ab" * n),
+    ):
+        try:
+            found += [next(made), len(list(made)), list(made)]  # type: ignore[call-overload]
+        except KeyError as error:
+            found.append(shown(error))
+    return x + 1, found
+
+
+def pair(*values: int) -> Any:
+    return values
+
+
 PROGRAMS = [
     sums, nested, whiles, cells, handlers, caught_outside, callers, calls_inner, unbound,
-    comprehends, generators, deaths, contexts,
+    comprehends, generators, deaths, contexts, raising_generators, searches, iterators_of_c,
 ]  # fmt: skip
 
 
@@ -234,6 +323,37 @@ def test_a_million_turns_take_little() -> None:
     result, total = fast(torch.ones(2), 3_000_000)
     assert total == sum(range(3_000_000))
     assert result.tolist() == [2.0, 2.0]
+
+
+def longest(x: Tensor, n: int) -> Any:
+    made = (i for i in range(n))
+    found = [next(itertools.chain.from_iterable(() for _ in range(n)), None)]
+    found += [sum(made), len([*map(str, range(n))]), next(filter(lambda i: i == n - 1, range(n)))]
+    return x * 2, found
+
+
+def test_generators_and_iterators_of_many_turns_take_little() -> None:
+    fast = anyshape.compile(longest)
+    started = time.process_time()
+    result = fast(torch.ones(2), 400_000)
+    assert str(result) == str(longest(torch.ones(2), 400_000))
+    assert time.process_time() - started < 40  # 10 of them until capture gives up; else 100
+
+
+def watched(x: Tensor, n: int) -> Any:
+    held, total = Held(), 0
+    ref = weakref.ref(held)
+    for i in range(n):
+        total += i
+    del held
+    return x + 1, total, ref()
+
+
+def test_a_long_loop_behind_a_weak_reference_takes_little() -> None:
+    fast = anyshape.compile(watched)
+    started = time.process_time()
+    assert str(fast(torch.ones(2), 1_000_000)) == str(watched(torch.ones(2), 1_000_000))
+    assert time.process_time() - started < 8
 
 
 def test_more_than_256_names() -> None:

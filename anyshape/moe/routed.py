@@ -59,7 +59,7 @@ def routed(
         hidden, chosen, weights = functions["gate_few"](
             *(tokens, *choice, gate_up, gate_up_scales, gate_up_bias, valid, on_input, *gate)
         )
-        return functions["down_few"](  # type: ignore[no-any-return]
+        return functions["down_few"](
             *(hidden, chosen, weights, down, down_scales, down_bias, base, valid, on_input, top_k)
         )
     scores, factors = functions["routing_scores"](tokens, *choice)

@@ -489,7 +489,7 @@ def _outside_attribute(domain: RecordingDomain, x: TensorValue, name: str) -> An
 
 def _is_own_data(domain: RecordingDomain, x: TensorValue, new: Any) -> bool:
     """`x.data -= y` writes where `x` lies, and then assigns `x.data` what it was."""
-    if type(new) is not TensorValue or x.value in domain.recorder.replaced:
+    if type(new) is not TensorValue or x.value in domain.recorder.replaced.by:
         return False
     maker = domain.recorder.builder.makers.get(new.value)
     return maker is not None and maker.op == "data" and maker.args[0] is x.value

@@ -12,7 +12,10 @@ from typing import Any
 
 from anyshape.ir.graph import Node
 from anyshape.nouns import frozen
+from anyshape.ops.context import TypeContext
+from anyshape.ops.layout import dot
 from anyshape.ops.rules import dim_of
+from anyshape.ops.table import OpDef, View
 from anyshape.symbolic import Dim
 
 Span = tuple[Dim, Dim, Dim]
@@ -94,3 +97,19 @@ def reversed_dims(part: Part, node: Node, position: int) -> Part:
 
 def same(part: Part, node: Node, position: int) -> Part:
     return part
+
+
+def begins_at(cx: TypeContext, row: OpDef, node: Node, position: int) -> Dim | None:
+    """How many elements after its argument a view's result begins; None where nobody says."""
+    before = node.read[0]
+    if row.part is not None:
+        whole = Part(tuple((0, 1, n) for n in before.shape), tuple(range(len(before.shape))))
+        first: Sequence[Any] = [start for start, _, _ in row.part(whole, node, position).spans]
+    elif row.mutates or row.keeps_elements:
+        return 0
+    elif isinstance(row.lower, View):
+        origin = (0,) * len(node.outputs[position].shape)
+        first = row.lower.index(cx, origin, before.tensor, *node.args[1:])
+    else:
+        return None
+    return dot(first, before.tensor.strides)

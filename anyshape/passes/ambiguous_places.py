@@ -16,7 +16,7 @@ from anyshape.ir.graph import Graph, Input, Node, Value, map_values, values_in
 from anyshape.nouns import frozen
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
-from anyshape.ops.offsets import begins_at
+from anyshape.ops.parts import begins_at
 from anyshape.ops.shared_memory import lies_in_argument
 from anyshape.ops.table import OpDef
 from anyshape.passes.sure_copies import leading_to_outputs

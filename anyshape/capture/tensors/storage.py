@@ -34,7 +34,7 @@ from anyshape.ops.layout import (
     numel,
     strides_in_order,
 )
-from anyshape.ops.offsets import begins_at
+from anyshape.ops.parts import begins_at
 from anyshape.ops.row_major_results import LIKE_WHERE_EMPTY, makes_rows
 from anyshape.ops.rules import dim_of, is_empty
 from anyshape.ops.table import OpDef, Pointwise

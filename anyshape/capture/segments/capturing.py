@@ -403,7 +403,7 @@ def _lost(recorder: Recorder, ending: Any) -> LostRegion | None:
 
 
 def _expects(recorder: Recorder) -> bool:
-    """Does a check say what is expected of sizes or of data, which may be otherwise in this call?"""
+    """Does a check say what is expected of sizes or of data, and may be otherwise in this call?"""
     builder = recorder.builder
     return bool(builder.checks) or any(map(_may_deny, builder.nodes))
 

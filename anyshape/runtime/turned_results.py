@@ -37,7 +37,7 @@ def described(tensors: Sequence[Tensor]) -> tuple[Laid, ...]:
     return tuple(
         [
             Laid(
-                *(t.shape, t.stride(), t.storage_offset()),
+                *(t.shape, t.stride(), int(t.storage_offset())),
                 numbers.setdefault(storage_of(t), len(numbers)),
                 t.untyped_storage().nbytes() // t.element_size(),
                 t._is_view(),

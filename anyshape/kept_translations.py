@@ -149,13 +149,13 @@ def from_bytes(blob: bytes) -> tuple[Code, Summary]:
     tables = {name: tuple(map(_read_reference, table)) for name, table in kept["tables"].items()}
     text, parameters, names = kept["host"]
     read = {name: _read_reference(reference) for name, reference in names.items()}
-    told = kept["summary"]
+    summary = kept["summary"]
     summary = Summary(
-        frozenset(told["devices"]),
-        frozenset(told["kernel_names"]),
-        told["writes_arguments"],
-        tuple(told["lent"]),
-        told["counts"],
+        frozenset(summary["devices"]),
+        frozenset(summary["kernel_names"]),
+        summary["writes_arguments"],
+        tuple(summary["lent"]),
+        summary["counts"],
     )
     return Code(functions, tables, HostCode(text, tuple(parameters), read)), summary
 

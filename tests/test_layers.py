@@ -181,3 +181,8 @@ def test_modules_named_by_exception_origin_exist() -> None:
 def test_no_folder_holds_more_than_forty_files() -> None:
     folders = {path.parent for path in sources()}
     assert all(len(list(folder.glob("*.py"))) <= 40 for folder in folders)
+
+
+def test_no_file_is_longer_than_600_lines() -> None:
+    lengths = {path: path.read_text(encoding="utf-8").count("\n") for path in sources()}
+    assert {str(path.relative_to(ROOT)): n for path, n in lengths.items() if n > 600} == {}

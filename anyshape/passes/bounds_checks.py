@@ -139,8 +139,8 @@ class _Checker:
         fits = any_of(eq(numel(indices.shape), 0), all_of(*_inside(found, index)))
         if isinstance(fits, bool):
             return None
-        told = indices.device == HOST or all(s.knowledge != "midrun" for s in fits.symbols)
-        return fits if told and not any(map(_is_of_a_turn, fits.symbols)) else None
+        on_host = indices.device == HOST or all(s.knowledge != "midrun" for s in fits.symbols)
+        return fits if on_host and not any(map(_is_of_a_turn, fits.symbols)) else None
 
     def _is_whole_range(self, value: Value) -> bool:
         """Are the elements a range's, each once?"""

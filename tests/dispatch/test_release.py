@@ -235,3 +235,25 @@ def test_what_shares_the_oldest_program_is_given_up_with_it() -> None:
         fast(torch.randn(3, 4), models[-1])
     assert (fast.stats().programs, fast.stats().specializations) == (1, 1)
     assert fast.stats().recompiles == 2
+
+
+def test_a_first_call_leaves_no_cycles_of_what_it_was_compiled_by() -> None:
+    """The recorder, the interpreter and the drafts of kernels are let go of without a collection."""
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return (x * 2 + 1).argmax(-1)
+
+    anyshape.compile(lambda x: (x + 3).argmax(-1))(torch.ones(3, 4))  # tables are made once
+    fast = anyshape.compile(program)
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        fast(torch.ones(3, 4))
+        gc.collect()
+        left = {type(each).__name__ for each in gc.garbage}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert left.isdisjoint({"Recorder", "SymbolicDomain", "Machine", "Draft", "Lowering"})

@@ -112,5 +112,5 @@ def state_of(value: Any) -> tuple[Any, ...]:
     zone = zone_of(value)
     bare = value.replace(tzinfo=None).__reduce_ex__(4)[1]  # `fold`, too
     kind = type(zone).__name__
-    told = repr(zone) if type(zone) is datetime.timezone else ""
-    return (type(value).__name__, kind, told, *bare)
+    shown = repr(zone) if type(zone) is datetime.timezone else ""
+    return (type(value).__name__, kind, shown, *bare)

@@ -59,18 +59,18 @@ class Choices:
     """Handed out as the tensor itself."""
     alone: set[Value] = field(default_factory=set)
     """Handed out as new memory, of which nobody else has a part."""
-    told: set[At] = field(default_factory=set)
+    seen: set[At] = field(default_factory=set)
     """Branches of what the program compares by identity."""
 
     def add(self, value: Value, choice: Choice) -> TensorValue:
         self.made[value] = choice
         proxy = TensorValue(value)
-        proxy.identified = partial(self._told, choice)
+        proxy.identified = partial(self._is_seen, choice)
         return proxy
 
-    def _told(self, choice: Choice) -> NoReturn:
+    def _is_seen(self, choice: Choice) -> NoReturn:
         """The program asks for the identity: capture ends, and begins again."""
-        self.told.add(choice.place)
+        self.seen.add(choice.place)
         raise broken("tensor-branch")
 
     def refuse_identity(self, *objects: Any) -> None:
@@ -82,14 +82,14 @@ class Choices:
     def refuse_root(self, value: Value) -> None:
         """The program asks how a tensor lies in its memory."""
         if value in self.made:
-            self._told(self.made[value])
+            self._is_seen(self.made[value])
 
     def refuse_marks(self, x: TensorValue) -> None:
         """The program writes to the object itself: a flag, an attribute."""
         self.refuse_identity(x)
         for choice in self.made.values():
             if x.value in (choice.yes.value, choice.no.value):
-                self._told(choice)
+                self._is_seen(choice)
 
     def handed_out(self, value: Value, nodes: Sequence[Node]) -> Choice | None:
         """The choice of what is handed out, where the tensor itself has to be."""

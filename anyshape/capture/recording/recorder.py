@@ -1,7 +1,6 @@
 """What one capture has recorded: graph, facts, guards, inputs, modes; it can go back to a mark.
 
-In: reads, tensors, operators as the interpreter meets them. Out: wrapped `Value`s, and in the end
-what `segments.py` needs. Arguments have a symbol for each size, tensors of pinned sources none.
+In: what the interpreter meets. Out: wrapped `Value`s, and in the end what `segments` needs.
 """
 
 from __future__ import annotations

@@ -314,8 +314,8 @@ class Capturer:
         except Break as signal:
             if domain.has_formed and signal.reason in LOOKING:
                 raise _LooksIntoTexts from None
-            if recorder.choices.told:
-                raise ChoicesAreSeen(frozenset(recorder.choices.told)) from None
+            if recorder.choices.seen:
+                raise ChoicesAreSeen(frozenset(recorder.choices.seen)) from None
             if recorder.modes.checkpoint:
                 raise _NotOnce from None
             refuse_open(recorder)

@@ -2,8 +2,7 @@
 symbolic, branches on sizes join.
 
 In: what the interpreter asks (`domain.py`). Out: a `Recorder` full of nodes and guards, and the
-heap's log of effects. Python numbers handed in are constants first; those named in `widen` are
-symbolic.
+heap's log of effects. Numbers handed in are constants first; those named in `widen` are symbolic.
 """
 
 from __future__ import annotations
@@ -142,7 +141,7 @@ class SymbolicDomain(ReadingDomain):
         machine.heap.slots.clear()
         machine.heap.effects.clear()
         self.recorder.forget()
-        del self.machine  # which has the domain: no cycle is left for the collector
+        del self.machine  # no cycle is left for the collector
 
     def argument(self, value: Any) -> Any:
         """A value of the virtual stack as an argument of a node."""
@@ -581,8 +580,8 @@ class SymbolicDomain(ReadingDomain):
         """An effect whose result nobody uses: done at the end of the segment, in order."""
         if self.recorder.depth:
             raise broken("fork", f"the effect {getattr(fn, '__name__', fn)}")
-        told = self.made_stream or self.machine.heap.is_shadowed(vars(sys))
-        if told and fn not in UNSTREAMED:  # which may be told of it
+        replaced = self.made_stream or self.machine.heap.is_shadowed(vars(sys))
+        if replaced and fn not in UNSTREAMED:  # whose output it may be
             raise broken("unknown-call", getattr(fn, "__name__", "an effect outside"))
         shown = tuple([snapshot(self, arg) for arg in args])
         named = {name: snapshot(self, arg) for name, arg in kwargs.items()}

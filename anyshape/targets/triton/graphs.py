@@ -254,7 +254,7 @@ class Recordings:
                 set_version(tensor, version)
         inputs = [*map(_once, self._read(tuple(inside)))]
         given = (_storage(a) for a in inside if isinstance(a, torch.Tensor))
-        if not _apart(outputs, {*self.constants, *given}):
+        if not _are_new(outputs, {*self.constants, *given}):
             self.refused = "a result is no tensor of its own"
             return None
         return Recording(graph, inputs, tuple(map(_unowned, outputs)))
@@ -341,7 +341,7 @@ def _overlaps(tensor: torch.Tensor) -> bool:
     return False
 
 
-def _apart(outputs: tuple[Any, ...], used: set[int]) -> bool:
+def _are_new(outputs: tuple[Any, ...], used: set[int]) -> bool:
     """Is each output a tensor in memory of its own, none of which is used?"""
     own: list[int] = [_storage(o) for o in outputs if isinstance(o, torch.Tensor)]
     return len({*own}) == len(outputs) and used.isdisjoint(own)

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anyshape.capture.heap import answers
+from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import ABSENT, NULL, PROXIES, SYMBOLIC_NUMBERS, Call, ScalarValue
 from anyshape.capture.interpreter import (
     attributes,
@@ -249,9 +250,12 @@ def _cached(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     """A function with `functools.lru_cache`: constants go to the cache, proxies past it."""
     given = (*args, *kwargs.values())
     if machine.recording and any(protocol.holds_proxy(arg) for arg in given):
-        for arg in given if fn.cache_parameters()["maxsize"] != 0 else ():
+        for arg in given if fn.cache_info().maxsize != 0 else ():
             _refuse_unhashable(machine, arg)
-        return Call(fn.__wrapped__, args, kwargs)
+        wrapped = getattr(fn, "__wrapped__", None)
+        if wrapped is None:  # `functools` has not put it there, or the program has taken it
+            raise broken("unknown-call", "a cache that does not tell its function")
+        return Call(wrapped, args, kwargs)
     if not machine.recording:
         return machine.native(fn, args, kwargs)
     result = machine.native(fn, args, kwargs)

@@ -302,3 +302,12 @@ def test_a_program_that_uses_up_a_specialization_in_each_call_says_so(fullgraph:
             assert torch.equal(fast(torch.ones(rows)), torch.full((rows,), 2.0))
     assert len(said) == 1
     assert ("natively" in str(said[0].message)) is not fullgraph
+
+
+def test_a_cache_that_is_made_without_its_parameters() -> None:
+    """As C makes one, before `functools` puts its function and its parameters on it."""
+    made: Any = functools._lru_cache_wrapper  # type: ignore[attr-defined]
+    kept = made(lambda n, x: (n, x), 5, False, functools._CacheInfo)  # type: ignore[attr-defined]
+    fast = anyshape.compile(lambda x: kept(3, x.shape[0])[1] + x)
+    for rows in (2, 3, 2, 5):
+        torch.testing.assert_close(fast(torch.ones(rows)), torch.ones(rows) + rows)

@@ -126,7 +126,7 @@ class Memory:
 
 
 @dataclass(eq=False)
-class Recorder(TorchDispatchMode):  # type: ignore[misc]
+class Recorder(TorchDispatchMode):
     """Writes down what is done with `arguments` until it is left."""
 
     arguments: Sequence[Any]

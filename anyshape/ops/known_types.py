@@ -1,8 +1,8 @@
 """What was worked out of arguments of such types before: equal layers ask the same of each row.
 
 In: a question, its arguments, and how it is answered. Out: the answer. Only the types of tensors,
-numbers, and what the context knows may decide it; where it has learned and made nothing, the same
-question has the same answer until facts about its symbols grow.
+numbers, and what the context knows may decide it; where it has learned and made nothing new, the
+same question has the same answer until facts about its symbols grow.
 """
 
 from __future__ import annotations
@@ -51,9 +51,16 @@ def answered(
             return answer
     before = facts.version, len(cx.space)
     answer = work()
-    if before == (facts.version, len(cx.space)):
+    if before == (facts.version, len(cx.space)) and not _is_new(answer):
         cx.types[key] = facts, facts.version, answer
     return answer
+
+
+def _is_new(answer: object) -> bool:
+    """Is there a number in it that a node reads? Each node's is another one."""
+    if isinstance(answer, tuple):
+        return any(map(_is_new, answer))
+    return isinstance(answer, ScalarType)
 
 
 def _symbols(arg: object) -> Iterator[Symbol]:

@@ -37,7 +37,7 @@ def answered(
 ) -> Any:
     """The answer for arguments of these types, worked out unless it is known."""
     facts = cx.facts
-    key = question, _form(args), *[(name, _form(arg)) for name, arg in kwargs.items()], cx.policy
+    key = question, _form(args), *kwargs, _form((*kwargs.values(),)), cx.policy
     try:
         found = cx.types.get(key)
     except TypeError:  # something among them has no hash
@@ -51,7 +51,9 @@ def answered(
             return answer
     before = facts.version, len(cx.space)
     answer = work()
-    if before == (facts.version, len(cx.space)) and not _is_new(answer):
+    if before == (facts.version, len(cx.space)) and (
+        answer.__class__ is TensorType or not _is_new(answer)
+    ):
         cx.types[key] = facts, facts.version, answer
     return answer
 
@@ -86,7 +88,12 @@ def _form(arg: Arg) -> Hashable:
     if kind is Value:
         return arg.type  # type: ignore[union-attr]
     if kind is tuple:
-        return tuple([_form(item) for item in arg])  # type: ignore[union-attr]
+        return tuple(
+            [
+                a.type if a.__class__ is Value else a if a.__class__ in AS_THEY_ARE else _form(a)
+                for a in arg  # type: ignore[union-attr]
+            ]
+        )
     if kind is slice:
         return slice, _form(arg.start), _form(arg.stop), _form(arg.step)  # type: ignore[union-attr]
     return arg if kind in AS_THEY_ARE else (kind, arg)

@@ -82,18 +82,18 @@ def _symbols(arg: object) -> Iterator[Symbol]:
         yield from (name for name in names_of(arg) if isinstance(name, Symbol))  # type: ignore[arg-type]
 
 
-def _form(arg: Arg) -> Hashable:
+def _form(arg: Any) -> Hashable:
     """What of an argument a rule can see; 1, 1.0 and True are different."""
     kind = arg.__class__
     if kind is Value:
-        return arg.type  # type: ignore[union-attr]
+        return arg.type
     if kind is tuple:
         return tuple(
             [
                 a.type if a.__class__ is Value else a if a.__class__ in AS_THEY_ARE else _form(a)
-                for a in arg  # type: ignore[union-attr]
+                for a in arg
             ]
         )
     if kind is slice:
-        return slice, _form(arg.start), _form(arg.stop), _form(arg.step)  # type: ignore[union-attr]
+        return slice, _form(arg.start), _form(arg.stop), _form(arg.step)
     return arg if kind in AS_THEY_ARE else (kind, arg)

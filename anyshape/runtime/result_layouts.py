@@ -416,7 +416,7 @@ def _learn_of_results(
     sizes: dict[Symbol, int], told: Sequence[tuple[Dim, int]]
 ) -> list[tuple[Dim, int]]:
     """Adds the sizes that results' dimensions of these sizes tell; those that may tell more."""
-    left = []
+    left: list[tuple[Dim, int]] = []
     for dim, size in told:
         rest = substitute(dim, sizes)
         if isinstance(rest, Expr):

@@ -1,8 +1,8 @@
 """What was worked out of arguments of such types before: equal layers ask the same of each row.
 
 In: a question, its arguments, and how it is answered. Out: the answer. Only the types of tensors,
-numbers, and what the context knows may decide it; where it has learned and made nothing, the same
-question has the same answer until facts about its symbols grow.
+numbers, and what the context knows may decide it; where it has learned and made nothing new, the
+same question has the same answer until facts about its symbols grow.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def answered(
 ) -> Any:
     """The answer for arguments of these types, worked out unless it is known."""
     facts = cx.facts
-    key = question, _form(args), *[(name, _form(arg)) for name, arg in kwargs.items()], cx.policy
+    key = question, _form(args), *kwargs, _form((*kwargs.values(),)), cx.policy
     try:
         found = cx.types.get(key)
     except TypeError:  # something among them has no hash
@@ -51,9 +51,18 @@ def answered(
             return answer
     before = facts.version, len(cx.space)
     answer = work()
-    if before == (facts.version, len(cx.space)):
+    if before == (facts.version, len(cx.space)) and (
+        answer.__class__ is TensorType or not _is_new(answer)
+    ):
         cx.types[key] = facts, facts.version, answer
     return answer
+
+
+def _is_new(answer: object) -> bool:
+    """Is there a number in it that a node reads? Each node's is another one."""
+    if isinstance(answer, tuple):
+        return any(map(_is_new, answer))
+    return isinstance(answer, ScalarType)
 
 
 def _symbols(arg: object) -> Iterator[Symbol]:
@@ -79,7 +88,12 @@ def _form(arg: Any) -> Hashable:
     if kind is Value:
         return arg.type
     if kind is tuple:
-        return tuple([_form(item) for item in arg])
+        return tuple(
+            [
+                a.type if a.__class__ is Value else a if a.__class__ in AS_THEY_ARE else _form(a)
+                for a in arg
+            ]
+        )
     if kind is slice:
         return slice, _form(arg.start), _form(arg.stop), _form(arg.step)
     return arg if kind in AS_THEY_ARE else (kind, arg)

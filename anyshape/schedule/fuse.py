@@ -352,10 +352,9 @@ class _Attempt:
     def _is_made_of_two(self, position: int) -> bool:
         """Is an element made, at little cost, of one of each of two that are in memory, as of a
         tensor and what a reduction made of it?"""
-        found = self.found
-        node, sources = found.nodes[position], found.sources[position]
-        row, given = found.ops[node.op], set(node.inputs())
-        kept = sum(found.producer.get(v) is None for v in given)
+        found, node = self.found, self.found.nodes[position]
+        row, sources = found.ops[node.op], found.sources[position]
+        kept = sum(found.producer.get(v) is None for v in set(node.inputs()))
         kept += sum(found.weights[s] >= 100 for s in sources)
         made = sum(found.weights[s] for s in sources if found.weights[s] < 100)
         return isinstance(row.lower, Pointwise) and not row.costly and kept <= 2 and made <= 2

@@ -11,58 +11,95 @@ from tests.fuzz.test_found import at, over
 FOUND = {
     "a part of the channels of stepped filters of one pixel": at(
         over(
-            "a 4 b c, 4 4 1 1", "torch.nn.functional.conv2d(x0, x1[:, :1], groups=4)", layouts="stepped"
+            "a 4 b c, 4 4 1 1",
+            "torch.nn.functional.conv2d(x0, x1[:, :1], groups=4)",
+            layouts="stepped",
         ),
         (2, 2, 2),
     ),
     "what follows a reshape is asked of eager, though a size is found to be 1 later": at(
         over(
-            "a b 2", "t = x0.flatten(-2)", "u = x0.flip(-1)", "v = t.fmod(3)", "u.stride(-1)", "v",
+            "a b 2",
+            "t = x0.flatten(-2)",
+            "u = x0.flip(-1)",
+            "v = t.fmod(3)",
+            "u.stride(-1)",
+            "v",
             layouts="permuted",
         ),
         (4, 1, 2),
     ),
     "windows that overlap, at sizes below and above theirs": at(
         over("a b", "t = x0.unfold(-1, 3, 1)", "t * 2, t + t, t.permute(-1, 0, 1).exp()"),
-        (4, 7, 1), (4, 4, 1), (5, 4, 1), (5, 3, 1), (3, 4, 1),
+        (4, 7, 1),
+        (4, 4, 1),
+        (5, 4, 1),
+        (5, 3, 1),
+        (3, 4, 1),
     ),
     "windows that overlap, handed in behind a break": at(
         over(
-            "a 4", "t = x0.unfold(-1, 2, 1).permute(-1, 0, 1)", "torch.ops.aten.split(x0.squeeze(), 1)",
+            "a 4",
+            "t = x0.unfold(-1, 2, 1).permute(-1, 0, 1)",
+            "torch.ops.aten.split(x0.squeeze(), 1)",
             "t > t",
         ),
-        (3, 3, 1), (5, 1, 1),
+        (3, 3, 1),
+        (5, 1, 1),
     ),
     "a side of a branch knows of a size what is not so behind it": at(
         over(
-            "a 4", "t = x0.unfold(-1, 2, 1)", "u = t.unflatten(-1, (-1, 1))",
-            "t4 = u + 1 if u.shape[1] == 1 else u - 1", "t4",
+            "a 4",
+            "t = x0.unfold(-1, 2, 1)",
+            "u = t.unflatten(-1, (-1, 1))",
+            "t4 = u + 1 if u.shape[1] == 1 else u - 1",
+            "t4",
         ),
         (1, 1, 1),
     ),
     "a product of a row and its column, of a size that is found to be 1": at(
         over("1 b", "t = torch.kron(x0, x0.T)", "t, t + 0", layouts="plain permuted transposed"),
-        (1, 6, 1), (16, 4, 4), (1, 3, 1),
+        (1, 6, 1),
+        (16, 4, 4),
+        (1, 3, 1),
     ),
     "results in one memory that lie otherwise where a size is 1": at(
         over(
-            "1 b", "t = torch.kron(x0, x0.T) + 0", "u = t[1::2]", "u += 3", "v = t[:1]", "u, t, v",
+            "1 b",
+            "t = torch.kron(x0, x0.T) + 0",
+            "u = t[1::2]",
+            "u += 3",
+            "v = t[:1]",
+            "u, t, v",
             layouts="plain permuted transposed",
         ),
-        (1, 6, 1), (16, 4, 4), (1, 3, 1), (1, 5, 1),
+        (1, 6, 1),
+        (16, 4, 4),
+        (1, 3, 1),
+        (1, 5, 1),
     ),
     "one of them alone begins where eager's does": at(
         over(
-            "1 b", "t = torch.kron(x0, x0.T) + 0", "u = t[1::2]", "u += 3", "u", layouts="plain permuted"
+            "1 b",
+            "t = torch.kron(x0, x0.T) + 0",
+            "u = t[1::2]",
+            "u += 3",
+            "u",
+            layouts="plain permuted",
         ),
-        (1, 6, 1), (16, 4, 4),
+        (1, 6, 1),
+        (16, 4, 4),
     ),
     "root mean squares of an image with its channels innermost": at(
         over(
-            "a c b 2", "t = (x0 * 2).to(memory_format=torch.channels_last)",
+            "a c b 2",
+            "t = (x0 * 2).to(memory_format=torch.channels_last)",
             "torch.nn.functional.rms_norm(t, t.shape[-1:])",
         ),
-        (4, 1, 2), (3, 5, 4), (1, 1, 1), (0, 3, 2),
+        (4, 1, 2),
+        (3, 5, 4),
+        (1, 1, 1),
+        (0, 3, 2),
     ),
 }
 FOUND["a gradient that is a cotangent, though another argument is written behind a break"] = at(
@@ -78,7 +115,8 @@ FOUND["a gradient that is a cotangent, though another argument is written behind
         ),
         "t,",
     ),
-    (1, 4, 3), (3, 2, 1),
+    (1, 4, 3),
+    (3, 2, 1),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,10 +14,14 @@ import torch.nn.functional as F
 
 import anyshape
 from anyshape.eager import CheckFailed
+from anyshape.ir.dtypes import float32
+from anyshape.ir.graph import TensorType, Value
 from anyshape.ops import table
 from anyshape.ops.context import TypeContext
 from anyshape.ops.rules import new
+from anyshape.runtime import result_layouts
 from anyshape.runtime.launch import with_strides
+from anyshape.symbolic import Space
 
 PROGRAMS: dict[str, tuple[str, int, Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "a kernel": (
@@ -74,3 +79,29 @@ def test_a_result_of_nothing_has_the_shape_too() -> None:
     assert with_strides(empty, (3, 1), (0, 3)) is empty
     with pytest.raises(CheckFailed):
         with_strides(empty, (3, 1), (2, 3))
+
+
+def test_each_dimension_of_a_result_tells_its_size_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once for each input that the program makes: a decoder has two for each layer."""
+    asked: list[object] = []
+    substitute = result_layouts.substitute
+
+    def counting(dim: Any, values: Any) -> Any:
+        asked.append(dim)
+        return substitute(dim, values)
+
+    monkeypatch.setattr(result_layouts, "substitute", counting)
+    space = Space()
+    sizes = [space.fresh("u", policy="unbacked", knowledge="midrun") for _ in range(40)]
+    made = [
+        Value(f"x_{n}", TensorType(float32, "cpu", (u, 4), (4, 1))) for n, u in enumerate(sizes)
+    ]
+    results = [
+        Value(f"y_{n}", TensorType(float32, "cpu", (u + 1,), (1,))) for n, u in enumerate(sizes)
+    ]
+    inputs = [SimpleNamespace(value=value, kind="argument") for value in made]
+    graph: Any = SimpleNamespace(inputs=inputs, outputs=tuple(results))
+    shapes = [torch.Size([3 + n]) for n in range(len(sizes))]
+    found = result_layouts._inputs_like(graph, {}, [None] * len(made), set(), None, shapes)
+    assert [like.shape[0] for like in found] == [2 + n for n in range(len(sizes))]
+    assert len(asked) <= 2 * len(sizes)

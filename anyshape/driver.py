@@ -506,8 +506,8 @@ def _laid_out(
     """The outputs of the captured graph with eager's strides, also at sizes of 0 and 1."""
     copied = sure_copies(graph, OPS)
     usual, odd = [
-        None if found is None else EagerLayouts.of(found.graph, found.outputs, constants)
-        for found in ambiguous_layouts(graph, OPS, copied)
+        None if found is None else EagerLayouts.of(found.graph, found.outputs, constants, inside)
+        for found, inside in zip(ambiguous_layouts(graph, OPS, copied), (True, False))
     ]
     never, sometimes = outputs_as_views(graph, compiled.translation.summary.lent, OPS)
     ambiguous = ambiguous_places(graph, OPS, sometimes, copied)

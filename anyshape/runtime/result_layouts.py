@@ -23,6 +23,7 @@ from anyshape.nouns import mutable
 from anyshape.ops import OPS
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, Own, form_of, order_of, storage_of
+from anyshape.runtime.hidden_sizes import hidden_sizes, small_sizes
 from anyshape.runtime.rollback import version_of
 from anyshape.runtime.turned_results import Laid, described, turned
 from anyshape.symbolic import Dim, Expr, Symbol, evaluate, substitute
@@ -199,7 +200,8 @@ class EagerLayouts:
     pattern of sizes is None where data decides, and empty where it is no order of dimensions, or
     where some type is ``spaced`` by other sizes than its own: then the strides are those of these
     very sizes (``exact``). ``of_images``: some operator lays its result out as an image, so that a
-    stride of a dimension of one element decides those of a result without such a size."""
+    stride of a dimension of one element decides those of a result without such a size. ``hidden``:
+    sizes inside that may be 0 and 1 where those of arguments and results are not."""
 
     graph: Graph
     positions: tuple[int, ...]
@@ -212,15 +214,23 @@ class EagerLayouts:
     on_host: bool = True
     spaced: bool = False
     of_images: bool = False
+    hidden: tuple[Expr, ...] = ()
+    insides: dict[Form, Form] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, graph: Graph, positions: tuple[int, ...], constants: Mapping[str, Tensor]
+        cls,
+        graph: Graph,
+        positions: tuple[int, ...],
+        constants: Mapping[str, Tensor],
+        inside: bool = False,
     ) -> EagerLayouts:
-        """``always``: some value has a size of 0 or 1 in every call; ``on_host``: all lie there."""
+        """``inside``: sizes that values inside alone have count, too. ``always``: some value may
+        have a size of 0 or 1 in every call; ``on_host``: all lie there."""
+        hidden = hidden_sizes(graph) if inside else ()
         read = (v for node in graph.nodes for v in (*node.outputs, *node.inputs()))
         kinds = [v.type for v in read if not isinstance(v.type, ScalarType)]
-        always = any(dim == 0 or dim == 1 for kind in kinds for dim in kind.shape)
+        always = bool(hidden) or any(n == 0 or n == 1 for kind in kinds for n in kind.shape)
         on_host = all(kind.device == HOST for kind in kinds)
         results = (v.type for v in values_in(graph.outputs) if isinstance(v.type, TensorType))
         spaced = not all(map(_is_dense, results))
@@ -231,6 +241,7 @@ class EagerLayouts:
             on_host=on_host,
             spaced=spaced,
             of_images=of_images,
+            hidden=hidden,
         )
 
     def laid_out(self, arguments: Sequence[Any], made: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -290,7 +301,8 @@ class EagerLayouts:
     def _strides(self, arguments: Sequence[Any], results: Sequence[Tensor]) -> Strides | None:
         """Eager's; None where data decides them."""
         shapes = [t.shape for t in results]
-        key = form_of(arguments), form_of(results)  # of results: views of a part have gaps
+        # of results: views of a part have gaps
+        key = form_of(arguments), form_of(results), self._inside(arguments, shapes)
         if key not in self.learned:
             if self._is_recorded():
                 return None
@@ -310,6 +322,17 @@ class EagerLayouts:
                 self.exact.clear()
             self.exact[exactly] = self._asked(arguments, shapes)
         return self.exact[exactly]
+
+    def _inside(self, arguments: Sequence[Any], shapes: Sequence[torch.Size]) -> Form:
+        """Which sizes inside are 0 and 1."""
+        if not self.hidden:
+            return ()
+        exactly = *_exactly(arguments), *shapes
+        if exactly not in self.insides:
+            if len(self.insides) >= MOST:
+                self.insides.clear()
+            self.insides[exactly] = small_sizes(self.hidden, self.graph, arguments, shapes)
+        return self.insides[exactly]
 
     def _is_recorded(self) -> bool:
         """Would what eager torch runs now be part of a CUDA graph of the caller's?"""

@@ -90,6 +90,16 @@ FOUND = {
         (1, 6, 1),
         (16, 4, 4),
     ),
+    "a size inside that is one where no argument's and no result's is": at(
+        over(
+            "a b c",
+            "torch.einsum('abc,acd->abd', x0.split(2)[-1], x0)",
+        ),
+        (4, 4, 4),
+        (3, 3, 3),
+        (2, 2, 2),
+        (5, 5, 5),
+    ),
     "root mean squares of an image with its channels innermost": at(
         over(
             "a c b 2",

@@ -35,6 +35,18 @@ FOUND = {
         (8, 8, 3),
         (2, 5, 3),
     ),
+    "a flattened complex tensor of no elements, written through its imaginary part": at(
+        over(
+            "a b",
+            "t = torch.complex(x0, x0).mT.reshape(-1)",
+            "t.imag.zero_()",
+            "try:\n    u = x0 + t\nexcept RuntimeError:\n    u = x0 + 1",
+            "t.view(torch.int32), t, u",
+        ),
+        (0, 3, 2),
+        (3, 0, 2),
+        (4, 3, 2),
+    ),
 }
 
 

@@ -127,10 +127,9 @@ class Boundary:
         )
         kinds = [entry.value.type for entry in self.graph.inputs]
         shapes = [(p, kind.shape) for p, kind in enumerate(kinds) if isinstance(kind, TensorType)]
-        self._sized = tuple(p for p, shape in shapes if any(map(symbols_of, shape)))
-        self._fixed_shapes = tuple(
-            (p, tuple(map(int, shape))) for p, shape in shapes if p not in self._sized
-        )
+        sized = {p for p, shape in shapes if any(map(symbols_of, shape))}
+        self._sized = tuple(sorted(sized))
+        self._fixed_shapes = tuple((p, tuple(map(int, s))) for p, s in shapes if p not in sized)
         self._constant_inputs = tuple(
             (position, self.constants[entry.value.name])
             for position, entry in enumerate(self.graph.inputs)

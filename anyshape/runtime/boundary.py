@@ -129,7 +129,11 @@ class Boundary:
         shapes = [(p, kind.shape) for p, kind in enumerate(kinds) if isinstance(kind, TensorType)]
         sized = {p for p, shape in shapes if any(map(symbols_of, shape))}
         self._sized = tuple(sorted(sized))
-        self._fixed_shapes = tuple((p, tuple(map(int, s))) for p, s in shapes if p not in sized)
+        self._fixed_shapes = tuple(
+            (p, tuple(d for d in shape if isinstance(d, int)))
+            for p, shape in shapes
+            if p not in sized
+        )
         self._constant_inputs = tuple(
             (position, self.constants[entry.value.name])
             for position, entry in enumerate(self.graph.inputs)

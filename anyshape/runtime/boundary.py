@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import chain
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, deciding, described, form_of, laid_out
 from anyshape.runtime.gradient_layouts import Layout as Laid
 from anyshape.runtime.rollback import version_of, written_inputs
-from anyshape.symbolic import Symbol, evaluate
+from anyshape.symbolic import Symbol, evaluate, symbols_of
 from anyshape.torch_names import torch_dtype
 
 Run = Callable[..., tuple[Any, ...]]
@@ -103,6 +104,8 @@ class Boundary:
     _written: tuple[int, ...] = ()
     _saved_outputs: tuple[int, ...] = ()
     _mixed: tuple[int, ...] = ()
+    _sized: tuple[int, ...] = ()  # inputs of which a size is a symbol
+    _fixed_shapes: tuple[tuple[int, tuple[int, ...]], ...] = ()  # of the others
     _replaceable: tuple[tuple[int, int], ...] = ()  # (residual, input): read as it is by then
     _constant_inputs: tuple[tuple[int, torch.Tensor], ...] = ()
     _eager: Run | None = None
@@ -121,6 +124,15 @@ class Boundary:
             (i, one.position)
             for i, one in enumerate(residuals)
             if one.of_inputs and one.checked and not one.pinned
+        )
+        kinds = [entry.value.type for entry in self.graph.inputs]
+        shapes = [(p, kind.shape) for p, kind in enumerate(kinds) if isinstance(kind, TensorType)]
+        sized = {p for p, shape in shapes if any(map(symbols_of, shape))}
+        self._sized = tuple(sorted(sized))
+        self._fixed_shapes = tuple(
+            (p, tuple(d for d in shape if isinstance(d, int)))
+            for p, shape in shapes
+            if p not in sized
         )
         self._constant_inputs = tuple(
             (position, self.constants[entry.value.name])
@@ -202,8 +214,6 @@ class Boundary:
     ) -> list[Any]:
         """The gradients laid out as eager's; where these share memory with what is not theirs,
         eager's. Raises what eager's backward raises."""
-        if self._is_reshaped(call):  # nobody knows any more which sizes it had
-            return found
         key = self._learn(call, part, cotangents)
         layouts = self.laid.get(key, ())
         if layouts:
@@ -216,15 +226,21 @@ class Boundary:
         """Raises what eager's backward raises: of what a formula reads, and the graph has written
         since. Eager is asked once for each pattern of sizes."""
         try:
-            if not self._is_reshaped(call):
-                self._learn(call, part, cotangents)
+            self._learn(call, part, cotangents)
         except torch.OutOfMemoryError:
             pass  # nothing is known then, and what is compiled needs less
 
-    def _is_reshaped(self, call: Call) -> bool:
-        """Has an input been given another number of dimensions since (``squeeze_``, ``out=``)?"""
-        kinds = self.graph.inputs
-        return any(kinds[p].value.tensor.rank != call.inputs[p].dim() for p in call.modified())
+    def _inputs_as_given(self, call: Call) -> list[Any]:
+        """The inputs with the sizes that the graph has read of them. In the place of one that has
+        been written since is its copy, or, where it has been given other sizes (``t_``, ``out=``),
+        zeros: only what is made of other inputs' elements is asked for then."""
+        inputs = list(call.inputs)
+        for position, shape in chain(self._fixed_shapes, zip(self._sized, call.shapes)):
+            if inputs[position].shape != shape:
+                inputs[position] = inputs[position].new_zeros(shape)
+        for position, copy in call.copies.items():
+            inputs[position] = copy
+        return inputs
 
     def _learn(self, call: Call, part: Part, cotangents: Sequence[Any]) -> Form:
         """How the gradients of this pattern lie is known behind it, unless an input was written."""
@@ -232,8 +248,8 @@ class Boundary:
             self._decide = eager_function(
                 replace(self.graph, nodes=(), outputs=deciding(self.graph))
             )
-        decided = self._decide(*call.inputs)
-        key = (part, form_of(cotangents), form_of(call.inputs), decided)
+        inputs = self._inputs_as_given(call)
+        key = (part, form_of(cotangents), form_of(inputs), self._decide(*inputs))
         if key not in self.laid and not self._has_changed(call, part, cotangents):
             gradients = self._eagerly(call, part, cotangents, create=False)
             self.laid[key] = described(gradients, cotangents, call.inputs)
@@ -268,9 +284,9 @@ class Boundary:
         if self._eager is None:
             self._eager = eager_function(self.replayed or self.graph)
         with torch.enable_grad():
-            inputs = list(call.inputs)
-            for position, copy in call.copies.items():
-                inputs[position] = copy.clone()
+            inputs = self._inputs_as_given(call)
+            for position in call.copies:
+                inputs[position] = inputs[position].clone()
             for position, memory in call.replaced.items():
                 if create and inputs[position].requires_grad:  # it would be of what nobody has
                     raise RuntimeError(REPLACED)
@@ -332,6 +348,7 @@ class Call:
     outs: list[Any] = field(default_factory=list)
     numbers: tuple[Any, ...] = ()
     versions: tuple[int, ...] = ()
+    shapes: tuple[torch.Size, ...] = ()
     copies: dict[int, torch.Tensor] = field(default_factory=dict)
     replaced: Mapping[int, torch.Tensor] = field(default_factory=dict)
     pointers: list[int] = field(default_factory=list)
@@ -363,6 +380,7 @@ class Call:
         if boundary.random:
             self.random_state = torch.get_rng_state()
         self.versions = tuple([_version(tensor) for tensor in self.inputs])
+        self.shapes = tuple([self.inputs[i].shape for i in boundary._sized])
         self.pointers = [self.inputs[i].data_ptr() for _, i in boundary._replaceable]
         outs = self.outs = list(boundary.forward(*self.arguments))
         self.numbers = tuple(outs[layout.numbers :])

@@ -528,9 +528,11 @@ class _Plan:
         if not begins and not self._is_fresh(strided.base):
             return self._narrowed(value)
         self._buffer(value, "result")
-        # What eager would copy lies as its base does here, but for dimensions of one element.
+        # What eager would copy lies as its base does here, but for dimensions of one element; where
+        # there is none, no step leads from one to the next.
         typed = zip(value.shape, value.tensor.strides, strided.strides)
-        strides = tuple(own if size == 1 else step for size, own, step in typed)
+        empty = 0 in self.found.sizes.shape(value.shape)
+        strides = tuple(own if empty or size == 1 else step for size, own, step in typed)
         self.buffers[value.name] = replace(self.buffers[value.name], strides=strides)
         self.steps.append(View(value.name, base, strided.offset))
         return value.name

@@ -51,12 +51,15 @@ class Contradiction(ValueError):
 class Facts(KnownFacts):
     """Facts about the symbols of a space. They only grow."""
 
-    __slots__ = ("_assumed", "_ordered", "_tied")
+    __slots__ = ("_assumed", "_ordered", "_sought", "_tied")
 
     def __init__(self, space: Space, parent: Facts | None = None) -> None:
         super().__init__(space, parent)
         self._assumed: dict[Condition | bool, tuple[int, Facts, int]] = {}
         self._ordered: dict[object, tuple[Facts, ...]] = {}
+        # Alternatives of which it is being asked whether they are what is left of others: parts of
+        # those may hold these, and be asked for the same without end.
+        self._sought: set[AnyOf] = set() if parent is None else parent._sought  # noqa: SLF001
         self._tied: bool = parent is not None and parent._tied  # noqa: SLF001 - of this class
 
     def fork(self) -> Facts:
@@ -292,10 +295,18 @@ class Facts(KnownFacts):
         return sources is not None
 
     def _is_left_of_alternatives(self, condition: AnyOf) -> bool:
-        """Whether alternatives were stated of which all but these are known to be false by now."""
-        parts = frozenset(condition.parts)
+        """Whether alternatives were stated of which all that do not say this are false by now."""
+        if condition in self._sought:
+            return False
+        self._sought.add(condition)
+        try:
+            return self._remains(condition)
+        finally:
+            self._sought.discard(condition)
+
+    def _remains(self, condition: AnyOf) -> bool:
         for fact in self._alternatives_near(condition):
-            others = frozenset(fact.parts) - parts
+            others = [part for part in fact.parts if not _is_among(part, condition)]
             if len(others) < len(fact.parts) and all(self.known(p) is False for p in others):
                 self.use(self.sources_of(fact))
                 return True
@@ -375,6 +386,11 @@ class Facts(KnownFacts):
             if not any(shown is other or shown == other for other in reasons):
                 reasons.append(shown)
         return reasons
+
+
+def _is_among(part: Condition, either: AnyOf) -> bool:
+    """Does the form of this part show that one of the alternatives holds where it does?"""
+    return part in either.parts or (isinstance(part, AllOf) and either in part.parts)
 
 
 def _span(

@@ -67,7 +67,7 @@ class PythonText(Printer):
 
 class TruncatingText(PythonText):
     """Text in a language of 64-bit integers whose division truncates: Python's is spelled out,
-    unless nothing is negative. A target says how it writes numbers and choices."""
+    unless nothing is negative. A target says how it writes numbers, choices and divisors."""
 
     loose = ()
     division = "/"
@@ -88,13 +88,17 @@ class TruncatingText(PythonText):
     def plain(self, atom: Atom) -> bool:
         return self.nonnegative(atom.args[0]) and self.nonnegative(atom.args[1])
 
+    def divisor(self, dim: Dim) -> str:
+        """Text of what is divided by; where it is 0, nobody reads the quotient or the rest."""
+        return self.operand(dim)
+
     def floordiv(self, atom: Atom) -> str:
-        a, b = self.operand(atom.args[0]), self.operand(atom.args[1])
+        a, b = self.operand(atom.args[0]), self.divisor(atom.args[1])
         dividend = a if self.plain(atom) else f"({a} - {self.floored(a, b)})"
         return f"({dividend} {self.division} {b})"
 
     def mod(self, atom: Atom) -> str:
-        a, b = self.operand(atom.args[0]), self.operand(atom.args[1])
+        a, b = self.operand(atom.args[0]), self.divisor(atom.args[1])
         return f"({a} % {b})" if self.plain(atom) else self.floored(a, b)
 
     def floored(self, a: str, b: str) -> str:

@@ -389,6 +389,19 @@ def test_alternatives_are_those_of_sizes_that_are_equal(w):
         assert len(facts.why(any_of(eq(a, 1), eq(u, 1), eq(a, u)))) in (1, 2)
 
 
+def test_alternatives_may_hold_in_a_part_what_is_asked(w):
+    a, b, c, d = w.s[:4]
+    either, other = any_of(eq(a, 1), eq(d, 0)), any_of(eq(c, 1), eq(a * d, 6))
+    facts = knowing(w, any_of(all_of(either, ne(c, a)), eq(d, 0)))
+    assert facts.known(either) is True
+    assert len(facts.why(either)) == 1
+    around = any_of(all_of(other, ne(b, 7)), eq(a, 1)), any_of(all_of(either, ne(b, 8)), eq(c, 1))
+    facts = knowing(w, *around)
+    assert facts.known(either) is facts.known(other) is None
+    assert knowing(w, *around, eq(b, 7)).known(either) is True
+    assert knowing(w, *around, eq(b, 8)).known(other) is True
+
+
 def test_alternatives_are_used_when_all_but_one_are_gone(w):
     a, b = w.s[:2]
     facts = knowing(w, any_of(eq(a, 1), eq(b, 1), eq(a, b)), ge(a, 2), ne(b, 1))

@@ -158,6 +158,13 @@ def test_facts_tell_where_plain_division_will_do(s):
     assert to_c(dim, nonnegative=lambda d: facts.known(ge(d, 0)) is True) == "((s0 - s1) / 4)"
 
 
+def test_a_divisor_is_tested_in_c_unless_it_is_said_not_to_be_zero(s):
+    assert to_c(s[0] // s[1]) == "(s0 / (s1 ? s1 : 1))"
+    assert to_c(s[0] % (s[1] + s[2])) == "(s0 % ((s1 + s2) ? (s1 + s2) : 1))"
+    assert to_c(s[0] // s[1], not_zero=lambda d: d is s[1]) == "(s0 / s1)"
+    assert to_triton(s[0] // s[1]) == "(s0 // s1)"
+
+
 def test_names_are_the_caller_s(s):
     dim = 2 * s[0] + s[1] // 4
     assert to_python(dim, lambda symbol: f"n[{symbol.name!r}]") == "2*n['s0'] + n['s1']//4"

@@ -25,7 +25,7 @@ from anyshape.ir.loops import (
     Store,
 )
 from anyshape.nouns import mutable
-from anyshape.symbolic import Dim, Symbol
+from anyshape.symbolic import Dim, Monomial, Symbol
 from anyshape.targets.cpu.c_texts import (
     C_TYPES,
     HALF,
@@ -87,7 +87,17 @@ class CellPrinter:
                 return f"{'f64' if dtype.is_floating else 'i64'} {name}"
 
     def _dim(self, dim: Dim) -> str:
-        return to_c(dim, _symbol_name)
+        return to_c(dim, _symbol_name, not_zero=self._is_turned)
+
+    def _is_turned(self, divisor: Dim) -> bool:
+        """Is it a product of extents of loops that are open here, whose bodies run only where these
+        are not 0?"""
+        axes = (*self.kernel.axes, *self.kernel.reduction_axes)
+        extents = [axis.extent for axis in axes if axis.name in self.running]
+        factors = _factors(divisor)
+        if factors is None:
+            return divisor in extents
+        return {atom for extent in extents for atom in _factors(extent) or ()}.issuperset(factors)
 
     def _emit_elements(self, numbers: list[int], keep: list[int] | tuple[()] = ()) -> None:
         for n in numbers:
@@ -185,6 +195,13 @@ class CellPrinter:
 def _all(conditions: list[str]) -> str:
     """That all hold, without a branch."""
     return " & ".join(f"({c})" for c in conditions) if len(conditions) > 1 else conditions[0]
+
+
+def _factors(dim: Dim) -> Monomial | None:
+    """What a product is made of, but for its number; None of a sum."""
+    if isinstance(dim, int):
+        return ()
+    return next(iter(dim.terms)) if len(dim.terms) == 1 and not dim.constant else None
 
 
 def _symbol_name(symbol: Symbol) -> str:

@@ -505,7 +505,7 @@ def _laid_out(
 ) -> CompiledGraph:
     """The outputs of the captured graph with eager's strides, also at sizes of 0 and 1."""
     copied = sure_copies(graph, OPS)
-    usual, odd = [
+    usual, odd, lines = [
         None if found is None else EagerLayouts.of(found.graph, found.outputs, constants)
         for found in ambiguous_layouts(graph, OPS, copied)
     ]
@@ -524,6 +524,7 @@ def _laid_out(
             constants,
         )
     run = layouts_as_eager(compiled.run, graph, usual, odd)
+    run = run if lines is None else layouts_as_eager(run, graph, None, lines)
     run = places_as_eager(run, places)
     run = without_views(run, never, detached_bases(graph, OPS))
     return compiled if run is compiled.run else replace(compiled, run=run)

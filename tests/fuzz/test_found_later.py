@@ -8,6 +8,7 @@ from tests.fuzz.oracle import wrong
 from tests.fuzz.programs import Fuzzed
 from tests.fuzz.test_found import at, over
 
+READ = "t = torch.full_like(x0, 2)", "t[: t.shape[0]].add_(1)"
 FOUND = {
     "factors of kron that the program writes behind it: eager's formula reads what is there": at(
         over(
@@ -37,6 +38,37 @@ FOUND = {
         (3, 4, 5),
         (1, 6, 1),
         (4, 4, 4),
+    ),
+    "a stride is read of one complex number that lies as its argument, behind a break": at(
+        over(
+            "1",
+            *READ,
+            "t.new_zeros(t.stride()[-1]),",
+            layouts="transposed stepped plain",
+            dtypes="complex64",
+        ),
+        (2, 2, 2),
+        (3, 2, 1),
+    ),
+    "the same of rows, and of what is known to be one number": at(
+        over(
+            "a b",
+            *READ,
+            "t.stride(), (t.stride() if len(t) == 1 else t * 2)",
+            layouts="plain stepped gaps",
+            dtypes="complex64",
+        ),
+        (1, 1, 2),
+        (1, 1, 3),
+        (1, 3, 1),
+        (3, 2, 1),
+    ),
+    "a stride is read of a line that is turned around, of one element": at(
+        over("a", "x0.flip(0).stride(), x0.roll(1).stride()", layouts="stepped plain"),
+        (1, 2, 2),
+        (1, 2, 2),
+        (3, 2, 1),
+        (0, 2, 1),
     ),
 }
 

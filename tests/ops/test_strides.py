@@ -358,7 +358,7 @@ def test_a_later_call_reads_each_different_size_once() -> None:
     x = torch.ones(3, 4)
     fast(x)
     (made,) = fast._lazy.machinery._specializations()
-    _, odd = ambiguous_layouts(made.graph, OPS)
+    _, odd, _ = ambiguous_layouts(made.graph, OPS)
     assert odd is not None and len(odd.outputs) == 3
     read = []
 

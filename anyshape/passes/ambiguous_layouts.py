@@ -102,7 +102,7 @@ def _is_elementwise_line(
 ) -> bool:
     """TensorIterator makes a line of one element row-major, whatever stride its operands have."""
     row = ops.get(makers[value].op) if value in makers else None
-    return row is not None and isinstance(row.type, PointwiseRule) and value.tensor.rank == 1
+    return row is not None and row.type.__class__ is PointwiseRule and value.tensor.rank == 1
 
 
 @only_where(

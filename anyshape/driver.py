@@ -505,25 +505,21 @@ def _laid_out(
 ) -> CompiledGraph:
     """The outputs of the captured graph with eager's strides, also at sizes of 0 and 1."""
     copied = sure_copies(graph, OPS)
-    usual, odd = [
+    usual, odd, lines = [
         None if found is None else EagerLayouts.of(found.graph, found.outputs, constants, inside)
-        for found, inside in zip(ambiguous_layouts(graph, OPS, copied), (True, False))
+        for found, inside in zip(ambiguous_layouts(graph, OPS, copied), (True, False, False))
     ]
     never, sometimes = outputs_as_views(graph, compiled.translation.summary.lent, OPS)
     ambiguous = ambiguous_places(graph, OPS, sometimes, copied)
     places = None
     if ambiguous is not None:
         places = EagerPlaces(
-            *(
-                ambiguous.graph,
-                ambiguous.outputs,
-                ambiguous.moved,
-                ambiguous.lent,
-                ambiguous.where_empty,
-            ),
+            *(ambiguous.graph, ambiguous.outputs, ambiguous.moved, ambiguous.lent),
+            ambiguous.where_empty,
             constants,
         )
     run = layouts_as_eager(compiled.run, graph, usual, odd)
+    run = layouts_as_eager(run, graph, None, lines)
     run = places_as_eager(run, places)
     run = without_views(run, never, detached_bases(graph, OPS))
     return compiled if run is compiled.run else replace(compiled, run=run)

@@ -21,7 +21,13 @@ import torch
 from anyshape.autograd.copied import with_copies
 from anyshape.autograd.differentiate import Joint, differentiate
 from anyshape.autograd.inlined import inline_gradients, refuse_uncovered
-from anyshape.autograd.kept import kept_as_views, kept_by_eager, kept_by_row, unchecked_by_eager
+from anyshape.autograd.kept import (
+    kept_as_views,
+    kept_by_eager,
+    kept_by_row,
+    reads_unchecked,
+    unchecked_by_eager,
+)
 from anyshape.autograd.memory import roots
 from anyshape.autograd.outline import (
     Group,
@@ -54,6 +60,7 @@ from anyshape.symbolic import Expr
 CompileHalf = Callable[[Graph, Mapping[str, torch.Tensor]], Callable[[], Any]]
 """Begins to compile a graph that records nothing, and gives what ends it; both raise
 ``NotDifferentiable`` where eager torch has to run all of it."""
+READS_WRITTEN = "what its gradient reads may have been written since"
 
 
 @mutable(eq=False)
@@ -108,6 +115,9 @@ def compile_training(
 ) -> CompiledTraining:
     """``budget``: the share of what would be saved that may be (``autograd/budget.py``). Raises
     ``NotDifferentiable``."""
+    for node, written in written_by_the_end(graph, OPS):
+        if reads_unchecked(node, written, OPS):
+            raise NotDifferentiable(READS_WRITTEN, node)
     outlined = outline(with_copies(graph, OPS, reads_what_is_written), OPS)
     _refuse_shared(outlined)
     with _refusals(), stage_of("differentiation", graph.first_line):
@@ -190,8 +200,8 @@ def whole_step(graph: Graph, budget: float) -> Step:
     """Raises ``NotDifferentiable``."""
     spent = refuse_uncovered(graph, OPS)
     for node, written in written_since(graph, OPS):
-        if reads_what_is_written(graph, node, written):
-            raise NotDifferentiable("what its gradient reads may have been written since", node)
+        if reads_unchecked(node, written, OPS) or reads_what_is_written(graph, node, written):
+            raise NotDifferentiable(READS_WRITTEN, node)
     with _refusals(), stage_of("differentiation", graph.first_line):
         outlined = without_marks(graph)
         pure = without_repeated_heads(_last(DIFFERENTIABLE, outlined), OPS)

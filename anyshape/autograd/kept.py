@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from anyshape.autograd.memory import roots
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values, values_in
-from anyshape.ops.gradients.kept import KEPT, UNCHECKED
+from anyshape.ops.gradients.kept import KEPT, UNCHECKED, Given, Kept
 from anyshape.ops.table import OpDef
 
 Refuses = Callable[[Graph, Node, frozenset[Value]], bool]
@@ -133,19 +133,27 @@ def unchecked_by_eager(
     return _lying_in(graph, owner, unchecked - checked)
 
 
+def reads_unchecked(node: Node, written: Set[Value], ops: Mapping[str, OpDef]) -> bool:
+    """Does eager's formula read what has been put there since, without a word? The graph without
+    writes that is differentiated here has the value of before."""
+    return not written.isdisjoint(values_in(tuple(_kept(node, ops, UNCHECKED))))
+
+
 def kept_by_row(node: Node, ops: Mapping[str, OpDef]) -> tuple[Arg, ...]:
     """What eager's formula keeps of the node's arguments and results, and the rule here does not
     read."""
-    return tuple(_kept(node, ops))
+    return tuple(_kept(node, ops, KEPT))
 
 
-def _kept(node: Node, ops: Mapping[str, OpDef]) -> Iterator[Arg]:
-    if node.op not in KEPT or (node.modes is not None and not node.modes.grad):
+def _kept(
+    node: Node, ops: Mapping[str, OpDef], table: Mapping[str, Kept | Callable[[Given], Kept]]
+) -> Iterator[Arg]:
+    if node.op not in table or (node.modes is not None and not node.modes.grad):
         return
     given: dict[str, Arg] = dict(zip(ops[node.op].signature.names, node.args)) | dict(node.kwargs)
     given["result"] = node.outputs
     given |= {f"result {number}": value for number, value in enumerate(node.outputs)}
-    kept = KEPT[node.op]
+    kept = table[node.op]
     for name, readers in (kept(given) if callable(kept) else kept).items():
         if _requires_gradients(given.get(reader) for reader in readers or given):
             yield given.get(name)

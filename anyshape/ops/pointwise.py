@@ -85,6 +85,15 @@ class _AskedOfFloats(PointwiseRule):
         return pointwise_type(cx, [absolute], bool_, True) if self.beside_number else absolute
 
 
+@frozen
+class _Magnitude(PointwiseRule):
+    """Of complex numbers eager makes a tensor of real ones in the argument's format first."""
+
+    def __call__(self, cx: TypeContext, *args: Arg, **kwargs: Arg) -> TensorType:
+        rule: Rule = PointwiseRule(self.dtype)
+        return (laid_like_first(rule) if tensor(args[0]).dtype.is_complex else rule)(cx, *args)
+
+
 def _ints_stay(scalar: str) -> Body:
     """The scalar operator on floats, nothing on integers."""
 
@@ -136,7 +145,6 @@ for _name, _of, _type in (
     ("arccosh", "acosh", floated),
     ("arctanh", "atanh", floated),
     ("fix", "trunc", promoted),
-    ("absolute", "abs", realed),
     ("negative", "neg", promoted),
 ):
     op(
@@ -148,6 +156,15 @@ for _name, _of, _type in (
         expand=lambda b, x, of=_of: b.call(of, x),
         vjp="expansion",
     )
+op(
+    "absolute",
+    "input",
+    torch="torch.absolute",
+    spellings=("torch.Tensor.absolute",),
+    type=_Magnitude(realed),
+    expand=lambda b, x: b.abs(x),
+    vjp="expansion",
+)
 
 
 def _negated(b: Any, x: Any) -> Any:
@@ -179,7 +196,7 @@ unary(
 unary(
     "abs",
     _named("abs"),
-    dtype=_not_bool(realed, "abs"),
+    rule=_Magnitude(_not_bool(realed, "abs")),
     aliases=("operator.abs", "torch.Tensor.__abs__"),
 )
 unary("sign", _named("sign"), dtype=promoted)

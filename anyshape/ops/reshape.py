@@ -309,6 +309,15 @@ op(
     expand=lambda b, x, i, j: b.reshape(x, _flat_shape(x.shape, i, j)),
     keeps_elements=True,
 )
+
+
+def _ravel_type(cx: TypeContext, x: Any) -> TensorType:
+    """One element is a view, with the stride of its last dimension; what else is one has rows."""
+    t = tensor(x)
+    is_one = bool(t.shape) and all(size.__class__ is int and size == 1 for size in t.shape)
+    return viewed(t, _flat_shape(t.shape, 0, -1), t.strides[-1:] if is_one else (1,))
+
+
 op(
     "ravel",
     "input",
@@ -319,7 +328,7 @@ op(
     new_view=True,
     write_back=write_back.reshaped,
     spellings=("torch.Tensor.ravel",),
-    type=lambda cx, x: viewed(tensor(x), _flat_shape(tensor(x).shape, 0, -1), (1,)),
+    type=_ravel_type,
     expand=lambda b, x: b.reshape(b.contiguous(x), _flat_shape(x.shape, 0, -1)),
     keeps_elements=True,
 )

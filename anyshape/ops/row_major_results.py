@@ -6,7 +6,7 @@ gives row-major strides to arguments that are laid out in other ways.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from anyshape.ir.graph import Node, TensorType, Value, map_values, row_major
@@ -21,6 +21,7 @@ from anyshape.ops.layout import (
 )
 from anyshape.ops.rules import PointwiseRule
 from anyshape.ops.table import OpDef
+from anyshape.symbolic import Dim, eq
 
 LIKE_WHERE_EMPTY = frozenset({"roll", "rms_norm"})
 """Operators of which eager makes row-major results, but leaves an empty tensor as it lies. Their
@@ -76,7 +77,43 @@ def _is_of_rows_each_way(builder: Builder, row: OpDef, node: Node, *, images: bo
     are_planes = all(len(value.shape) <= 2 for value in tensors)
     others = () if are_planes else (*((_channels_last,) if images else ()), _other_rows)
     ways, supposing = (*others, _turned), builder.supposing()
-    return all(_of_arguments(supposing, row, node, lie) for lie in ways)
+    if not all(_of_arguments(supposing, row, node, lie) for lie in ways):
+        return False
+    return not _may_keep_strides_of_ones(supposing, row, node)
+
+
+def _may_keep_strides_of_ones(builder: Builder, row: OpDef, node: Node) -> bool:
+    """May the result have the strides that the arguments have in dimensions of one element? They
+    are in no order that could be turned: those of lines, and those known to be of one element. A
+    rule that was guessed does not tell."""
+    are_lines = all(
+        value.tensor.rank <= 1
+        for value in (*node.inputs(), *node.outputs)
+        if isinstance(value.type, TensorType)
+    )
+    others: dict[Value, TensorType] = {}
+    for value in node.inputs():
+        if isinstance(value.type, TensorType):
+            kind = value.tensor
+            ones = [_may_be_one(builder, size, are_lines) for size in kind.shape]
+            if any(ones):
+                others[value] = replace(
+                    kind,
+                    shape=tuple([1 if one else size for size, one in zip(kind.shape, ones)]),
+                    strides=tuple([OWN if one else n for n, one in zip(kind.strides, ones)]),
+                )
+    return bool(others) and (row.guessed or not _gives_rows(builder, row, node, others))
+
+
+def _may_be_one(builder: Builder, size: Dim, is_line: bool) -> bool:
+    if isinstance(size, int):
+        return size == 1
+    known = builder.cx.known(eq(size, 1))
+    return known is True or (is_line and known is None)
+
+
+OWN = 7
+"""A stride that no size gives."""
 
 
 def _turned(shape: Shape) -> Shape:
@@ -95,15 +132,24 @@ def _channels_last(shape: Shape) -> Shape:
 
 def _of_arguments(builder: Builder, row: OpDef, node: Node, lie: Callable[[Shape], Shape]) -> bool:
     """Are the results row-major of arguments that lie so?"""
-    others: dict[Value, Value] = {}
-    for value in node.inputs():
-        if isinstance(value.type, TensorType):
-            others[value] = Value(value.name, replace(value.tensor, strides=lie(value.shape)))
+    others = {
+        value: replace(value.tensor, strides=lie(value.shape))
+        for value in node.inputs()
+        if isinstance(value.type, TensorType)
+    }
+    return _gives_rows(builder, row, node, others)
+
+
+def _gives_rows(
+    builder: Builder, row: OpDef, node: Node, types: Mapping[Value, TensorType]
+) -> bool:
+    """Are the results row-major of arguments of other types?"""
+    others = {value: Value(value.name, kind) for value, kind in types.items()}
     args = tuple(map_values(arg, lambda v: others.get(v, v)) for arg in node.args)
     kwargs = {k: map_values(arg, lambda v: others.get(v, v)) for k, arg in node.kwargs.items()}
     try:
-        types = builder.type_of(row, args, kwargs)
+        made = builder.type_of(row, args, kwargs)
     except (OpError, Undecided, LookupError):
         return False
-    made = types if isinstance(types, tuple) else (types,)
+    made = made if isinstance(made, tuple) else (made,)
     return all(not isinstance(t, TensorType) or t.strides == row_major(t.shape) for t in made)

@@ -56,20 +56,74 @@ def _returned(graph: Graph) -> list[tuple[int, Value]]:
     ]
 
 
+def _lines(graph: Graph, ops: Mapping[str, OpDef]) -> list[tuple[int, Value]]:
+    """The outputs of one dimension, by position, that may have one element and are no views of
+    arguments."""
+    lines = [
+        (position, output)
+        for position, output in enumerate(graph.outputs)
+        if isinstance(output, Value)
+        and isinstance(output.type, TensorType)
+        and output.tensor.strides == (1,)
+        and (output.tensor.shape == (1,) or isinstance(output.tensor.shape[0], Expr))
+    ]
+    if not lines:
+        return []
+    given = {entry.value for entry in graph.inputs}
+    makers = {value: node for node in graph.nodes for value in node.outputs}
+    return [
+        (position, output)
+        for position, output in lines
+        if (viewed := _viewed(output, makers, ops)) not in given
+        and not _is_elementwise_line(viewed, makers, ops)
+    ]
+
+
+def _viewed(value: Value, makers: Mapping[Value, Node], ops: Mapping[str, OpDef]) -> Value:
+    """What a value is a view of at last, or may be."""
+    while (node := makers.get(value)) is not None and node.read:
+        row = ops.get(node.op)
+        if row is None or (row.alias == "none" and not row.mutates):
+            break
+        value = node.read[0]
+    return value
+
+
+def _is_elementwise(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
+    """Is there nothing but elementwise operators, which make no such lines?"""
+    for node in graph.nodes:
+        if node.op not in ops or ops[node.op].type.__class__ is not PointwiseRule:
+            return False
+    return True
+
+
+def _is_elementwise_line(
+    value: Value, makers: Mapping[Value, Node], ops: Mapping[str, OpDef]
+) -> bool:
+    """TensorIterator makes a line of one element row-major, whatever stride its operands have."""
+    row = ops.get(makers[value].op) if value in makers else None
+    return row is not None and row.type.__class__ is PointwiseRule and value.tensor.rank == 1
+
+
 @only_where(
-    lambda graph, ops, *rest: bool(_returned(graph)), nothing=lambda graph, *rest: (None, None)
+    lambda graph, ops, *rest: (
+        bool(_returned(graph)) or (not _is_elementwise(graph, ops) and bool(_lines(graph, ops)))
+    ),
+    nothing=lambda graph, *rest: (None, None, None),
 )
 def ambiguous_layouts(
     graph: Graph, ops: Mapping[str, OpDef], copied: frozenset[Value] = frozenset()
-) -> tuple[AmbiguousLayouts | None, AmbiguousLayouts | None]:
+) -> tuple[AmbiguousLayouts | None, AmbiguousLayouts | None, AmbiguousLayouts | None]:
     """Of arguments that lie as their types say, and of those that have strides of their own where
-    sizes are 0 and 1. None where there are none, or where data or regions decide how they lie.
-    ``copied`` are row-major unless they are empty; so they are then, too, in another number of
-    dimensions."""
+    sizes are 0 and 1; of these the results of one dimension, too. None where there are none, or
+    where data or regions decide how they lie. ``copied`` are row-major unless they are empty; so
+    they are then, too, in another number of dimensions."""
     given = {entry.value for entry in graph.inputs}
-    returned = _returned(graph)
+    returned, lines = _returned(graph), _lines(graph, ops)
     builder = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops)
-    certain, open_nodes = _decided_by_rows(graph, builder, {output for _, output in returned})
+    certain, open_nodes = _decided_by_rows(
+        graph, builder, {output for _, output in (*returned, *lines)}
+    )
     certain.update(
         value
         for node in open_nodes
@@ -78,8 +132,10 @@ def ambiguous_layouts(
     )
     as_typed = _certain(builder, open_nodes, certain | given)
     usual = _part(graph, builder, given, as_typed, returned)
-    certain = _certain(builder, open_nodes, certain, where_empty=True)
-    return usual, _part(graph, builder, given, certain, returned)
+    known = _certain(builder, open_nodes, certain, where_empty=True)
+    odd = _part(graph, builder, given, known, returned)
+    of_lines = _part(graph, builder, given, _certain(builder, open_nodes, certain, False), lines)
+    return usual, odd, of_lines
 
 
 def _part(
@@ -149,10 +205,15 @@ def _is_of_one_layout(builder: Builder, row: OpDef, node: Node) -> bool:
 
 
 def _certain(
-    builder: Builder, nodes: Sequence[Node], known: set[Value], where_empty: bool = False
+    builder: Builder,
+    nodes: Sequence[Node],
+    known: set[Value],
+    lines: bool = True,
+    where_empty: bool = False,
 ) -> set[Value]:
     """The values of these nodes, too, whose strides are eager's if those of ``known`` are;
-    ``where_empty``: also where a size is 0 and a later one 1."""
+    ``lines``: so are those of one dimension, as if they had several elements; ``where_empty``: also
+    where a size is 0 and a later one 1."""
     found = set(known)
     for node in nodes:
         row = builder.ops[node.op]
@@ -164,7 +225,7 @@ def _certain(
                 found.update(node.outputs)
             continue
         plain = all(v in found and is_row_major(builder, v) for v in read)
-        plain = plain or (row.alias == "none" and not row.mutates and _are_lines(node))
+        plain = plain or (lines and row.alias == "none" and _are_lines(node))
         for value in node.outputs:
             if not _is_tensor(value):
                 found.add(value)
@@ -175,7 +236,7 @@ def _certain(
 
 
 def _are_lines(node: Node) -> bool:
-    """New tensors of one dimension lie in one way."""
+    """New tensors of one dimension lie in one way, but for the stride of a single element."""
     return all(value.tensor.rank <= 1 for value in node.outputs if _is_tensor(value))
 
 

@@ -97,6 +97,20 @@ def written_before(x: Tensor, w: Tensor) -> Tensor:
     return t * w
 
 
+def kron_then_written(x: Tensor, w: Tensor) -> Tensor:
+    t = x * 2
+    y = torch.kron(w, t[1:])
+    t.mul_(2)
+    return y
+
+
+def kron_of_a_constant(x: Tensor, w: Tensor) -> Tensor:
+    t = x * 2
+    y = torch.kron(w.detach(), t)
+    t.mul_(2)
+    return y + w.sum()
+
+
 REFUSED = [
     sqrt_then_addmm,
     exp_then_mul,
@@ -112,6 +126,7 @@ COMPILED = [
     what_nothing_reads,
     several_in_place,
     written_before,
+    kron_of_a_constant,
 ]
 
 
@@ -142,6 +157,17 @@ def test_what_no_formula_reads_may_be_written(step: Step) -> None:
         for a, b in zip(ours, theirs):
             torch.testing.assert_close(a.grad, b.grad)
     assert fast.stats().eager_graphs == ()
+
+
+def test_kron_reads_what_was_written_as_eager_s_formula_does() -> None:
+    program = written(kron_then_written)
+    fast = anyshape.compile(program)
+    for n in (3, 5):
+        ours, theirs = leaves(n), leaves(n)
+        fast(*ours)
+        program(*theirs)
+        for a, b in zip(ours, theirs):
+            torch.testing.assert_close(a.grad, b.grad)
 
 
 def test_a_second_step_may_write_what_the_first_one_has_read() -> None:

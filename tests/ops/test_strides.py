@@ -346,6 +346,34 @@ def test_what_is_made_of_arguments_with_strides_of_their_own_at_sizes_of_one(nam
         assert strides_that_matter(ours) == strides_that_matter(eager), (x.shape, x.stride())
 
 
+ONE = {
+    "filled": lambda x: torch.full_like(x, 2),
+    "filled and written": lambda x: torch.full_like(x, 2).add_(1),
+    "part of it is written": lambda x: (t := torch.zeros_like(x), t[:1].add_(1))[0],
+    "a copy": lambda x: x.clone(),
+    "converted": lambda x: x.to(torch.complex128),
+    "turned around": lambda x: x.flip(0),
+    "rolled": lambda x: x.roll(1, 0),
+    "a magnitude": lambda x: x.abs(),
+    "a magnitude of a copy": lambda x: torch.absolute(x.clone()),
+    "flattened": lambda x: x.ravel(),
+    "elementwise": lambda x: x * 2,
+}
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.complex64))
+@pytest.mark.parametrize("name", ONE)
+def test_the_stride_of_one_element_is_eagers_as_a_result_and_read(
+    name: str, dtype: torch.dtype
+) -> None:
+    function, whole = ONE[name], torch.ones(6, 12).to(dtype)
+    for odd in (whole[:1, 0], whole[:1, :2:2], whole[:1, :2]):
+        result, read = anyshape.compile(function), anyshape.compile(lambda x: function(x).stride())
+        for x in (torch.ones(odd.shape).to(dtype), odd, torch.ones(3, *odd.shape[1:]).to(dtype)):
+            assert result(x).stride() == function(x).stride(), x.stride()
+            assert read(x) == function(x).stride(), x.stride()
+
+
 def test_strides_of_gaps_are_compared_as_they_are() -> None:
     fast = anyshape.compile(ODD["a diagonal"])
     for strides in ((120, 30, 6, 1), (40, 30, 6, 1), (35, 30, 6, 1)):
@@ -358,7 +386,7 @@ def test_a_later_call_reads_each_different_size_once() -> None:
     x = torch.ones(3, 4)
     fast(x)
     (made,) = fast._lazy.machinery._specializations()
-    _, odd = ambiguous_layouts(made.graph, OPS)
+    _, odd, _ = ambiguous_layouts(made.graph, OPS)
     assert odd is not None and len(odd.outputs) == 3
     read = []
 

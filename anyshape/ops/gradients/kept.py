@@ -67,7 +67,7 @@ KEPT: Mapping[str, Kept | Callable[[Given], Kept]] = {
     "torch_pad": _where_edges_are_repeated,
     "var_mean": INPUT,
 }
-UNCHECKED = frozenset({"kron"})
+UNCHECKED: Mapping[str, Kept] = {"kron": CROSS}
 """Rows whose formulas read the memory of their arguments by views of it that count no writes
 (``_unsafe_view``): what was written since is read."""
 MAY_COPY = frozenset(

@@ -1,0 +1,78 @@
+"""What the fuzzer found since the other two files were full, shrunk: eager's now, at every size."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.oracle import wrong
+from tests.fuzz.programs import Fuzzed
+from tests.fuzz.test_found import at, over
+
+READ = "t = torch.full_like(x0, 2)", "t[: t.shape[0]].add_(1)"
+FOUND = {
+    "factors of kron that the program writes behind it: eager's formula reads what is there": at(
+        over(
+            "a 2 b 4, 4 4",
+            "t = x0 + x0",
+            "u = torch.kron(t, x1)",
+            "t.mul_(2).clamp_(-8, 8)",
+            "u,",
+            layouts="reversed-rows plain gaps",
+            dtypes="float64 float32",
+            gradients=True,
+        ),
+        (3, 4, 5),
+        (1, 6, 1),
+        (0, 0, 0),
+    ),
+    "part of a factor of kron is written, and the rest is returned": at(
+        over(
+            "a b, b a",
+            "t = x0 * 2",
+            "u = torch.kron(x1, t[..., :1])",
+            "t[:1] = 3",
+            "u * u, t",
+            dtypes="float64 float64",
+            gradients=True,
+        ),
+        (3, 4, 5),
+        (1, 6, 1),
+        (4, 4, 4),
+    ),
+    "a stride is read of one complex number that lies as its argument, behind a break": at(
+        over(
+            "1",
+            *READ,
+            "t.new_zeros(t.stride()[-1]),",
+            layouts="transposed stepped plain",
+            dtypes="complex64",
+        ),
+        (2, 2, 2),
+        (3, 2, 1),
+    ),
+    "the same of rows, and of what is known to be one number": at(
+        over(
+            "a b",
+            *READ,
+            "t.stride(), (t.stride() if len(t) == 1 else t * 2)",
+            layouts="plain stepped gaps",
+            dtypes="complex64",
+        ),
+        (1, 1, 2),
+        (1, 1, 3),
+        (1, 3, 1),
+        (3, 2, 1),
+    ),
+    "a stride is read of a line that is turned around, of one element": at(
+        over("a", "x0.flip(0).stride(), x0.roll(1).stride()", layouts="stepped plain"),
+        (1, 2, 2),
+        (1, 2, 2),
+        (3, 2, 1),
+        (0, 2, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("program", FOUND.values(), ids=FOUND.keys())
+def test_found(program: Fuzzed) -> None:
+    assert not wrong(program)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable
 from typing import Any
 
@@ -37,11 +38,13 @@ def test_what_an_endless_program_makes_is_dropped(rest: str) -> None:
         before = mapped_bytes()
         tell(verdict(PRELUDE + PROGRAM.format(rest=rest), "whole"))
         tell(mapped_bytes() - before)
+        tell(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before)
 
     warm()
-    found, grown_bytes = in_a_process(work, MEMORY_BYTES)
+    found, grown_bytes, most_bytes = in_a_process(work, MEMORY_BYTES)
     assert found == ""
-    assert grown_bytes < NATIVE_BYTES
+    assert grown_bytes < NATIVE_BYTES // 2
+    assert most_bytes < NATIVE_BYTES
 
 
 def test_a_program_that_ends_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:

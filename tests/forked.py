@@ -5,6 +5,7 @@ In: a function that is handed ``tell``. Out: what it tells, as it comes.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import os
@@ -66,7 +67,20 @@ def _tell_of(work: Work, writing: int) -> None:
             tell(["broken", f"{type(error).__name__}: {error}"])
 
 
-def _mapped_bytes() -> int:
+@contextlib.contextmanager
+def little_memory(more_bytes: int) -> Iterator[None]:
+    """For a while, nobody gets memory beyond `more_bytes` more."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    if not has_sanitizer():  # whose shadow is terabytes
+        most = mapped_bytes() + more_bytes
+        resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def mapped_bytes() -> int:
     """What the process has: torch for GPUs maps some gigabytes as it is loaded."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
@@ -77,7 +91,7 @@ def _be_modest(errors: int, memory_bytes: int) -> None:
     faulthandler.disable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if not has_sanitizer():  # whose shadow is terabytes
-        most = _mapped_bytes() + memory_bytes
+        most = mapped_bytes() + memory_bytes
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
     null = os.open(os.devnull, os.O_RDWR)
     for number, file in enumerate((null, null, errors)):

@@ -51,8 +51,10 @@ def native(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     if fn in purity.FIRST_READERS and args:
         args = (heap.mirror(args[0]), *args[1:])
         if fn in purity.SEARCHERS:
+            args = (args[0], *map(heap.mirror, args[1:]))
             for arg in args:
-                heap.look_inside(heap.mirror(arg))
+                heap.look_inside(arg)
+            args = (args[0], *map(heap.as_it_lies, args[1:]))  # what is compared by identity, too
     elif fn in purity.PAIR_READERS and args:
         args = (*args[:-1], _pairs(heap, args[-1]))
     elif fn in purity.READERS:

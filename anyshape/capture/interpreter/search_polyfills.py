@@ -44,6 +44,8 @@ def index_of(values: Any, item: Any, start: Any = 0, stop: Any = LAST) -> Any:
 
 def bound_of(values: Any, bound: Any) -> Any:
     """Where a search starts or stops; a deque or list counts from its end below 0."""
+    if not hasattr(type(bound), "__index__"):
+        raise TypeError("slice indices must be integers or have an __index__ method")
     bound = operator.index(bound)
     if bound >= 0:
         return bound

@@ -43,9 +43,22 @@ def islice(iterable: Any, *bounds: Any) -> Any:
 
 
 def islice_by_methods(iterable: Any, *bounds: Any) -> Any:
-    """One whose bounds are asked for their numbers, before the iterable is for its iterator."""
-    numbers = [None if bound is None else operator.index(bound) for bound in bounds]
+    """One whose bounds are asked for their numbers, before the iterable is for its iterator,
+    and the step when the others have been taken."""
+    numbers = [_bound_of(bound) for bound in bounds[:2]]
+    itertools.islice((), *numbers)
+    numbers += [_bound_of(bound) for bound in bounds[2:]]
     return itertools.islice(iterable, *numbers)
+
+
+def _bound_of(bound: Any) -> Any:
+    """C drops what a bound raises that is asked, and refuses it as one below 0."""
+    if bound is None:
+        return None
+    try:
+        return operator.index(bound)
+    except BaseException:
+        return -1
 
 
 def accumulate(iterable: Any, func: Any = operator.add, *, initial: Any = None) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 
 from anyshape.capture.heap.iterators import TELLING
 from anyshape.capture.heap.quiet_reads import class_entry
-from anyshape.capture.heap.values import PROXIES, Call
+from anyshape.capture.heap.values import PROXIES, Call, SizeValue
 from anyshape.capture.interpreter import protocol, search_polyfills, sort_polyfills
 from anyshape.capture.interpreter.attributes import C_FUNCTIONS
 from anyshape.capture.interpreter.domain import Interpreter
@@ -45,7 +45,7 @@ def _lazy(function: Any, polyfill: Callable[..., Any]) -> Handler:
             first, last = places = ITERATED[function.__name__]
             shown = [() if first <= i < last else stand_in(arg) for i, arg in enumerate(args)]
             function(*shown, **{name: stand_in(arg, name) for name, arg in kwargs.items()})
-            if function is itertools.islice and any(map(_is_number_by_method, args[1:])):
+            if function is itertools.islice and any(map(_is_asked, args[1:])):
                 return Call(itertools_polyfills.islice_by_methods, args)
             if function in AT_ONCE or kwargs.keys() & NAMES:
                 return Call(polyfill, args, kwargs)
@@ -65,6 +65,11 @@ def stand_in(arg: Any, name: str = "") -> Any:
 
 def _is_number_by_method(arg: Any) -> bool:
     return type(class_entry(type(arg), "__index__")) is FunctionType
+
+
+def _is_asked(bound: Any) -> bool:
+    """Whether `islice` may not get a number of it as it is."""
+    return type(bound) in PROXIES - {SizeValue} or _is_number_by_method(bound)
 
 
 ITERATED: dict[str, tuple[int, int]] = {

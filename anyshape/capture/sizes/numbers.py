@@ -428,7 +428,7 @@ UNARY_NATIVE: Mapping[str, Callable[[Any], Any]] = {
     "complex": complex,
     "round": round,
     "int": int,
-    "index": int,
+    "index": operator.index,
     "not": operator.not_,
 }
 

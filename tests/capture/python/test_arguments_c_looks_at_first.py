@@ -86,3 +86,42 @@ def test_what_is_looked_at_first(name: str) -> None:
         fast = anyshape.compile(program)
         for _ in range(2):
             assert _outcome(fast, torch.ones(2), *args) == expected
+
+
+class Refusing(Asked):
+    def __index__(self) -> int:
+        LOG.append("__index__, which raises")
+        raise KeyError(self)
+
+
+def _cut(*bounds: Any) -> list[int]:
+    return list(itertools.islice(Asked(), *bounds))
+
+
+NUMBERS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "islice to a tensor": lambda x: _cut(x),
+    "islice from a tensor on": lambda x: _cut(x, None),
+    "islice in steps of a tensor": lambda x: _cut(Asked(), None, x),
+    "islice to what refuses": lambda x: _cut(Refusing()),
+    "islice from what refuses on": lambda x: _cut(Refusing(), Asked(), Refusing()),
+    "islice in steps of what refuses": lambda x: _cut(Asked(), Asked(), Refusing()),
+    "islice, refused before the step is asked": lambda x: _cut(None, Refusing(), Asked()),
+    "islice to a size": lambda x: _cut(x.shape[0] - 1),
+    "islice to less than nothing": lambda x: _cut(x.shape[0] - 9),
+    "islice to a float of a size": lambda x: _cut(x.shape[0] * 1.0),
+    "index of a float of a size": lambda x: operator.index(x.shape[0] * 1.0),
+    "range to a float of a size": lambda x: list(range(x.shape[0] * 1.0)),  # type: ignore[call-overload]
+    "enumerate from a float of a size": lambda x: list(enumerate("ab", x.shape[0] * 1.0)),  # type: ignore[call-overload]
+    "list.index from a float of a size": lambda x: [x.shape[0]].index(9, x.shape[0] * 0.5),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_what_is_no_number(name: str) -> None:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        return x + 1, NUMBERS[name](x)
+
+    fast = anyshape.compile(program)
+    for size in (3, 3, 2):
+        expected = _outcome(program, torch.ones(size))
+        assert _outcome(fast, torch.ones(size)) == expected

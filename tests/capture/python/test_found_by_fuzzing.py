@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections import ChainMap
+from collections import ChainMap, deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -175,6 +175,28 @@ def writes_that_fail_when_half_is_written(x: Any, world: Any) -> Any:
     return x + 1, refused, sorted(table, key=str), sorted(world["set"])
 
 
+def counts_of_what_was_written(x: Any, world: Any) -> Any:
+    """What is looked for is compared as it is now."""
+    a, b = world["a"], world["b"]
+    a.append(5)
+    del b[1]
+    return x + 1, [[0, 5]].count(a), ([0, 5],).index(a), a in deque([[0, 5]]), b in ([1],)
+
+
+def searches_for_what_was_written(x: Any, world: Any) -> Any:
+    """And shown so, where it is not found."""
+    a = world["a"]
+    a.append(5)
+    return x + 1, [_said(lambda values=values: values.index(a)) for values in ([], (), deque())]
+
+
+def searches_for_what_holds_itself(x: Any, world: Any) -> Any:
+    """It is found without comparing it."""
+    a, b = world["a"], world["b"]
+    b.append(b)
+    return x + 1, [7, b].index(b), [a, b].count(b), b.index(b)
+
+
 PROGRAMS = [
     texts_joined_in_pieces,
     *(slices_refused_before_anything_is_taken, writes_that_fail_when_half_is_written),
@@ -182,6 +204,7 @@ PROGRAMS = [
     *(attributes_that_are_deleted, namespaces_across_breaks, tuples_of_classes),
     *(iterators_stood_for, sets_of_what_cannot_be_hashed, indices_before_the_beginning),
     *(slices_filled_with_what_was_written, exceptions_that_hold_what_was_written),
+    *(counts_of_what_was_written, searches_for_what_was_written, searches_for_what_holds_itself),
 ]
 
 

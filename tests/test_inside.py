@@ -68,7 +68,7 @@ def make(source: str) -> Callable[..., Any]:
 
 
 def own(text: str) -> str:
-    """Without the guards on modules, whose texts hold places of this machine, and on libraries."""
+    """Without the guards on modules and on libraries."""
     foreign = ("<module", "of torch and the standard library")
     return "\n".join(x for x in text.splitlines() if not any(word in x for word in foreign))
 

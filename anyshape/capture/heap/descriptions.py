@@ -19,7 +19,7 @@ DEEPEST = 4
 _AS_WRITTEN = frozenset(
     {
         *(int, float, complex, bool, str, bytes, bytearray, range, type(None), type(Ellipsis)),
-        *(type(NotImplemented), re.Pattern, types.CodeType, types.ModuleType),
+        *(type(NotImplemented), re.Pattern, types.CodeType),
     }
 )
 _BRACKETS: Mapping[type, tuple[str, str]] = {
@@ -62,6 +62,8 @@ def _text(value: Any, depth: int) -> str:
         return repr(value)
     if kind in _BY_NAME or issubclass(kind, type):
         return name_of(value)
+    if kind is types.ModuleType:  # its `repr` asks its `__getattr__` for a file
+        return f"<module {_text(vars(value).get('__name__'), depth)}>"
     if depth < DEEPEST and kind in _BRACKETS:
         first, last = _BRACKETS[kind]
         comma = "," if kind is tuple and len(value) == 1 else ""

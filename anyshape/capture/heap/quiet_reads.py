@@ -69,27 +69,43 @@ def attribute(obj: Any, name: str) -> Any:
     if asks_the_program(obj, "attr") or _names_ask(obj):
         raise AttributeError(name)
     if is_of_its_own(obj, name):
-        return vars(obj)[name]
+        return _names_of(obj)[name]
     if issubclass(type(obj), type) and not issubclass(obj, type):
-        return getattr(obj, name)
+        return _found(obj, name)
     found = class_entry(type(obj), name)
     missing = found is None and type(class_entry(type(obj), "__getattr__")) is types.FunctionType
     if missing or _runs_a_function(found):
         raise AttributeError(name)
-    return getattr(obj, name)
+    return _found(obj, name)
+
+
+def _found(obj: Any, name: str) -> Any:
+    """`obj.name` without the `__getattr__` of its class, or of a module, which is asked for a slot
+    that is not set, too."""
+    if issubclass(type(obj), types.ModuleType):
+        return object.__getattribute__(obj, name)
+    return class_entry(type(obj), "__getattribute__")(obj, name)
 
 
 def _names_ask(obj: Any) -> bool:
     """Whether a key among the object's own names is of a class of the program's."""
-    names = None if issubclass(type(obj), type) else getattr(obj, "__dict__", None)
+    names = None if issubclass(type(obj), type) else _names_of(obj)
     return type(names) is dict and asks_keys(names, "item")
+
+
+def _names_of(obj: Any) -> Any:
+    """`obj.__dict__`, None where it has none: a `__getattr__` is asked for that."""
+    try:
+        return object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return None
 
 
 def is_of_its_own(obj: Any, name: Any) -> bool:
     """Whether the attribute is what the object's own dictionary holds, as it lies there: `__name__`
     of a metaclass is its own, that of the dictionary of `type` is for the classes made by it."""
     if not issubclass(type(obj), type):
-        return name in getattr(obj, "__dict__", ())
+        return name in (_names_of(obj) or ())
     if name not in vars(obj):
         return False
     if not issubclass(obj, type):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -97,6 +98,7 @@ for _cls in (OfDict, OfList, OfInt, OfTuple):
             setattr(_cls, _name, _counted(_name, getattr(_cls, _name)))
 
 HELD: Any = None
+NAMED: Any = None
 
 
 def passes_on(x: Any, o: Any, held: Any) -> Any:
@@ -242,6 +244,50 @@ def test_what_is_told_of_a_program_asks_nothing_of_its_objects(program: Callable
     CALLS.clear()
     str(anyshape.explain(program)(torch.ones(3), o, held))
     assert CALLS == wanted
+
+
+class Slotted:
+    __slots__ = ("v",)
+    __getattr__ = _missing
+
+
+class Meta(type):
+    __getattr__ = _missing
+
+
+def _slotted() -> Any:
+    return Slotted()
+
+
+def _module() -> Any:
+    made = ModuleType("made")
+    vars(made)["__getattr__"] = lambda name: _missing(made, name)
+    return made
+
+
+def _made_class() -> Any:
+    return Meta("Made", (), {})
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("make", [_slotted, _module, _made_class])
+def test_an_explanation_does_not_ask_for_what_is_not_there(make: Callable[[], Any]) -> None:
+    """Guards on what the program has deleted are explained when another object comes."""
+
+    def program(x: Any) -> Any:
+        y = x * NAMED.v
+        del NAMED.v
+        return y
+
+    fast, found = compiled_by_api(program), []
+    for call in (program, fast):
+        CALLS.clear()
+        for number in (2, 3, 4):
+            globals()["NAMED"] = named = make()
+            named.v = number
+            call(torch.ones(3))
+        found.append(Counter(CALLS))
+    assert found[0] == found[1]
 
 
 def test_the_objects_do_count() -> None:

@@ -20,6 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
+from anyshape.nouns import mutable
+
 MOST_KINDS = 1024
 """Of arguments that are remembered."""
 ALIGNMENT = 16
@@ -105,7 +107,7 @@ def described(template: Any, address: int) -> Any:
     return made
 
 
-@dataclass(slots=True)
+@mutable
 class Line:
     """A statement and the names that it defines; whether nothing but views of memory are made, or
     new memory of so many bytes with nothing in it.
@@ -117,7 +119,7 @@ class Line:
     new_bytes: int | None = None
 
 
-@dataclass(slots=True)
+@mutable
 class Memory:
     """The tensor whose memory another one is part of, and how many bytes behind its begin."""
 

@@ -112,8 +112,8 @@ def _may_be_one(builder: Builder, size: Dim, is_line: bool) -> bool:
     return known is True or (is_line and known is None)
 
 
-OWN = 7
-"""A stride that no size gives."""
+OWN = 2**61 - 1
+"""A stride that no size gives: of a dimension of one element any stride is right."""
 
 
 def _turned(shape: Shape) -> Shape:

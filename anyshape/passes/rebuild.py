@@ -57,8 +57,9 @@ class Reader:
         known = established(graph)
         facts = known.at(0)
         here = TypeContext(graph.space, facts.fork(), graph.hints)
-        whole = TypeContext(graph.space, graph.facts.fork(), graph.hints)
-        return cls(here, whole, known, facts)
+        if facts is graph.facts:  # nothing is tested on the way
+            return cls(here, here, known, facts)
+        return cls(here, TypeContext(graph.space, graph.facts.fork(), graph.hints), known, facts)
 
     def stand_at(self, position: int) -> None:
         """In front of this node; what rules have learned of sizes of their own stays known."""

@@ -18,15 +18,14 @@ import torch
 
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import HOST, Graph, ScalarType, TensorType, Value, row_major, values_in
-from anyshape.ir.known_sizes import symbol_given_by, symbol_value
 from anyshape.nouns import mutable
 from anyshape.ops import OPS
+from anyshape.runtime.call_sizes import hidden_sizes, sizes_of_call, small_sizes
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, Own, form_of, order_of, storage_of
-from anyshape.runtime.hidden_sizes import hidden_sizes, small_sizes
 from anyshape.runtime.rollback import version_of
 from anyshape.runtime.turned_results import Laid, described, turned
-from anyshape.symbolic import Dim, Expr, Symbol, evaluate, substitute
+from anyshape.symbolic import Dim, Expr, Symbol, evaluate
 from anyshape.torch_names import torch_dtype
 from anyshape.version_counters import set_version
 
@@ -464,35 +463,13 @@ def _inputs_like(
 ) -> list[Any]:
     """What the graph is handed: tensors like the arguments, those that are ``read`` filled with a
     number, the others without memory. The shapes of ``results`` tell sizes that data decides."""
-    sizes: dict[Symbol, int] = {}
+    sizes = sizes_of_call(graph, arguments, results)
     given, inputs = iter(arguments), []
-    told = [
-        (dim, size)
-        for output, shape in zip(values_in(graph.outputs), results)
-        for dim, size in zip(output.shape, shape, strict=True)
-    ]
     for entry in graph.inputs:
         value = entry.value
         like = constants[value.name] if entry.kind != "argument" else next(given, None)
-        if like is None:  # the program makes it
-            told = _learn_of_results(sizes, told)
         inputs.append(_filled(sizes, value, like, number if value in read else None))
     return inputs
-
-
-def _learn_of_results(
-    sizes: dict[Symbol, int], told: Sequence[tuple[Dim, int]]
-) -> list[tuple[Dim, int]]:
-    """Adds the sizes that results' dimensions of these sizes tell; those that may tell more."""
-    left: list[tuple[Dim, int]] = []
-    for dim, size in told:
-        rest = substitute(dim, sizes)
-        if isinstance(rest, Expr):
-            if symbol := symbol_given_by(rest):
-                sizes.setdefault(symbol, symbol_value(rest, size))
-            else:
-                left.append((rest, size))
-    return left
 
 
 def _is_dense(kind: TensorType) -> bool:
@@ -519,13 +496,11 @@ def _orders(shapes: Sequence[torch.Size], strides: Strides) -> tuple[Own, ...]:
     return tuple(found)
 
 
-def _filled(sizes: dict[Symbol, int], value: Value, like: Any, number: int | None) -> Any:
-    """A tensor of the type, or laid out as the one that is given, which tells sizes; without
-    memory where there is no number. What is no tensor is itself."""
+def _filled(sizes: Mapping[Symbol, int], value: Value, like: Any, number: int | None) -> Any:
+    """A tensor of the type, or laid out as the one that is given; without memory where there is no
+    number. What is no tensor is itself."""
     kind = value.type
     if isinstance(kind, ScalarType):
-        if symbol := symbol_given_by(kind.expr):
-            sizes[symbol] = int(like)
         return like
     if like is None:
         shape = [_number(dim, sizes) for dim in kind.shape]
@@ -533,9 +508,6 @@ def _filled(sizes: dict[Symbol, int], value: Value, like: Any, number: int | Non
         strides = None if dense else [_number(dim, sizes) for dim in kind.strides]
         like = torch.empty(shape, device="meta")
         like = like if strides is None else torch.empty_strided(shape, strides, device="meta")
-    for dim, size in zip((*kind.shape, *kind.strides), (*like.shape, *like.stride())):
-        if isinstance(dim, Expr) and (symbol := symbol_given_by(dim)):
-            sizes.setdefault(symbol, symbol_value(dim, size))
     shape, strides, dtype = like.shape, like.stride(), torch_dtype(kind.dtype)
     if number is None:
         return torch.empty_strided(shape, strides, dtype=dtype, device="meta")

@@ -19,7 +19,7 @@ from anyshape.ir.graph import TensorType, Value
 from anyshape.ops import table
 from anyshape.ops.context import TypeContext
 from anyshape.ops.rules import new
-from anyshape.runtime import result_layouts
+from anyshape.runtime import call_sizes, result_layouts
 from anyshape.runtime.launch import with_strides
 from anyshape.symbolic import Space
 
@@ -84,13 +84,13 @@ def test_a_result_of_nothing_has_the_shape_too() -> None:
 def test_each_dimension_of_a_result_tells_its_size_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not once for each input that the program makes: a decoder has two for each layer."""
     asked: list[object] = []
-    substitute = result_layouts.substitute
+    substitute = call_sizes.substitute
 
     def counting(dim: Any, values: Any) -> Any:
         asked.append(dim)
         return substitute(dim, values)
 
-    monkeypatch.setattr(result_layouts, "substitute", counting)
+    monkeypatch.setattr(call_sizes, "substitute", counting)
     space = Space()
     sizes = [space.fresh("u", policy="unbacked", knowledge="midrun") for _ in range(40)]
     made = [
@@ -102,6 +102,6 @@ def test_each_dimension_of_a_result_tells_its_size_once(monkeypatch: pytest.Monk
     inputs = [SimpleNamespace(value=value, kind="argument") for value in made]
     graph: Any = SimpleNamespace(inputs=inputs, outputs=tuple(results))
     shapes = [torch.Size([3 + n]) for n in range(len(sizes))]
-    found = result_layouts._inputs_like(graph, {}, [None] * len(made), set(), None, shapes)
+    found = result_layouts._inputs_like(graph, {}, [], set(), None, shapes)
     assert [like.shape[0] for like in found] == [2 + n for n in range(len(sizes))]
     assert len(asked) <= 2 * len(sizes)

@@ -195,9 +195,9 @@ class Recorder(TorchDispatchMode):
     def _body(self, result: str) -> Iterator[str]:
         """The statements: first the stream, then memory that only kernels are told of."""
         lines, used = self._live(result)
-        told = [line for line in lines if line.new_bytes is not None and line.names[0] not in used]
+        unread = [s for s in lines if s.new_bytes is not None and s.names[0] not in used]
         places, end = {}, 0
-        for line in told:
+        for line in unread:
             places[line.names[0]] = end
             end += -(-(line.new_bytes or 0) // SLOT_BYTES) * SLOT_BYTES
         yield f"stream = current_stream({current_device()})"

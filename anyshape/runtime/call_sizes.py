@@ -55,22 +55,22 @@ def sizes_of_call(
 ) -> dict[Symbol, int]:
     """What the arguments' sizes, strides and numbers tell, and the shapes of results."""
     sizes: dict[Symbol, int] = {}
-    for dim, size in _told_by_arguments(graph, arguments):
+    for dim, size in _sizes_of_arguments(graph, arguments):
         if isinstance(dim, Expr) and (symbol := symbol_given_by(dim)):
             sizes.setdefault(symbol, symbol_value(dim, int(size)))
-    told = [
+    pairs = [
         (dim, size)
         for output, shape in zip(values_in(graph.outputs), results)
         for dim, size in zip(output.tensor.shape, shape, strict=True)
     ]
-    while left := _learn(sizes, told):  # one size may tell another
-        if len(left) == len(told):
+    while left := _learn(sizes, pairs):  # one size may tell another
+        if len(left) == len(pairs):
             break
-        told = left
+        pairs = left
     return sizes
 
 
-def _told_by_arguments(graph: Graph, arguments: Sequence[Any]) -> Iterable[tuple[object, Any]]:
+def _sizes_of_arguments(graph: Graph, arguments: Sequence[Any]) -> Iterable[tuple[object, Any]]:
     """What types say, and what it is in the call. Behind the arguments that are given a graph may
     have others, which the program makes."""
     kinds = [entry.value.type for entry in graph.inputs if entry.kind == "argument"]
@@ -81,10 +81,10 @@ def _told_by_arguments(graph: Graph, arguments: Sequence[Any]) -> Iterable[tuple
             yield from zip((*kind.shape, *kind.strides), (*argument.shape, *argument.stride()))
 
 
-def _learn(sizes: dict[Symbol, int], told: Sequence[tuple[Dim, int]]) -> list[tuple[Dim, int]]:
+def _learn(sizes: dict[Symbol, int], pairs: Sequence[tuple[Dim, int]]) -> list[tuple[Dim, int]]:
     """Adds the sizes that dimensions of these sizes tell; gives those that may tell more."""
     left: list[tuple[Dim, int]] = []
-    for dim, size in told:
+    for dim, size in pairs:
         rest = substitute(dim, sizes)
         if isinstance(rest, Expr):
             if symbol := symbol_given_by(rest):

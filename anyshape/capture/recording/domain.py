@@ -35,7 +35,7 @@ class RecordingDomain(Domain):
     interpreted: set[types.CodeType]  # of the functions that the segment has entered
     enters_contexts: bool
     made_stream: bool = False  # others may have been told of it, and write to it
-    told: set[int]  # ids of who hears, at the segment's end, what the program says
+    listeners: set[int]  # ids of who hears, at the segment's end, what the program says
     ids: set[int]  # of objects that may be others in another call, or behind a break
     kept_in_c: list[Any]  # what a cache of C was handed, and may give back in another call
 

@@ -51,7 +51,7 @@ def refuse_warned(domain: RecordingDomain) -> None:
         refuse_printed(domain, "stderr", "a warning")
         return
     found, sources = record_of_warnings(), domain.recorder.sources
-    if _is_told_later(domain, found):
+    if _hears_later(domain, found):
         asked = sources.const(record_of_warnings, "the warnings that are recorded")
         sources.remember(found, sources.child(asked, "call", ()))
         domain.recorder.changed.add(list)  # it is none of the lists that are read, in any call
@@ -68,19 +68,19 @@ def refuse_logged(domain: RecordingDomain, logger: Any, level: Any) -> None:
     if heard == "a package":
         for handler in _handlers_of(logger):
             if not is_library(type(handler).__module__):
-                _is_told_later(domain, handler)
+                _hears_later(domain, handler)
     if heard != "nobody":
         refuse_printed(domain, "stderr", "a line in a log")
 
 
-def _is_told_later(domain: RecordingDomain, listener: Any) -> bool:
+def _hears_later(domain: RecordingDomain, listener: Any) -> bool:
     """At the segment's end: the program may not have it in its hands already. Is it new here?"""
-    if id(listener) in domain.told:
+    if id(listener) in domain.listeners:
         return False
     known = domain.recorder.sources.of(listener) is not None
     if known or domain.machine.heap.is_shadowed(listener):
         raise broken("unknown-call", f"what a {type(listener).__name__} hears")
-    domain.told.add(id(listener))
+    domain.listeners.add(id(listener))
     return True
 
 

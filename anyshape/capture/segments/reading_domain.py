@@ -112,7 +112,7 @@ class ReadingDomain(RecordingDomain):
     def read(self, obj: Any, kind: str, key: Any, value: Any) -> Any:
         if type(value) in PROXIES:
             return value
-        if self.told and id(obj) in self.told:
+        if self.listeners and id(obj) in self.listeners:
             raise broken("unknown-call", f"a {type(obj).__name__} that hears what was said,")
         if kind == "keys" and any(c_callbacks.hashes_outside(self.machine, key) for key in value):
             raise broken("unknown-call", f"__hash__ of keys of a {type(obj).__name__}")

@@ -195,6 +195,9 @@ def test_where_memory_begins_is_part_of_the_kind(begin: int) -> None:
     for n in range(0, 12, 4):
         assert replayed(memory[begin + n :][:4]).item() == memory[begin:].data_ptr() % 16
     assert len(calls) == 1
+    other = memory[begin + 1 :][:4]
+    assert replayed(other).item() == other.data_ptr() % 16
+    assert len(calls) == 2
 
 
 def number_read(x: Tensor) -> Tensor:

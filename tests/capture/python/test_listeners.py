@@ -88,6 +88,17 @@ def handled(heard: Heard) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def streamed(heard: Heard) -> Iterator[None]:
+    """By a handler of the standard library, to a stream of the program's own."""
+    handler = logging.StreamHandler(heard)  # type: ignore[type-var]
+    LOG.addHandler(handler)
+    try:
+        yield
+    finally:
+        LOG.removeHandler(handler)
+
+
+@contextlib.contextmanager
 def filtered(heard: Heard) -> Iterator[None]:
     chosen = Filter(heard)
     LOG.addFilter(chosen)
@@ -125,7 +136,7 @@ def prints(x: Any, heard: Any) -> Any:
 
 CASES = [
     *[(program, listens) for program in (warns, compares, walks) for listens in (recorded, shown)],
-    *[(logs, handled), (logs, filtered), (prints, printed)],
+    *[(logs, handled), (logs, filtered), (logs, streamed), (prints, printed)],
 ]
 
 

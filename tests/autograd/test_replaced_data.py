@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import anyshape
+from anyshape.capture.recording.refused_calls import Replaced
 from anyshape.capture.tensors import replaced_data
 from anyshape.ir.graph import Node
 
@@ -323,3 +324,20 @@ def test_data_that_lie_otherwise_behind_a_call_are_never_read_as_those_of_the_ca
         w.data = torch.full((4, size), 7.0)
         y.sum().backward()
         torch.testing.assert_close(b.grad, w.data)
+
+
+def test_nodes_that_were_taken_back_or_put_in_between_are_looked_through_again() -> None:
+    class Reads:
+        def __init__(self, *names: str) -> None:
+            self.names = names
+
+        def inputs(self) -> tuple[str, ...]:
+            return self.names
+
+    replaced: Any = Replaced()
+    x, both, y = Reads("x"), Reads("x", "y"), Reads("y")
+    assert list(replaced.readers([x, y], "y")) == [y]
+    assert list(replaced.readers([x, y, both], "x")) == [x, both]
+    assert list(replaced.readers([x], "y")) == []
+    assert list(replaced.readers([both, x], "y")) == [both]
+    assert list(replaced.readers([both, y, x], "y")) == [both, y]

@@ -40,7 +40,7 @@ from anyshape.ops import OPS
 from anyshape.ops.write_back import WrittenThrough
 from anyshape.options import Options
 from anyshape.passes.ambiguous_layouts import ambiguous_layouts
-from anyshape.passes.ambiguous_places import ambiguous_places
+from anyshape.passes.ambiguous_offsets import ambiguous_offsets
 from anyshape.passes.outputs import detached_bases, outputs_as_views
 from anyshape.passes.pipeline import INFERENCE
 from anyshape.passes.sure_copies import sure_copies
@@ -58,9 +58,9 @@ from anyshape.runtime.launch import (
 from anyshape.runtime.profile import Launched, Times, recorded
 from anyshape.runtime.result_layouts import (
     EagerLayouts,
-    EagerPlaces,
+    EagerOffsets,
     layouts_as_eager,
-    places_as_eager,
+    offsets_as_eager,
     without_views,
 )
 from anyshape.schedule import schedule
@@ -510,17 +510,17 @@ def _laid_out(
         for found, inside in zip(ambiguous_layouts(graph, OPS, copied), (True, False, False))
     ]
     never, sometimes = outputs_as_views(graph, compiled.translation.summary.lent, OPS)
-    ambiguous = ambiguous_places(graph, OPS, sometimes, copied)
-    places = None
+    ambiguous = ambiguous_offsets(graph, OPS, sometimes, copied)
+    offsets = None
     if ambiguous is not None:
-        places = EagerPlaces(
+        offsets = EagerOffsets(
             *(ambiguous.graph, ambiguous.outputs, ambiguous.moved, ambiguous.lent),
             ambiguous.where_empty,
             constants,
         )
     run = layouts_as_eager(compiled.run, graph, usual, odd)
     run = layouts_as_eager(run, graph, None, lines)
-    run = places_as_eager(run, places)
+    run = offsets_as_eager(run, offsets)
     run = without_views(run, never, detached_bases(graph, OPS))
     return compiled if run is compiled.run else replace(compiled, run=run)
 

@@ -68,7 +68,7 @@ def _laid_as(gradient: Tensor, x: Tensor) -> Tensor:
 
 
 def strided_part(x: Tensor, size: Any, stride: Any, offset: int) -> Tensor:
-    """Places in the elements of a row, counted from its first one."""
+    """Positions in the elements of a row, counted from its first one."""
     return x.as_strided(size, stride, x.storage_offset() + offset)
 
 

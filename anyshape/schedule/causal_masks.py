@@ -7,7 +7,7 @@ so, and no mask is made.
     %y = scaled_dot_product_attention(%q, %k, %v, None, 0.0, True)
 
 Where all of the mask is true the flag stays False. What an element of the mask is, rows say
-(``lower.py``), at places that are symbols. Libraries skip the keys that are hidden, and some have
+(``lower.py``), at indices that are symbols. Libraries skip the keys that are hidden, and some have
 fast kernels for no other mask.
 """
 

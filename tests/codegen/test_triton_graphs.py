@@ -168,18 +168,18 @@ class Step:
 
 def test_gradients_are_handed_out_where_the_graph_leaves_them(recording):
     step = Step()
-    recordings, losses, places = step.recordings(), [], set()
+    recordings, losses, positions = step.recordings(), [], set()
     for n in range(1, 7):
         gradient, loss = recordings(torch.ones(1 + n % 2))
         assert gradient.eq(2.0 * n).all() and step.weight.eq(n).all()
         losses.append(loss)
         if n > 4:
-            places.add(gradient.data_ptr())
+            positions.add(gradient.data_ptr())
             assert gradient.untyped_storage().graph in [
                 made.graph for made in recordings.graphs.values()
             ]
         del gradient
-    assert not recordings.copies and len(recordings.graphs) == len(places) == 2
+    assert not recordings.copies and len(recordings.graphs) == len(positions) == 2
     assert [loss.item() for loss in losses] == [1, 2, 3, 4, 5, 6]
 
 

@@ -179,18 +179,18 @@ def test_gradients_lie_where_the_graph_leaves_them_and_those_that_are_kept_stay(
 
     (ours, step), (theirs, eager) = made(), made()
     fast = anyshape.compile(step, mode="reduce-overhead", fullgraph=True)
-    ids, places, kept = ids_of(3, 50), set(), []
+    ids, positions, kept = ids_of(3, 50), set(), []
     for turn in range(12):
         torch.testing.assert_close(fast(ids), eager(ids), rtol=1e-4, atol=1e-5)
         gradient = ours.up.weight.grad
         assert gradient is not None
         torch.testing.assert_close(gradient, theirs.up.weight.grad, rtol=1e-3, atol=1e-4)
         if 3 <= turn < 7:
-            places.add(gradient.data_ptr())
+            positions.add(gradient.data_ptr())
         if turn >= 7:
             kept.append((gradient, gradient.clone()))
         del gradient
-    assert len(places) == 1
+    assert len(positions) == 1
     for gradient, copy in kept:
         torch.testing.assert_close(gradient, copy, rtol=0, atol=0)
     last = ours.up.weight.grad

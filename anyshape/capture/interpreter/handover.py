@@ -33,7 +33,7 @@ from anyshape.capture.interpreter.unwinding import handled_exception
 UNIT = 2
 """Bytes of an instruction."""
 _AWAITING = CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE
-NO_PLACE = 0x80 | 15 << 3
+NO_LINE = 0x80 | 15 << 3
 """In a table of lines: the next instructions, at most eight, are on no line."""
 
 
@@ -193,7 +193,7 @@ def _begin(code: CodeType, offset: int) -> int:
 
 def _without_lines(count: int) -> Iterator[int]:
     for left in range(count, 0, -8):
-        yield NO_PLACE | min(left, 8) - 1
+        yield NO_LINE | min(left, 8) - 1
 
 
 def _moved(code: CodeType, by: int) -> Iterator[int]:

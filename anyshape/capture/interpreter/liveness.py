@@ -59,7 +59,7 @@ def is_missed(value: Any, depth: int = 3) -> bool:
     if kind is Generator or kind in _HOLDERS:
         if kind is Generator and _runs_when_closed(value):
             return True
-        return depth > 0 and any(is_missed(held, depth - 1) for held in _held_by(value))
+        return depth > 0 and any(is_missed(part, depth - 1) for part in _referents(value))
     if not _is_of_the_program(type(value)):
         return False
     return is_finalized(value) or weakref.getweakrefcount(value) > 0
@@ -79,7 +79,7 @@ _LOOKED_AT = 100
 """So many parts of a container are looked at."""
 
 
-def _held_by(value: Any) -> Iterator[Any]:
+def _referents(value: Any) -> Iterator[Any]:
     """What goes with a container, or with a suspended generator: what it delegates to, too."""
     if type(value) is Generator:
         return iter(() if value.finished else (*value.frame.locals, *value.frame.stack))

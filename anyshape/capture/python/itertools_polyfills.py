@@ -194,8 +194,8 @@ def _is_same(a: Any, b: Any) -> Any:
     return a is not ABSENT and b in (a,)  # one object or equal, as C compares
 
 
-def at_once(make: Any, places: Any, args: Any, kwargs: Any) -> Any:
+def at_once(make: Any, positions: Any, args: Any, kwargs: Any) -> Any:
     """An iterator whose iterables are asked for theirs when it is made."""
-    first, last = places
+    first, last = positions
     iterators = [iter(arg) for arg in args[first:last]]
     return make(*args[:first], *iterators, *args[last:], **kwargs)

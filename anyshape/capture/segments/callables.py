@@ -237,7 +237,7 @@ KEEPERS |= {
 }
 
 # What heap.py hands mirrors to, as far as it reads containers.
-_TOLD = purity.READERS | purity.FIRST_READERS | purity.PAIR_READERS | KEEPERS
+_TAKE_MIRRORS = purity.READERS | purity.FIRST_READERS | purity.PAIR_READERS | KEEPERS
 _KEEPING_MODULES = frozenset({"types", "functools", "weakref"})
 
 
@@ -247,7 +247,7 @@ def keeps(fn: Any) -> bool:
         issubclass(fn, BaseException) or fn.__module__ in _KEEPING_MODULES
     ):
         return True
-    return type(fn) in purity.CALLABLE_TYPES and fn in _TOLD
+    return type(fn) in purity.CALLABLE_TYPES and fn in _TAKE_MIRRORS
 
 
 OPERATOR_FUNCTIONS: Mapping[Any, Callable[..., Any]] = {

@@ -23,7 +23,7 @@ from anyshape.capture.guards.counters import counters
 from anyshape.capture.guards.guard_code import GuardSet
 from anyshape.capture.heap.breaks import GraphBreak, record_of
 from anyshape.capture.heap.raised_state import traceback_of
-from anyshape.capture.heap.sorted_lists import Place
+from anyshape.capture.heap.sorted_lists import CallSite
 from anyshape.capture.heap.values import NULL, Break, InterpreterBug, ProxyLeak
 from anyshape.capture.interpreter.frame import Code, Frame, locate, users_frame
 from anyshape.capture.interpreter.machine import Machine
@@ -127,7 +127,7 @@ class _Assumed:
     own_backwards: bool = False
     contexts: bool = True
     takes_gradients: bool = True
-    sorts_natively: frozenset[Place] = frozenset()
+    sorts_natively: frozenset[CallSite] = frozenset()
     pickles_natively: bool = False
     expects: bool = True
     nothing_raises: bool = True
@@ -321,9 +321,9 @@ class Capturer:
             refuse_open(recorder)
             if unknown := why_native(domain.functions):
                 raise FunctionsAreSeen(unknown) from None
-            places = frozenset(machine.heap.sorting.places.values())
-            if not places <= domain.sorts_natively and not self.options.fullgraph:
-                raise _BreaksInSort(places) from None
+            call_sites = frozenset(machine.heap.sorting.call_sites.values())
+            if not call_sites <= domain.sorts_natively and not self.options.fullgraph:
+                raise _BreaksInSort(call_sites) from None
             if pickles.is_within(machine) and not self.options.fullgraph:
                 raise _BreaksInPickle from None
             if machine.frame is None or signal.reason == "escape":
@@ -469,8 +469,8 @@ class _NotOnce(BaseException):
 class _BreaksInSort(BaseException):
     """The segment ends while a list is sorted."""
 
-    def __init__(self, places: frozenset[Place]) -> None:
-        self.places = places
+    def __init__(self, call_sites: frozenset[CallSite]) -> None:
+        self.call_sites = call_sites
 
 
 class _BreaksInPickle(BaseException):
@@ -503,9 +503,9 @@ def denied(assumed: _Assumed, found: BaseException) -> dict[str, Any]:
         case aliases.GradientsAreSeen():
             return {"takes_gradients": False}
         case ChoicesAreSeen():
-            return {"kept": assumed.kept | found.places}
+            return {"kept": assumed.kept | found.branches}
         case _BreaksInSort():
-            return {"sorts_natively": assumed.sorts_natively | found.places}
+            return {"sorts_natively": assumed.sorts_natively | found.call_sites}
         case _BreaksInPickle():
             return {"pickles_natively": True}
         case NotWithin():

@@ -231,10 +231,10 @@ class _Values:
 
     def __call__(self, slot: Any) -> Any:
         if type(slot) is tuple:
-            owner, method, place = slot
-            if self.values[place] is NULL:
-                self.values[place] = self.bind(self(owner), method, place)
-            return self.values[place]
+            owner, method, index = slot
+            if self.values[index] is NULL:
+                self.values[index] = self.bind(self(owner), method, index)
+            return self.values[index]
         if slot < 0:
             return LOST if slot == _DEAD else NULL
         return self.values[slot]

@@ -83,7 +83,7 @@ class Rebuilder:
         self._positions: list[str] = []
         self._reads: dict[str, str] = {}
         self._made_inside: frozenset[int] | None = None
-        self._held: set[int] = set()  # generators that the program goes on with
+        self._kept_generators: set[int] = set()  # generators that the program goes on with
         self._classes = MadeClasses(self.heap, domain.kept_in_c)
         self.making: set[int] = set()
         self.replaying = False  # whether writes to what lies outside are still to be replayed
@@ -209,7 +209,7 @@ class Rebuilder:
 
     def _object(self, value: Any, kind: type) -> str:
         if kind is Generator:
-            self._held.add(id(value))
+            self._kept_generators.add(id(value))
         if id(value) in self._classes.belonging:
             return self.constant(value)
         if id(value) in self.heap.namespaces:
@@ -390,7 +390,11 @@ class Rebuilder:
         """A generator that nobody holds any more has something to do, at a moment that capture has
         missed."""
         for value in (*self.heap.created.values(), *self.domain.handed_generators()):
-            if type(value) is Generator and value.is_left_open and id(value) not in self._held:
+            if (
+                type(value) is Generator
+                and value.is_left_open
+                and id(value) not in self._kept_generators
+            ):
                 raise broken("escape", "a generator that is dropped")
 
     def _leave(self, name: str, value: Generator) -> None:

@@ -46,9 +46,8 @@ class Writer:
 
 @frozen
 class Twin:
-    """`operator(*arguments)` gives `results` results, then the new value of each argument that is
-    at one of the places `written`. Where `returns_written`, the call gives back the first of them.
-    """
+    """`operator(*arguments)` gives `results` results, then the new value of each argument at one of
+    the positions `written`. Where `returns_written`, the call gives back the first of them."""
 
     operator: OpOverload
     results: int
@@ -91,11 +90,11 @@ def twin_of(writer: Writer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     if last in RESIZERS or operator is None or twin is None or kwargs:
         return None
     parameters = operator._schema.arguments
-    places = tuple(i for i, p in enumerate(parameters) if is_written(p))
-    new = len(twin._schema.returns) - len(places)
-    if not places or new < 0 or not places[-1] < len(args) <= len(parameters):
+    positions = tuple(i for i, p in enumerate(parameters) if is_written(p))
+    new = len(twin._schema.returns) - len(positions)
+    if not positions or new < 0 or not positions[-1] < len(args) <= len(parameters):
         return None
-    return Twin(twin, new, places, in_place)
+    return Twin(twin, new, positions, in_place)
 
 
 def times_written(name: str, p: object) -> int:

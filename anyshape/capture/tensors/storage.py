@@ -370,7 +370,7 @@ def _diagonal(domain: RecordingDomain, x: Any, *dims: Any, **named: Any) -> Any:
     return call_row(domain, "diagonal", x, *dims, **named)
 
 
-def _placed(
+def _as_strided(
     domain: RecordingDomain, x: Any, size: Any, stride: Any, storage_offset: Any = None
 ) -> Any:
     return as_strided(domain, (x, size, stride, storage_offset), {})
@@ -381,7 +381,7 @@ SCATTERS: Mapping[str, Handler] = {
     "slice_scatter": scatter("slice_scatter", "input src dim start end step", _slice),
     "diagonal_scatter": scatter("diagonal_scatter", "input src offset dim1 dim2", _diagonal),
     "as_strided_scatter": scatter(
-        "as_strided_scatter", "input src size stride storage_offset", _placed
+        "as_strided_scatter", "input src size stride storage_offset", _as_strided
     ),
 }
 """By the name that the function and the method have."""

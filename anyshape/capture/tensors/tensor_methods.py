@@ -281,7 +281,7 @@ def slice_operator(
 
 
 def where(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`torch.where(condition)` alone: the places where it is true."""
+    """`torch.where(condition)` alone: the indices where it is true."""
     given = (*args, *kwargs.values())
     return call_row(domain, "nonzero", *given, as_tuple=True) if len(given) == 1 else NotImplemented
 

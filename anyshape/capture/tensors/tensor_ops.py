@@ -265,7 +265,7 @@ def _index_part(domain: RecordingDomain, part: Any) -> Any:
             return list(part)
         kinds = {_kind_of_leaf(domain, leaf) for leaf in leaves}
         dtype = int64 if int64 in kinds else uint8 if uint8 in kinds else bool_
-        return to_arg(domain, _places(domain, part, TORCH_OF_DTYPE[dtype]))
+        return to_arg(domain, _index_tensor(domain, part, TORCH_OF_DTYPE[dtype]))
     if isinstance(part, slice):
         part = slice(*(read_index(domain, end) for end in (part.start, part.stop, part.step)))
     return to_arg(domain, part)
@@ -294,10 +294,10 @@ def _kind_of_leaf(domain: RecordingDomain, leaf: Any) -> DType:
     raise broken("unknown-call", f"indexing a tensor with a list of a {type(leaf).__name__}")
 
 
-def _places(domain: RecordingDomain, part: Any, dtype: torch.dtype) -> Any:
+def _index_tensor(domain: RecordingDomain, part: Any, dtype: torch.dtype) -> Any:
     """A sequence, or one of sequences, as the tensor that it is as an index."""
     if isinstance(part, (list, tuple)):
-        made = [_places(domain, item, dtype) for item in part]
+        made = [_index_tensor(domain, item, dtype) for item in part]
         if len({len(one.value.shape) for one in made}) > 1:
             raise broken("unknown-call", "indexing a tensor with a ragged list")
         return call_row(domain, "stack", tuple(made), 0)

@@ -69,10 +69,10 @@ def _extremum(
     keepdim = rest[0] if rest else options.get("keepdim", False)
     d = dim_of(dim, len(x.shape))
     at, given = (kept(b, v, x, (d,), keepdim) for v in (indices, values))
-    return placed(b, x, d, at, given)
+    return scattered(b, x, d, at, given)
 
 
-def placed(b: Any, x: Any, dim: int, index: Any, g: Any) -> Any:
+def scattered(b: Any, x: Any, dim: int, index: Any, g: Any) -> Any:
     """The gradient of ``x.gather(dim, index)``. Where the dimension has one element, each
     element is found by its number; else they are added up."""
     others = [d for d in range(len(x.shape)) if d != dim]
@@ -88,7 +88,7 @@ def _picked(b: Any, g: Any, y: Any, x: Any, *rest: Any, dim: int, **options: Any
     (values, _), (_, at) = g, y
     if values is None:
         return zeros(b, x)
-    return values if not x.shape else placed(b, x, dim, at, values)
+    return values if not x.shape else scattered(b, x, dim, at, values)
 
 
 def _variance(b: Any, g: Any, x: Any, dims: Any, keepdim: bool, correction: Any) -> Any:

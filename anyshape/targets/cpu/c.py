@@ -151,7 +151,7 @@ class _Emitter(ColumnPrinter):
         """One cell after the other, where cells may write to one element."""
         axes = self.kernel.axes
         work = Work(stores=list(self.kernel.stores))
-        if not axes or not self._writes_apart(axes[-1]):
+        if not axes or not self._writes_disjoint(axes[-1]):
             self._open_loops(axes)
             self._cells(work)
             self._close(len(axes))
@@ -179,7 +179,7 @@ class _Emitter(ColumnPrinter):
         self._segments(inner, start, end, work)
         self._close(len(outer) + chunked)
 
-    def _writes_apart(self, axis: Axis) -> bool:
+    def _writes_disjoint(self, axis: Axis) -> bool:
         """Does each turn of this loop write to an element of its own, next to the last?"""
         return all(step_of(self.phases, s, axis.name) == 1 for s in self.kernel.stores)
 

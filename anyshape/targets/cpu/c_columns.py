@@ -95,8 +95,8 @@ class ColumnPrinter(LoopPrinter):
         self._open_columns(column)
         self._columns_known(numbers, column)
         found = {n: f"h{n}[{_lane(column)}]" for n in numbers}
-        for n, place in found.items():
-            self._line(f"{place} = v{n};")
+        for n, element in found.items():
+            self._line(f"{element} = v{n};")
         self._close(1)
         self.of_columns = found
 

@@ -12,8 +12,10 @@ from itertools import islice
 from types import FunctionType
 from typing import Any
 
+import torch
+
 from anyshape.capture.heap import purity
-from anyshape.capture.interpreter.attributes import HEAP_TYPE
+from anyshape.capture.interpreter.attributes import HEAP_TYPE, instance_dict
 from anyshape.capture.interpreter.control_flow import successors
 from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.generators import Generator
@@ -56,13 +58,33 @@ def is_live(live: int, slot: int, value: Any) -> bool:
 def is_missed(value: Any, depth: int = 3) -> bool:
     """Whether code of the program runs, or a weak reference ends, when nobody holds the value."""
     kind = type(value)
-    if kind is Generator or kind in _HOLDERS:
-        if kind is Generator and _runs_when_closed(value):
-            return True
-        return depth > 0 and any(is_missed(part, depth - 1) for part in _referents(value))
-    if not _is_of_the_program(type(value)):
+    if kind is Generator and _runs_when_closed(value):
+        return True
+    if is_finalized(value) or _has_weak_references(value):
+        return True
+    return depth > 0 and any(is_missed(part, depth - 1) for part in _referents(value))
+
+
+def _has_weak_references(value: Any) -> bool:
+    """Those to tensors and classes are not counted: torch and Python hold some of their own."""
+    kind = type(value)
+    return (
+        kind.__weakrefoffset__ != 0
+        and not issubclass(kind, (type, torch.Tensor))
+        and weakref.getweakrefcount(value) > 0
+    )
+
+
+def may_be_watched(value: Any, depth: int = 3) -> bool:
+    """Whether the program can see when nobody holds the value any more: a weak reference may be
+    made to it, or to what goes with it. Tensors are not counted, as they would keep their memory,
+    and classes, which live on in cycles."""
+    kind = type(value)
+    if issubclass(kind, (type, torch.Tensor)):
         return False
-    return is_finalized(value) or weakref.getweakrefcount(value) > 0
+    if kind.__weakrefoffset__ != 0 and kind is not Generator:
+        return True
+    return depth > 0 and any(may_be_watched(part, depth - 1) for part in _referents(value))
 
 
 def _runs_when_closed(generator: Generator) -> bool:
@@ -74,16 +96,22 @@ def _runs_when_closed(generator: Generator) -> bool:
     return any(code.handled_by) or any(name == "SEND" for name, _ in code.opcodes)
 
 
-_HOLDERS = frozenset({list, tuple, dict})
 _LOOKED_AT = 100
 """So many parts of a container are looked at."""
 
 
 def _referents(value: Any) -> Iterator[Any]:
-    """What goes with a container, or with a suspended generator: what it delegates to, too."""
-    if type(value) is Generator:
+    """What goes with a container, an instance, or a suspended generator: what it delegates to,
+    too."""
+    kind = type(value)
+    if kind is Generator:
         return iter(() if value.finished else (*value.frame.locals, *value.frame.stack))
-    return islice(value.values() if type(value) is dict else value, _LOOKED_AT)
+    if issubclass(kind, dict):
+        return islice(dict.values(value), _LOOKED_AT)
+    if kind in (list, tuple):
+        return islice(value, _LOOKED_AT)
+    state = instance_dict(value) if kind.__flags__ & HEAP_TYPE else None
+    return islice(state.values(), _LOOKED_AT) if type(state) is dict else iter(())
 
 
 def is_finalized(value: Any) -> bool:

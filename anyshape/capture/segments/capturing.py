@@ -24,7 +24,7 @@ from anyshape.capture.guards.guard_code import GuardSet
 from anyshape.capture.heap.breaks import GraphBreak, record_of
 from anyshape.capture.heap.raised_state import traceback_of
 from anyshape.capture.heap.sorted_lists import CallSite
-from anyshape.capture.heap.values import NULL, Break, InterpreterBug, ProxyLeak
+from anyshape.capture.heap.values import NULL, Break, InterpreterBug, OpaqueValue, ProxyLeak
 from anyshape.capture.interpreter.frame import Code, Frame, locate, users_frame
 from anyshape.capture.interpreter.machine import Machine
 from anyshape.capture.interpreter.stressed import StressedMachine
@@ -348,11 +348,13 @@ class Capturer:
         order = range(len(entry.slots)) if declared is None else declared.order(len(entry.slots))
         texts = entry.slot_texts()
         methods = frozenset() if entry.point is None else entry.point.methods
-        seen = {
-            i: domain.see(sources.slot(i, texts[i]), entry.slots[i])
-            for i in order
-            if i not in methods
-        }
+        dead = frozenset() if entry.point is None else entry.point.dead
+        seen = {}
+        for i in order:
+            if i in methods:
+                continue
+            source, value = sources.slot(i, texts[i]), entry.slots[i]
+            seen[i] = OpaqueValue(source, type(value)) if i in dead else domain.see(source, value)
         return [seen.get(i, NULL) for i in range(len(entry.slots))]
 
     def _break(self, signal: Break, machine: Machine) -> None:

@@ -225,10 +225,58 @@ def test_the_program_sees_the_same_deaths(program: Callable[..., Any]) -> None:
     assert fast.stats().internal_errors == 0
 
 
+def of_a_module_with_a_hook(x: Any, log: list[Any]) -> Any:
+    module = torch.nn.Sigmoid()
+    handle = module.register_forward_hook(lambda *args: None)
+    y = module(x)
+    log.append(handle.hooks_dict_ref() is not None)
+    log.append(handle.id in handle.hooks_dict_ref())
+    return x + 1 + 0 * y
+
+
+def of_a_module_in_backward(x: Any, log: list[Any]) -> Any:
+    module, leaf = torch.nn.Sigmoid(), x.clone().requires_grad_()
+    module.register_full_backward_hook(lambda module, given, wanted: (given[0] * 2,))
+    module(leaf).sum().backward()
+    log.append(leaf.grad.tolist())
+    return x + 1
+
+
+def of_what_holds_a_function(x: Any, log: list[Any]) -> Any:
+    def inner() -> None: ...
+
+    held = [(inner,)]
+    there = weakref.ref(inner)
+    del inner
+    y = x + 1
+    log.append(there() is not None)
+    return y
+
+
+def of_an_attribute(x: Any, log: list[Any]) -> Any:
+    held = Plain()
+    held.part = OrderedDict()  # type: ignore[attr-defined]
+    there = weakref.ref(held.part)  # type: ignore[attr-defined]
+    y = x + 1
+    log.append(there() is not None)
+    return y
+
+
 @pytest.mark.parametrize("way", ["every", "third", "any"])
-def test_what_is_read_no_more_lives_to_the_end_over_breaks(way: str) -> None:
+@pytest.mark.parametrize(
+    "program",
+    [
+        of_a_generator_that_delegates,
+        of_a_module_with_a_hook,
+        of_a_module_in_backward,
+        of_what_holds_a_function,
+        of_an_attribute,
+    ],
+)
+def test_what_is_read_no_more_lives_to_the_end_over_breaks(
+    program: Callable[..., Any], way: str
+) -> None:
     """What dies with a variable that nothing reads any more dies with the function."""
-    program = of_a_generator_that_delegates
     fast = Compiled(program, Options(**WAYS[way]), ByReference)
     for _ in range(2):
         wanted: list[Any] = []

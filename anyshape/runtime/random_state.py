@@ -18,13 +18,17 @@ from anyshape.ir.nesting import nodes_in
 from anyshape.nouns import frozen
 from anyshape.ops import OPS
 
+GENERATORS = frozenset({HOST, "cuda"})
+"""Types of devices whose generators have a state that is read and put back."""
+
 
 def devices_drawn_on(graph: Graph) -> tuple[str, ...]:
     """Those of what these operators read and make, after the host; () where nothing is drawn."""
     drawing = [node for node in nodes_in(graph) if _may_draw(node)]
     kinds = [value.type for node in drawing for value in (*node.inputs(), *node.outputs)]
     devices = (kind.device for kind in kinds if isinstance(kind, TensorType))
-    return tuple(dict.fromkeys((HOST, *devices))) if drawing else ()
+    known = (device for device in devices if torch.device(device).type in GENERATORS)
+    return tuple(dict.fromkeys((HOST, *known))) if drawing else ()
 
 
 def _may_draw(node: Node) -> bool:

@@ -98,6 +98,10 @@ def test_generators_are_those_of_the_devices_of_what_is_drawn(monkeypatch) -> No
     assert [device for device, _ in RandomState.of(devices).states] == ["cpu"]
 
 
+def test_a_device_without_a_generator_is_left_out() -> None:
+    assert devices_drawn_on(graph_on("meta")) == ("cpu",)
+
+
 def test_what_draws_nothing_asks_no_generator() -> None:
     builder = Builder(TypeContext(Space(), Facts(Space())), OPS)
     x = builder.input(TensorType(float32, "cpu", (3,), (1,)), "argument", "x")

@@ -53,6 +53,7 @@ from anyshape.passes.pipeline import DIFFERENTIABLE, JOINT, Pipeline
 from anyshape.passes.simplify import without_dead_reads
 from anyshape.runtime.boundary import Boundary, Layout, Part, SavedValue
 from anyshape.runtime.profile import Times
+from anyshape.runtime.random_state import devices_drawn_on
 from anyshape.runtime.saved_by_eager import kept_themselves, reads_what_is_written
 from anyshape.schedule.causal_masks import without_causal_masks
 from anyshape.symbolic import Expr
@@ -157,7 +158,7 @@ def compile_training(
         _layout(outlined, halves, independent(graph, OPS, outlined.differentiable)),
         compiled[0].run,
         make_backward,
-        random=any(node.op in OPS and OPS[node.op].random for node in graph.nodes),
+        drawn_on=devices_drawn_on(graph),
         writes=any(map(_writes, graph.nodes)) or _is_refused(graph),
         replayed=without_dead_reads(graph, OPS),
     )

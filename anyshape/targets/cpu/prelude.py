@@ -473,9 +473,10 @@ def _halves(kind: str, lanes: int, size: int, combined: str) -> str:
     """The same in vectors of ``size`` bytes, each step written out: to unroll it takes GCC a
     twentieth of its time."""
     word, width = ("i32", size // 4) if lanes == 16 else ("i64", size // 8)
+    lies = f"vector_size({size}), aligned(sizeof({kind})), may_alias"
     lines = [
-        f"typedef {kind} V __attribute__((vector_size({size}), aligned(sizeof({kind})), may_alias));",
-        f"typedef {word} M __attribute__((vector_size({size}))); V w; M m;",
+        f"typedef {kind} V __attribute__(({lies})); V w;",
+        f"typedef {word} M __attribute__((vector_size({size}))); M m;",
     ]
     half = lanes // width
     lines += [f"V v{n} = *(const V *)(b + {n * width});" for n in range(half)]

@@ -41,12 +41,14 @@ from anyshape.ops.write_back import WrittenThrough
 from anyshape.options import Options
 from anyshape.passes.ambiguous_layouts import ambiguous_layouts
 from anyshape.passes.ambiguous_places import ambiguous_places
+from anyshape.passes.copied_storages import copied_storages
 from anyshape.passes.outputs import detached_bases, outputs_as_views
 from anyshape.passes.pipeline import INFERENCE
 from anyshape.passes.sure_copies import sure_copies
 from anyshape.passes.versions import Moves, moves
 from anyshape.runtime.boundary import spending
 from anyshape.runtime.cache import digest
+from anyshape.runtime.copied_storages import CopiedStorages
 from anyshape.runtime.eager_graph import EagerGraph
 from anyshape.runtime.expected import entry_sizes, expecting
 from anyshape.runtime.host import emit_host
@@ -521,6 +523,8 @@ def _laid_out(
     run = layouts_as_eager(compiled.run, graph, usual, odd)
     run = layouts_as_eager(run, graph, None, lines)
     run = places_as_eager(run, places)
+    if (copies := copied_storages(graph, OPS)) is not None:
+        run = CopiedStorages(*copies, constants).after(run)
     run = without_views(run, never, detached_bases(graph, OPS))
     return compiled if run is compiled.run else replace(compiled, run=run)
 

@@ -363,7 +363,7 @@ class EagerLayouts:
         if self._eager is None:
             self._eager = eager_function(self.graph)
         read = {value for node in self.graph.nodes for value in node.inputs()}
-        inputs = _inputs_like(self.graph, self.constants, arguments, read, number, shapes)
+        inputs = inputs_like(self.graph, self.constants, arguments, read, number, shapes)
         devices = {t.device for t in inputs if isinstance(t, Tensor) and t.is_cuda}
         with torch.no_grad(), torch.random.fork_rng(devices):  # nothing is drawn for the program
             made: Sequence[Tensor] = self._eager(*inputs)
@@ -434,7 +434,7 @@ class EagerPlaces:
         return tuple(results)
 
     def _inputs(self, arguments: Sequence[Any]) -> list[Any]:
-        return _inputs_like(self.graph, self.constants, arguments, frozenset(), None)
+        return inputs_like(self.graph, self.constants, arguments, frozenset(), None)
 
     def _eagerly(self, inputs: Sequence[Any]) -> Sequence[Tensor]:
         if self._eager is None:
@@ -453,7 +453,7 @@ class EagerPlaces:
             return None
 
 
-def _inputs_like(
+def inputs_like(
     graph: Graph,
     constants: Mapping[str, Tensor],
     arguments: Sequence[Any],

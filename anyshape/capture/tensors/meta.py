@@ -255,6 +255,7 @@ def row_for(fn: Any, name: str, count: int, keywords: tuple[str, ...]) -> OpDef:
             type=lambda cx, *args, **kwargs: infer(cx, fn, args, kwargs),
             random=is_random(name),
             guessed=True,
+            copies_storage=not STORAGE_COPIES.isdisjoint(name.split(".")),
             differentiable="requires_grad" not in keywords and not _is_constant(name),
         )
         _publish(row)
@@ -263,6 +264,12 @@ def row_for(fn: Any, name: str, count: int, keywords: tuple[str, ...]) -> OpDef:
 
 CONSTANTS = frozenset({"new_tensor"})
 """Operators without a row of their own that never require gradients, whatever they are made of."""
+
+
+STORAGE_COPIES = frozenset(
+    {"select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter"}
+)
+"""Operators that copy the storage of what they are handed: the result begins where that does."""
 
 
 def _is_constant(name: str) -> bool:

@@ -18,9 +18,7 @@ from anyshape.passes.ambiguous_places import part_leading_to, views
 from anyshape.passes.sure_copies import leading_to_outputs
 
 
-def copied_storages(
-    graph: Graph, ops: Mapping[str, OpDef]
-) -> tuple[Graph, tuple[int, ...]] | None:
+def copied_storages(graph: Graph, ops: Mapping[str, OpDef]) -> tuple[Graph, tuple[int, ...]] | None:
     """The graph and the positions of these outputs, written or not; None where there are none."""
     inside = {
         value

@@ -36,10 +36,8 @@ MOST = 256
 """Of how many exact sizes strides are remembered."""
 
 
-def places_as_eager(run: Run, places: EagerPlaces | None) -> Run:
+def places_as_eager(run: Run, places: EagerPlaces) -> Run:
     """The function of a graph whose results begin where eager's do."""
-    if places is None:
-        return run
     placed = places.placed
     if not places.where_empty:
         return lambda *arguments: placed(arguments, run(*arguments))
@@ -179,11 +177,16 @@ def _any_is_odd(in_rows: Sequence[bool | None], arguments: Sequence[Any]) -> boo
     """Has an argument with a size below 2 strides that are not row-major, by its type (``in_rows``)
     or in this call?"""
     for is_row_major, tensor in zip(in_rows, arguments, strict=True):
-        if is_row_major is not None:
-            shape = tensor.shape
-            if 1 in shape or 0 in shape:
-                if not is_row_major or not _lies_in_rows(shape, tensor.stride()):
-                    return True
+        if is_row_major is not None and is_odd(tensor, is_row_major):
+            return True
+    return False
+
+
+def is_odd(tensor: Tensor, is_row_major: bool) -> bool:
+    """Has it a size below 2, and strides that are not row-major, by its type or in this call?"""
+    shape = tensor.shape
+    if 1 in shape or 0 in shape:
+        return not is_row_major or not _lies_in_rows(shape, tensor.stride())
     return False
 
 

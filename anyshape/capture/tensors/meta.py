@@ -48,6 +48,7 @@ from anyshape.ir.graph import TensorType, Value, values_in
 from anyshape.nouns import mutable
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, numel, strides_in_order
+from anyshape.ops.shared_memory import STORAGE_COPIES
 from anyshape.ops.table import OPS, OpDef, Signature, add_row
 from anyshape.symbolic import (
     Dim,
@@ -264,12 +265,6 @@ def row_for(fn: Any, name: str, count: int, keywords: tuple[str, ...]) -> OpDef:
 
 CONSTANTS = frozenset({"new_tensor"})
 """Operators without a row of their own that never require gradients, whatever they are made of."""
-
-
-STORAGE_COPIES = frozenset(
-    {"select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter"}
-)
-"""Operators that copy the storage of what they are handed: the result begins where that does."""
 
 
 def _is_constant(name: str) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anyshape.ir.graph import Graph
+from anyshape.ir.graph import Graph, Value
 from anyshape.ops.table import OpDef
 from anyshape.passes.ambiguous_places import part_leading_to, views
 from anyshape.passes.sure_copies import leading_to_outputs
@@ -31,7 +31,8 @@ def copied_storages(graph: Graph, ops: Mapping[str, OpDef]) -> tuple[Graph, tupl
     for node in leading_to_outputs(graph, ops):
         if node.read[0] in inside:
             inside.update(node.outputs)
-    positions = tuple([p for p, output in enumerate(graph.outputs) if output in inside])
+    outputs = enumerate(graph.outputs)
+    positions = tuple([p for p, v in outputs if isinstance(v, Value) and v in inside])
     if not positions:
         return None
     part = part_leading_to(graph, ops, positions, lambda row: views(row) or row.copies_storage)

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import Graph
 from anyshape.nouns import mutable
 from anyshape.runtime.eager_function import eager_function
@@ -78,12 +79,15 @@ class CopiedStorages:
         shapes = [t.shape for t in results]
         try:
             inputs = inputs_like(self.graph, self.constants, arguments, made_inside, 0, shapes)
-        except KeyError:  # a size that data decides
+            for position, argument in zip(given, arguments):
+                is_tensor = isinstance(argument, Tensor)
+                inputs[position] = argument.detach() if is_tensor else argument
+            with torch.no_grad():
+                likes: Sequence[Tensor] = self._eager(*inputs)
+        except Exception as error:  # of a size that data decides
+            if is_interrupt(error):
+                raise
             return None
-        for position, argument in zip(given, arguments):
-            inputs[position] = argument
-        with torch.no_grad():
-            likes: Sequence[Tensor] = self._eager(*inputs)
         return likes if [t.shape for t in likes] == shapes else None
 
 

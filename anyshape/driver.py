@@ -41,12 +41,15 @@ from anyshape.ops.write_back import WrittenThrough
 from anyshape.options import Options
 from anyshape.passes.ambiguous_layouts import ambiguous_layouts
 from anyshape.passes.ambiguous_offsets import ambiguous_offsets
+from anyshape.passes.copied_storages import copied_storages
 from anyshape.passes.outputs import detached_bases, outputs_as_views
 from anyshape.passes.pipeline import INFERENCE
+from anyshape.passes.refused_views import refused_views
 from anyshape.passes.sure_copies import sure_copies
 from anyshape.passes.versions import Moves, moves
 from anyshape.runtime.boundary import spending
 from anyshape.runtime.cache import digest
+from anyshape.runtime.copied_storages import CopiedStorages
 from anyshape.runtime.eager_graph import EagerGraph
 from anyshape.runtime.expected import entry_sizes, expecting
 from anyshape.runtime.host import emit_host
@@ -56,6 +59,7 @@ from anyshape.runtime.launch import (
     link,
 )
 from anyshape.runtime.profile import Launched, Times, recorded
+from anyshape.runtime.refused_views import RefusedViews
 from anyshape.runtime.result_layouts import (
     EagerLayouts,
     EagerOffsets,
@@ -511,16 +515,15 @@ def _laid_out(
     ]
     never, sometimes = outputs_as_views(graph, compiled.translation.summary.lent, OPS)
     ambiguous = ambiguous_offsets(graph, OPS, sometimes, copied)
-    offsets = None
-    if ambiguous is not None:
-        offsets = EagerOffsets(
-            *(ambiguous.graph, ambiguous.outputs, ambiguous.moved, ambiguous.lent),
-            ambiguous.where_empty,
-            constants,
-        )
     run = layouts_as_eager(compiled.run, graph, usual, odd)
     run = layouts_as_eager(run, graph, None, lines)
-    run = offsets_as_eager(run, offsets)
+    if ambiguous is not None:
+        own = ambiguous.graph, ambiguous.outputs, ambiguous.moved, ambiguous.lent
+        run = offsets_as_eager(run, EagerOffsets(*own, ambiguous.where_empty, constants))
+    if (copies := copied_storages(graph, OPS)) is not None:
+        run = CopiedStorages(*copies, constants).after(run)
+    for views in refused_views(graph, OPS):
+        run = RefusedViews(views, constants).before(run, graph)
     run = without_views(run, never, detached_bases(graph, OPS))
     return compiled if run is compiled.run else replace(compiled, run=run)
 

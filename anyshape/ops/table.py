@@ -330,6 +330,7 @@ class OpDef:
     raises: bool = False
     refuses: Callable[..., Any] | None = None
     guessed: bool = False
+    copies_storage: bool = False
     one_by_one: OneByOne | None = None
     scatters: bool = False
     holds: ContentRule | None = None
@@ -411,6 +412,7 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     ``range(range_of, node, position)``: within which a result's integers lie, where the
     operands' tell it (``ranges.py``).
     ``guessed``: its types come from samples and are tested at each call.
+    ``copies_storage``: the result lies in a copy of its argument's storage, where that lies in it.
     ``holds(facts, operands, kwargs)``: the size or the condition that a result without dimensions
     holds, where its operands are sizes or hold some (``ranges.py``).
     ``causal``: which arguments of attention are its mask and the flag that hides later keys.

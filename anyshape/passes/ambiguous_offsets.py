@@ -9,7 +9,7 @@ views of values that have a storage of their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from anyshape.ir.graph import Graph, Input, Node, Value, map_values, values_in
@@ -74,7 +74,8 @@ def ambiguous_offsets(
     if not positions:
         return None
     where_empty = seen.isdisjoint(positions) and not any(unsure[p].full for p in positions)
-    return _part(graph, ops, AmbiguousOffsets(graph, positions, moved, lent, where_empty))
+    part = part_leading_to(graph, ops, positions, views)
+    return AmbiguousOffsets(part, positions, moved, lent, where_empty)
 
 
 def _offsets(
@@ -98,12 +99,18 @@ def _offsets(
     return found
 
 
-def _passes(row: OpDef) -> bool:
+def views(row: OpDef) -> bool:
+    """Does it view its argument, always or at some sizes?"""
     return row.alias == "view" or row.views_where is not None
 
 
-def _part(graph: Graph, ops: Mapping[str, OpDef], found: AmbiguousOffsets) -> AmbiguousOffsets:
-    """The views on the way to these outputs."""
+def part_leading_to(
+    graph: Graph,
+    ops: Mapping[str, OpDef],
+    positions: Sequence[int],
+    is_kept: Callable[[OpDef], bool],
+) -> Graph:
+    """The nodes, of rows that are kept, on the way to the outputs at these positions."""
     written = {n.output: n.read[0] for n in graph.nodes if n.op in ops and ops[n.op].mutates}
 
     def unwritten(value: Value) -> Value:
@@ -111,11 +118,11 @@ def _part(graph: Graph, ops: Mapping[str, OpDef], found: AmbiguousOffsets) -> Am
             value = written[value]
         return value
 
-    outputs = tuple(map_values(graph.outputs[position], unwritten) for position in found.outputs)
+    outputs = tuple(map_values(graph.outputs[position], unwritten) for position in positions)
     wanted = set(values_in(outputs))
     nodes: list[Node] = []
     for node in reversed(graph.nodes):
-        if wanted.isdisjoint(node.outputs) or not _passes(ops[node.op]):
+        if wanted.isdisjoint(node.outputs) or not is_kept(ops[node.op]):
             continue
         node = replace(node, args=tuple(map_values(arg, unwritten) for arg in node.args))
         nodes.append(node)
@@ -123,5 +130,4 @@ def _part(graph: Graph, ops: Mapping[str, OpDef], found: AmbiguousOffsets) -> Am
     made = {value for node in nodes for value in node.outputs}
     given = {entry.value for entry in graph.inputs}
     cut = [Input(v, "argument", "") for v in sorted(wanted - given - made, key=lambda v: v.name)]
-    part = replace(graph, inputs=(*graph.inputs, *cut), nodes=tuple(nodes[::-1]), outputs=outputs)
-    return replace(found, graph=part)
+    return replace(graph, inputs=(*graph.inputs, *cut), nodes=tuple(nodes[::-1]), outputs=outputs)

@@ -36,10 +36,8 @@ MOST = 256
 """Of how many exact sizes strides are remembered."""
 
 
-def offsets_as_eager(run: Run, offsets: EagerOffsets | None) -> Run:
+def offsets_as_eager(run: Run, offsets: EagerOffsets) -> Run:
     """The function of a graph whose results begin where eager's do."""
-    if offsets is None:
-        return run
     with_offsets = offsets.with_offsets
     if not offsets.where_empty:
         return lambda *arguments: with_offsets(arguments, run(*arguments))
@@ -179,11 +177,16 @@ def _any_is_odd(in_rows: Sequence[bool | None], arguments: Sequence[Any]) -> boo
     """Has an argument with a size below 2 strides that are not row-major, by its type (``in_rows``)
     or in this call?"""
     for is_row_major, tensor in zip(in_rows, arguments, strict=True):
-        if is_row_major is not None:
-            shape = tensor.shape
-            if 1 in shape or 0 in shape:
-                if not is_row_major or not _lies_in_rows(shape, tensor.stride()):
-                    return True
+        if is_row_major is not None and is_odd(tensor, is_row_major):
+            return True
+    return False
+
+
+def is_odd(tensor: Tensor, is_row_major: bool) -> bool:
+    """Has it a size below 2, and strides that are not row-major, by its type or in this call?"""
+    shape = tensor.shape
+    if 1 in shape or 0 in shape:
+        return not is_row_major or not _lies_in_rows(shape, tensor.stride())
     return False
 
 
@@ -363,7 +366,7 @@ class EagerLayouts:
         if self._eager is None:
             self._eager = eager_function(self.graph)
         read = {value for node in self.graph.nodes for value in node.inputs()}
-        inputs = _inputs_like(self.graph, self.constants, arguments, read, number, shapes)
+        inputs = inputs_like(self.graph, self.constants, arguments, read, number, shapes)
         devices = {t.device for t in inputs if isinstance(t, Tensor) and t.is_cuda}
         with torch.no_grad(), torch.random.fork_rng(devices):  # nothing is drawn for the program
             made: Sequence[Tensor] = self._eager(*inputs)
@@ -434,7 +437,7 @@ class EagerOffsets:
         return tuple(results)
 
     def _inputs(self, arguments: Sequence[Any]) -> list[Any]:
-        return _inputs_like(self.graph, self.constants, arguments, frozenset(), None)
+        return inputs_like(self.graph, self.constants, arguments, frozenset(), None)
 
     def _eagerly(self, inputs: Sequence[Any]) -> Sequence[Tensor]:
         if self._eager is None:
@@ -453,7 +456,7 @@ class EagerOffsets:
             return None
 
 
-def _inputs_like(
+def inputs_like(
     graph: Graph,
     constants: Mapping[str, Tensor],
     arguments: Sequence[Any],

@@ -322,7 +322,7 @@ KINDS: Mapping[str, GuardKind] = {
     "truth": GuardKind(
         lambda path, expected, name: f"{'not ' if expected else ''}{path}",
         lambda value, expected: bool(value) is expected,
-        lambda path, expected: f"{path} is {'not ' if expected else ''}empty",
+        lambda path, expected: f"bool({path}) is {expected}",
     ),
 }
 

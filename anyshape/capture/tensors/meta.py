@@ -48,6 +48,7 @@ from anyshape.ir.graph import TensorType, Value, values_in
 from anyshape.nouns import mutable
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, numel, strides_in_order
+from anyshape.ops.shared_memory import STORAGE_COPIES
 from anyshape.ops.table import OPS, OpDef, Signature, add_row
 from anyshape.symbolic import (
     Dim,
@@ -255,6 +256,7 @@ def row_for(fn: Any, name: str, count: int, keywords: tuple[str, ...]) -> OpDef:
             type=lambda cx, *args, **kwargs: infer(cx, fn, args, kwargs),
             random=is_random(name),
             guessed=True,
+            copies_storage=not STORAGE_COPIES.isdisjoint(name.split(".")),
             differentiable="requires_grad" not in keywords and not _is_constant(name),
         )
         _publish(row)

@@ -245,7 +245,7 @@ def of_a_module_in_backward(x: Any, log: list[Any]) -> Any:
 def of_what_holds_a_function(x: Any, log: list[Any]) -> Any:
     def inner() -> None: ...
 
-    held = [(inner,)]
+    held = [(inner,)]  # noqa: F841
     there = weakref.ref(inner)
     del inner
     y = x + 1

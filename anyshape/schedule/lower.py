@@ -85,7 +85,7 @@ class Lowering:
 
     def _depends(self, number: int, names: set[str]) -> bool:
         element = self.draft.elements[number]
-        if isinstance(element, loops.Reduce):
+        if isinstance(element, (loops.Reduce, loops.Moment)):
             return False
         if names & index_names(element):
             return True
@@ -95,7 +95,7 @@ class Lowering:
         """The elements that this one reads; in a draft, loaded integers are symbols of the
         space.
         """
-        yield from getattr(element, "args", ())
+        yield from (*getattr(element, "args", ()), *getattr(element, "given", ()))
         for name in ("arg", "mask"):
             if getattr(element, name, None) is not None:
                 yield getattr(element, name)
@@ -315,7 +315,7 @@ def reduction_index(lowering: Lowering, node: Node, index: Index) -> tuple[Value
 
 
 def reduction(lowering: Lowering, node: Node, index: Index) -> Cell:
-    """One ``Reduce`` over the rows; argmax and argmin are two."""
+    """One ``Reduce`` over the rows; argmax and argmin are two, a moment looks at two more."""
     row = lowering.ops[node.op]
     assert isinstance(row.lower, Reduce)
     base, inner = reduction_index(lowering, node, index)
@@ -323,6 +323,11 @@ def reduction(lowering: Lowering, node: Node, index: Index) -> Cell:
     draft, output, combine = lowering.draft, node.output.dtype, row.lower.combine
     if combine in ("argmax", "argmin"):
         return _arg_reduction(lowering, node, cell, inner)
+    if combine == "moment":
+        near = [v for v in arguments(lowering, node)[3:] if isinstance(v, Value)]
+        given = [operand(lowering, value, index, node.output.shape) for value in near]
+        order, part = (node.kwargs[name] for name in ("order", "part"))
+        return draft.moment(order, part, cell, *given)
     if combine in ("any", "all"):
         return draft.cast(draft.reduce(combine, draft.cast(cell, bool_)), output)
     given = draft.cast(draft.cast(cell, output), computed(output))  # ATen converts first

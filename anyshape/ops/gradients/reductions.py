@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from anyshape.ir.dtypes import float32
+from anyshape.ir.loops import Order
 from anyshape.ops.context import NoRow
 from anyshape.ops.gradients.activations import wide, widened
 from anyshape.ops.gradients.elementwise import MAXIMUM, MINIMUM, masked, zeros
@@ -188,12 +190,55 @@ def _last(x: Any, shape: Any) -> tuple[int, ...]:
     return tuple(range(len(x.shape) - count, len(x.shape)))
 
 
-def normalised(b: Any, x: Any, dims: tuple[int, ...], eps: Any) -> tuple[Any, Any]:
+def moments(b: Any, x: Any, dims: tuple[int, ...], order: Order | None) -> tuple[Any, Any, Any]:
+    """Over ``dims``: the mean, ``x`` without it, and the sum of the squares of that; where squares
+    overflow near them, as ATen's kernel of this ``order`` has them."""
+    mean = b.div(b.sum(x, dims, True), _count(x, dims))
+    if order == "double":
+        mean = b.moment(x, dims, True, mean, order=order, part="mean")
+    gap = b.sub(x, mean)
+    squares = b.sum(b.mul(gap, gap), dims, True)
+    if order in ("joined", "joined_halves"):
+        mean, squares = (
+            b.moment(x, dims, True, mean, squares, order=order, part=part)
+            for part in ("mean", "squares")
+        )
+        gap = b.sub(x, mean)
+    return mean, gap, squares
+
+
+def _of_usual(own: str) -> Rule:
+    """A moment is, as far as gradients go, what is given of it."""
+    return lambda b, g, y, *given, order, part: g if part == own else None
+
+
+MOMENT = {part: _of_usual(part) for part in ("mean", "squares")}
+JOINED: Mapping[str, Order] = {
+    "float32": "joined",
+    "float64": "joined",
+    "bfloat16": "joined_halves",
+}
+"""The order of layer and group norm; no square of float16 overflows in float32."""
+
+
+def order_of_rows(x: Any) -> Order | None:
+    """That of layer norm, and of group norm of images whose pixels lie side by side; a GPU's has
+    none that is known."""
+    return JOINED.get(x.dtype.name) if x.type.device == "cpu" else None
+
+
+def order_of_channels(x: Any) -> Order | None:
+    """That of batch norm."""
+    return "double" if x.dtype is float32 and x.type.device == "cpu" else None
+
+
+def normalised(
+    b: Any, x: Any, dims: tuple[int, ...], eps: Any, order: Order | None
+) -> tuple[Any, Any]:
     """What layer_norm makes of ``x`` before its weight, and by what it multiplies."""
     (work,) = widened(b, x)
-    count = _count(x, dims)
-    gap = b.sub(work, b.div(b.sum(work, dims, True), count))
-    factor = b.rsqrt(b.add(b.div(b.sum(b.mul(gap, gap), dims, True), count), eps))
+    _, gap, squares = moments(b, work, dims, order)
+    factor = b.rsqrt(b.add(b.div(squares, _count(x, dims)), eps))
     return b.mul(gap, factor), factor
 
 
@@ -213,7 +258,7 @@ def _layer_norm(
     eps: Any = 1e-5,
 ) -> Any:
     dims = _last(x, shape)
-    made, factor = normalised(b, x, dims, eps)
+    made, factor = normalised(b, x, dims, eps, order_of_rows(x))
     slope = _weighted(b, g, weight)
     level = b.mean(slope, dims, True)
     along = b.mul(made, b.mean(b.mul(slope, made), dims, True))
@@ -230,7 +275,7 @@ def _layer_norm_weight(
     bias: Any = None,
     eps: Any = 1e-5,
 ) -> Any:
-    made, _ = normalised(b, x, _last(x, shape), eps)
+    made, _ = normalised(b, x, _last(x, shape), eps, order_of_rows(x))
     return _over_rows(b, b.mul(*widened(b, g), made), weight)
 
 

@@ -72,9 +72,14 @@ def moment(
 
 def _summed_again(rows: Tensor, order: str, part: str) -> Tensor:
     """A moment of each row of a matrix, in the order that is asked for."""
-    if order == "double":
-        return rows.double().mean(1).to(rows.dtype)
     count, dtype = rows.shape[1], rows.dtype
+    if order == "double":
+        return rows.double().mean(1).to(dtype)
+    if order == "single":
+        return sum(rows.unbind(1), rows.new_zeros(len(rows))) / count
+    if order == "raw":
+        mean = rows.mean(1)
+        return mean if part == "mean" else (rows.square().mean(1) - mean * mean).clamp(0) * count
     ones, zeros = rows.new_ones(count), rows.new_zeros(count)
     if order == "joined_halves":
         rows = rows.bfloat16()

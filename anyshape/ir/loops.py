@@ -189,9 +189,10 @@ class Scan:
     dtype: DType
 
 
-Order: TypeAlias = Literal["joined", "joined_halves", "double"]
-"""How kernels of ATen add up a row: moments of vectors of it joined two by two, the same where each
-vector of float16 or bfloat16 is two of float32, or one number after the other in float64."""
+Order: TypeAlias = Literal["joined", "joined_halves", "raw", "double", "single"]
+"""How kernels of ATen add up a row: moments of vectors of it joined two by two; the same where each
+vector of bfloat16 is two of float32; a sum and one of squares, in vectors; or one number after the
+other, in float64 or in float32."""
 
 
 @frozen

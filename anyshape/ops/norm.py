@@ -16,6 +16,8 @@ from anyshape.ops.gradients.reductions import (
     moments,
     normalised,
     order_of_channels,
+    order_of_groups,
+    order_of_instances,
     order_of_rows,
 )
 from anyshape.ops.layout import (
@@ -228,7 +230,7 @@ def _batch_norm_expand(
     wider = cast(b, x, wide(x.dtype))
     if training or mean is None:
         dims = (0, *range(2, len(x.shape)))
-        scaled, _ = normalised(b, x, dims, eps, order_of_channels(x))
+        scaled, _ = normalised(b, x, dims, eps, order_of_channels(b, x))
     else:
         center = _channelwise(b, mean, x, wider.dtype)
         spread = _channelwise(b, var, x, wider.dtype)
@@ -370,7 +372,7 @@ def _batch_norm_moved(
     made = b.batch_norm(x, None, None, weight, bias, True, momentum, eps)
     dims = (0, *range(2, len(x.shape)))
     # The sums that the result is made of, so that they are read once.
-    center, _, squares = moments(b, cast(b, x, wide(x.dtype)), dims, order_of_channels(x))
+    center, _, squares = moments(b, cast(b, x, wide(x.dtype)), dims, order_of_channels(b, x))
     spread = b.div(squares, degrees_of_freedom(count_of(x.shape, dims), 1))
     center, spread = (b.reshape(cast(b, v, x.dtype), x.shape[1:2]) for v in (center, spread))
     moved = _moved(b, mean, center, momentum, numel(x.shape))
@@ -431,7 +433,7 @@ def _group_norm_expand(
     n, channels, *space = x.shape
     each = b.cx.facts.simplify(floordiv(channels, groups))
     split = b.reshape(wider, (n, groups, each * numel(space)))
-    made, _ = normalised(b, split, (2,), eps, order_of_rows(x))
+    made, _ = normalised(b, split, (2,), eps, order_of_groups(b, x))
     scaled = b.reshape(made, x.shape)
     rows = [None if v is None else _channelwise(b, v, x, wider.dtype) for v in (weight, bias)]
     return cast(b, _affine(b, scaled, *rows), x.dtype)
@@ -462,7 +464,7 @@ def _instance_norm_expand(
     if not use_input_stats:
         return b.batch_norm(x, mean, var, weight, bias, False, momentum, eps)
     dims = tuple(range(2, len(x.shape)))
-    scaled, _ = normalised(b, x, dims, eps, order_of_channels(x))
+    scaled, _ = normalised(b, x, dims, eps, order_of_instances(x))
     rows = [None if v is None else _channelwise(b, v, x, scaled.dtype) for v in (weight, bias)]
     return cast(b, _affine(b, scaled, *rows), x.dtype)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ from anyshape.ir.loops import Order
 from anyshape.ops.context import NoRow
 from anyshape.ops.gradients.activations import wide, widened
 from anyshape.ops.gradients.elementwise import MAXIMUM, MINIMUM, masked, zeros
-from anyshape.ops.layout import numel
+from anyshape.ops.layout import numel, suggests_channels_last
 from anyshape.ops.rules import dim_of, is_tensor
 from anyshape.symbolic import Dim
 
@@ -194,11 +195,11 @@ def moments(b: Any, x: Any, dims: tuple[int, ...], order: Order | None) -> tuple
     """Over ``dims``: the mean, ``x`` without it, and the sum of the squares of that; where squares
     overflow near them, as ATen's kernel of this ``order`` has them."""
     mean = b.div(b.sum(x, dims, True), _count(x, dims))
-    if order == "double":
+    if order in ("double", "single"):
         mean = b.moment(x, dims, True, mean, order=order, part="mean")
     gap = b.sub(x, mean)
     squares = b.sum(b.mul(gap, gap), dims, True)
-    if order in ("joined", "joined_halves"):
+    if order in ("joined", "joined_halves", "raw"):
         mean, squares = (
             b.moment(x, dims, True, mean, squares, order=order, part=part)
             for part in ("mean", "squares")
@@ -222,14 +223,26 @@ JOINED: Mapping[str, Order] = {
 
 
 def order_of_rows(x: Any) -> Order | None:
-    """That of layer norm, and of group norm of images whose pixels lie side by side; a GPU's has
-    none that is known."""
+    """That of layer norm; none is known of a GPU's."""
     return JOINED.get(x.dtype.name) if x.type.device == "cpu" else None
 
 
-def order_of_channels(x: Any) -> Order | None:
-    """That of batch norm."""
+def order_of_groups(b: Any, x: Any) -> Order | None:
+    """That of group norm, which has another kernel for images with their channels innermost."""
+    order = order_of_rows(x)
+    return "raw" if order is not None and suggests_channels_last(b.cx, x.type) else order
+
+
+def order_of_instances(x: Any) -> Order | None:
+    """That of instance norm: batch norm of one picture with a channel for each."""
     return "double" if x.dtype is float32 and x.type.device == "cpu" else None
+
+
+def order_of_channels(b: Any, x: Any) -> Order | None:
+    """That of batch norm."""
+    order = order_of_instances(x)
+    innermost = len(x.shape) == 2 or suggests_channels_last(b.cx, x.type)
+    return "single" if order is not None and innermost else order
 
 
 def normalised(
@@ -237,7 +250,10 @@ def normalised(
 ) -> tuple[Any, Any]:
     """What layer_norm makes of ``x`` before its weight, and by what it multiplies."""
     (work,) = widened(b, x)
-    _, gap, squares = moments(b, work, dims, order)
+    mean, gap, squares = moments(b, work, dims, order)
+    if order in ("double", "single"):  # the kernel multiplies first, by 0 here
+        mean = b.where(b.eq(squares, math.inf), b.mul(mean, 0.0), mean)
+        gap = b.sub(work, mean)
     factor = b.rsqrt(b.add(b.div(squares, _count(x, dims)), eps))
     return b.mul(gap, factor), factor
 

@@ -96,11 +96,33 @@ AS_INLINE T as_joined_halves_mean_S(as_joined_S *s) { return as_joined_mean_S(s)
 AS_INLINE T as_joined_halves_squares_S(as_joined_S *s) { return as_joined_squares_S(s); }
 """
 
-DOUBLE = """
-typedef struct { f64 sum; i64 count; } as_double_S;
-AS_INLINE void as_double_start_S(as_double_S *s, i64 count) { s->sum = 0; s->count = count; }
-AS_INLINE void as_double_add_S(as_double_S *s, T x) { s->sum += x; }
-AS_INLINE T as_double_mean_S(as_double_S *s) { return s->sum / s->count; }
+RAW = """
+enum { AS_RAW_LANES_S = AS_EAGER_BYTES / sizeof(T) };
+typedef struct { i64 at, count; T sums[AS_RAW_LANES_S], squares[AS_RAW_LANES_S]; } as_raw_S;
+AS_INLINE void as_raw_start_S(as_raw_S *s, i64 count) {
+  __builtin_memset(s, 0, sizeof *s); s->count = count;
+}
+AS_INLINE void as_raw_add_S(as_raw_S *s, T x) {
+  i64 lane = s->at++ % AS_RAW_LANES_S;
+  s->sums[lane] += x; s->squares[lane] += x * x;
+}
+AS_INLINE T as_raw_total_S(const T *sums) {
+  T total = 0;
+  for (int l = 0; l < AS_RAW_LANES_S; l++) total += sums[l];
+  return total;
+}
+AS_INLINE T as_raw_mean_S(as_raw_S *s) { return as_raw_total_S(s->sums) / (T)s->count; }
+AS_INLINE T as_raw_squares_S(as_raw_S *s) {
+  T mean = as_raw_mean_S(s), v = as_raw_total_S(s->squares) / (T)s->count - mean * mean;
+  return (v < 0 ? 0 : v) * (T)s->count;
+}
+"""
+
+ONE_BY_ONE = """
+typedef struct { W sum; i64 count; } as_ORDER_S;
+AS_INLINE void as_ORDER_start_S(as_ORDER_S *s, i64 count) { s->sum = 0; s->count = count; }
+AS_INLINE void as_ORDER_add_S(as_ORDER_S *s, T x) { s->sum += x; }
+AS_INLINE T as_ORDER_mean_S(as_ORDER_S *s) { return s->sum / s->count; }
 """
 
 MOMENTS = [
@@ -109,6 +131,12 @@ MOMENTS = [
     .replace("FMA(", f"__builtin_fma{'f' if kind == 'f32' else ''}(")
     .replace("T ", f"{kind} ")
     .replace("(T)", f"({kind})")
-    for text in (FITS, JOINED, DOUBLE)
+    for text in (
+        FITS,
+        JOINED,
+        RAW,
+        ONE_BY_ONE.replace("ORDER", "double").replace("W ", "f64 "),
+        ONE_BY_ONE.replace("ORDER", "single").replace("W ", "T "),
+    )
     for kind, limit in LIMITS.items()
 ]

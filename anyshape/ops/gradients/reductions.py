@@ -200,10 +200,8 @@ def moments(b: Any, x: Any, dims: tuple[int, ...], order: Order | None) -> tuple
     gap = b.sub(x, mean)
     squares = b.sum(b.mul(gap, gap), dims, True)
     if order in ("joined", "joined_halves", "raw"):
-        mean, squares = (
-            b.moment(x, dims, True, mean, squares, order=order, part=part)
-            for part in ("mean", "squares")
-        )
+        squares = b.moment(x, dims, True, mean, squares, order=order, part="squares")
+        mean = b.moment(x, dims, True, mean, squares, order=order, part="mean")
         gap = b.sub(x, mean)
     return mean, gap, squares
 

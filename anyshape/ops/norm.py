@@ -13,6 +13,7 @@ from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.gradients import activations, norms, reductions
 from anyshape.ops.gradients.reductions import (
+    center_and_factor,
     moments,
     normalised,
     order_of_channels,
@@ -372,7 +373,7 @@ def _batch_norm_moved(
     made = b.batch_norm(x, None, None, weight, bias, True, momentum, eps)
     dims = (0, *range(2, len(x.shape)))
     # The sums that the result is made of, so that they are read once.
-    center, _, squares = moments(b, cast(b, x, wide(x.dtype)), dims, order_of_channels(b, x))
+    center, squares = moments(b, cast(b, x, wide(x.dtype)), dims, order_of_channels(b, x))
     spread = b.div(squares, degrees_of_freedom(count_of(x.shape, dims), 1))
     center, spread = (b.reshape(cast(b, v, x.dtype), x.shape[1:2]) for v in (center, spread))
     moved = _moved(b, mean, center, momentum, numel(x.shape))
@@ -433,8 +434,10 @@ def _group_norm_expand(
     n, channels, *space = x.shape
     each = b.cx.facts.simplify(floordiv(channels, groups))
     split = b.reshape(wider, (n, groups, each * numel(space)))
-    made, _ = normalised(b, split, (2,), eps, order_of_groups(b, x))
-    scaled = b.reshape(made, x.shape)
+    found = center_and_factor(b, split, (2,), eps, order_of_groups(b, x))
+    channelwise = ((n, groups, each), (n, channels, *(1 for _ in space)))
+    center, factor = (b.reshape(b.expand(v, channelwise[0]), channelwise[1]) for v in found)
+    scaled = b.mul(b.sub(wider, center), factor)
     rows = [None if v is None else _channelwise(b, v, x, wider.dtype) for v in (weight, bias)]
     return cast(b, _affine(b, scaled, *rows), x.dtype)
 

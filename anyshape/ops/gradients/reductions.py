@@ -191,8 +191,8 @@ def _last(x: Any, shape: Any) -> tuple[int, ...]:
     return tuple(range(len(x.shape) - count, len(x.shape)))
 
 
-def moments(b: Any, x: Any, dims: tuple[int, ...], order: Order | None) -> tuple[Any, Any, Any]:
-    """Over ``dims``: the mean, ``x`` without it, and the sum of the squares of that; where squares
+def moments(b: Any, x: Any, dims: tuple[int, ...], order: Order | None) -> tuple[Any, Any]:
+    """Over ``dims``: the mean, and the sum of the squares of ``x`` without it; where squares
     overflow near them, as ATen's kernel of this ``order`` has them."""
     mean = b.div(b.sum(x, dims, True), _count(x, dims))
     if order in ("double", "single"):
@@ -202,8 +202,7 @@ def moments(b: Any, x: Any, dims: tuple[int, ...], order: Order | None) -> tuple
     if order in ("joined", "joined_halves", "raw"):
         squares = b.moment(x, dims, True, mean, squares, order=order, part="squares")
         mean = b.moment(x, dims, True, mean, squares, order=order, part="mean")
-        gap = b.sub(x, mean)
-    return mean, gap, squares
+    return mean, squares
 
 
 def _of_usual(own: str) -> Rule:
@@ -248,12 +247,18 @@ def normalised(
 ) -> tuple[Any, Any]:
     """What layer_norm makes of ``x`` before its weight, and by what it multiplies."""
     (work,) = widened(b, x)
-    mean, gap, squares = moments(b, work, dims, order)
+    mean, factor = center_and_factor(b, work, dims, eps, order)
+    return b.mul(b.sub(work, mean), factor), factor
+
+
+def center_and_factor(
+    b: Any, x: Any, dims: tuple[int, ...], eps: Any, order: Order | None
+) -> tuple[Any, Any]:
+    """What is taken off ``x``, and by what the rest is multiplied."""
+    mean, squares = moments(b, x, dims, order)
     if order in ("double", "single"):  # the kernel multiplies first, by 0 here
         mean = b.where(b.eq(squares, math.inf), b.mul(mean, 0.0), mean)
-        gap = b.sub(work, mean)
-    factor = b.rsqrt(b.add(b.div(squares, _count(x, dims)), eps))
-    return b.mul(gap, factor), factor
+    return mean, b.rsqrt(b.add(b.div(squares, _count(x, dims)), eps))
 
 
 def _weighted(b: Any, g: Any, weight: Any) -> Any:

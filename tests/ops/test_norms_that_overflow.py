@@ -7,6 +7,7 @@ partial moments. Rows near whose moments squares overflow are summed again in th
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,6 +15,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import anyshape
+from anyshape.ir.dtypes import float32
+from anyshape.ir.loops import Axis, Kernel, Load, Moment, PointerParam, Reduce, Store, operands
+from anyshape.ir.verify import Malformed, verify_kernel
 
 LENGTHS = 3, 17, 64, 1000
 LARGE = 3e18, 1e19, 1e20, 3e37
@@ -166,3 +170,25 @@ def test_a_row_is_tested_once_for_each_moment_and_no_cell_is() -> None:
     assert kernel.count("as_fits") == 2  # of the mean and of the squares
     depth = {len(line) - len(line.lstrip()) for line in kernel.splitlines() if "as_fits" in line}
     assert depth == {4}  # in the loop over rows alone
+
+
+def test_group_norm_is_one_kernel_whatever_the_number_of_channels() -> None:
+    fast = anyshape.compile(lambda x, w: F.group_norm(x, 2, w), fullgraph=True)
+    for channels in (8, 12, 2):
+        x, weight = torch.randn(3, channels, 5, 2), torch.randn(channels)
+        torch.testing.assert_close(fast(x, weight), F.group_norm(x, 2, weight))
+    assert fast.stats().kernels == 1
+
+
+def test_a_kernel_says_which_moments_it_sums_again() -> None:
+    mean, squares = (Moment("joined", part, 0, (1, 1), float32) for part in ("mean", "squares"))
+    elements = (Load("p0", 0, float32), Reduce("sum", 0, float32), mean, squares)
+    params = (PointerParam("p0", float32, "read"), PointerParam("p1", float32, "write"))
+    kernel = Kernel(params, (), (Axis("r0", 3),), elements, (Store("p1", 0, 3, "row"),))
+    verify_kernel(kernel)
+    assert "moment joined squares v0 near v1, v1" in str(kernel)
+    assert [e.usual for e in (mean, squares)] == [1, 1] and operands(squares) == (0, 1, 1)
+    with pytest.raises(Malformed, match="squares near 1 numbers"):
+        verify_kernel(replace(kernel, elements=(*elements[:3], replace(squares, given=(1,)))))
+    with pytest.raises(Malformed, match="without rows"):
+        verify_kernel(replace(kernel, reduction_axes=(), elements=(elements[0], elements[0], mean)))

@@ -324,14 +324,17 @@ def reduction(lowering: Lowering, node: Node, index: Index) -> Cell:
     if combine in ("argmax", "argmin"):
         return _arg_reduction(lowering, node, cell, inner)
     if combine == "moment":
-        near = [v for v in arguments(lowering, node)[3:] if isinstance(v, Value)]
-        given = [operand(lowering, value, index, node.output.shape) for value in near]
-        order, part = (node.kwargs[name] for name in ("order", "part"))
-        return draft.moment(order, part, cell, *given)
-    if combine in ("any", "all"):
-        return draft.cast(draft.reduce(combine, draft.cast(cell, bool_)), output)
+        return _moment(lowering, node, index, cell)
     given = draft.cast(draft.cast(cell, output), computed(output))  # ATen converts first
     return draft.cast(draft.reduce(combine, given), output)
+
+
+def _moment(lowering: Lowering, node: Node, index: Index, cell: Cell) -> Cell:
+    """One ``Moment`` of the row of ``cell``, near what the node is handed of it."""
+    near = [v for v in arguments(lowering, node)[3:] if isinstance(v, Value)]
+    given = [operand(lowering, value, index, node.output.shape) for value in near]
+    options: Any = node.kwargs
+    return lowering.draft.moment(options["order"], options["part"], cell, *given)
 
 
 def _arg_reduction(lowering: Lowering, node: Node, cell: Cell, inner: Index) -> Cell:

@@ -323,6 +323,8 @@ def reduction(lowering: Lowering, node: Node, index: Index) -> Cell:
     draft, output, combine = lowering.draft, node.output.dtype, row.lower.combine
     if combine in ("argmax", "argmin"):
         return _arg_reduction(lowering, node, cell, inner)
+    if combine in ("any", "all"):
+        return draft.cast(draft.reduce(combine, draft.cast(cell, bool_)), output)
     if combine == "moment":
         return _moment(lowering, node, index, cell)
     given = draft.cast(draft.cast(cell, output), computed(output))  # ATen converts first

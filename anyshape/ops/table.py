@@ -22,7 +22,7 @@ from anyshape.symbolic import Condition, Dim, Facts
 
 TypeRule: TypeAlias = Callable[..., "TensorType | tuple[TensorType, ...]"]
 Compute = Literal["result", "promoted", "own"]
-Combine = Literal["sum", "prod", "max", "min", "any", "all", "argmax", "argmin"]
+Combine = Literal["sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "moment"]
 
 
 class Required(Enum):
@@ -142,7 +142,9 @@ class View:
 
 @frozen
 class Reduce:
-    """An associative combine over ``dims``, ``keepdim``: row parameters ``(x, dims, keepdim)``."""
+    """An associative combine over ``dims``, ``keepdim``: row parameters ``(x, dims, keepdim)``.
+    A moment is handed what was found of it: ``(x, dims, keepdim, mean, squares, *, order, part)``.
+    """
 
     combine: Combine
 

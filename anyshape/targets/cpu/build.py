@@ -84,7 +84,8 @@ class Toolchain:
                 real = Path(path).resolve()
                 status = real.stat()
                 identity = f"{real} {status.st_size} {status.st_mtime_ns}"
-                return cls(path, identity, (*flags, *passes_left_out(real.name, flags)))
+                eager = f"-DAS_EAGER_BYTES={eager_vector_bytes()}"
+                return cls(path, identity, (*flags, *passes_left_out(real.name, flags), eager))
         return None
 
 
@@ -93,6 +94,16 @@ def passes_left_out(compiler: str, flags: Sequence[str]) -> Iterator[str]:
     if "gcc" in compiler and flags is FLAGS:
         yield from (f"-fno-{name}" for name in WITHOUT)
         yield from LESS
+
+
+EAGER_VECTORS = {"AVX512": 64, "SVE256": 32, "VSX": 32, "Z VECTOR": 32}
+"""Bytes of the vectors of ATen's kernels, by what torch calls the processor's capability."""
+
+
+def eager_vector_bytes() -> int:
+    """The same here: without a capability of its own, of 256 bits on x86 and of 128 on ARM."""
+    other = 16 if platform.machine() in ("aarch64", "arm64") else 32
+    return EAGER_VECTORS.get(torch.backends.cpu.get_cpu_capability(), other)
 
 
 @functools.cache

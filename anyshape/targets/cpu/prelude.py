@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 
 from anyshape.nouns import frozen
+from anyshape.targets.cpu.moments import MOMENTS
 
 TYPES = """
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
@@ -453,7 +454,7 @@ def _texts() -> list[str]:
     ]  # fmt: skip
     turns = [_turn(size) for size in (1, 2, 4, 8)]
     joins = [_join(name, kind) for name in JOINS for kind in JOIN_LANES]
-    return [HALVES, LIBRARY, FLOATS, *floats, *integers, CASTS, *turns, *joins]
+    return [HALVES, LIBRARY, FLOATS, *floats, *integers, CASTS, *turns, *joins, *MOMENTS]
 
 
 def _join(name: str, kind: str) -> str:

@@ -46,6 +46,7 @@ from anyshape.ir.program import (
 )
 from anyshape.nouns import frozen, mutable
 from anyshape.runtime.launch import bump_versions
+from anyshape.user_kernels import NAMESPACE as USERS_KERNELS
 from anyshape.version_counters import set_version
 
 Run: TypeAlias = Callable[..., tuple[Any, ...]]
@@ -58,9 +59,13 @@ RECORDED: tuple[type[Step], ...] = (
 )
 """Steps that give work to the device, or ask about sizes and numbers, which are part of a layout;
 others wait for the device or are not known well enough."""
-KNOWN_OPERATORS = ("torch.ops.anyshape.", f"{functional}.anyshape.")
-"""Operators of ours that eager torch runs: they give work to the device and ask it nothing
-(``kernels/operators.py``)."""
+KNOWN_OPERATORS = tuple(
+    f"{of}.{namespace}."
+    for of in ("torch.ops", functional)
+    for namespace in ("anyshape", USERS_KERNELS)
+)
+"""Operators that eager torch runs, which give work to the device and ask it nothing: ours
+(``kernels/operators.py``), and launches of the program's own kernels."""
 
 
 def why_not_recorded(program: Program) -> str | None:

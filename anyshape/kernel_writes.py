@@ -44,10 +44,11 @@ POINTER = "pointer"
 """How the first argument of a writer is called."""
 
 
-def may_write(function: Any) -> Set[str] | None:
-    """The parameters that a call of `function`, which a kernel was made of, may write through."""
+def may_write(function: Any, source: str = "") -> Set[str] | None:
+    """The parameters that a call of `function`, which a kernel was made of, may write through.
+    `source`: its text, where it was kept; its file may have changed since."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+        tree = ast.parse(textwrap.dedent(source or inspect.getsource(function))).body[0]
     except (OSError, TypeError, SyntaxError, IndexError):
         return None
     if not isinstance(tree, ast.FunctionDef) or any(map(_is_hard, tree.body)):

@@ -120,13 +120,14 @@ def _grid_by_configuration(
 def written_by(kernel: Any) -> Set[str] | None:
     """The parameters that a launch may write through; None where that cannot be said, as where
     functions of the program's run before a kernel."""
-    tuner = tuner_of(kernel)
-    hooks = list(getattr(_innermost(kernel), "pre_run_hooks", ()))
+    tuner, innermost = tuner_of(kernel), _innermost(kernel)
+    hooks = list(getattr(innermost, "pre_run_hooks", ()))
     if tuner is not None:
         hooks += (one.pre_hook for one in tuner.configs)
         hooks += (getattr(tuner, n, True) for n in ("reset_to_zero", "restore_value"))
         hooks.append(getattr(tuner, "user_defined_pre_hook", True))
-    return None if any(hooks) else may_write(function_of(kernel))
+    source = "".join(getattr(innermost, "raw_src", ()))
+    return None if any(hooks) else may_write(innermost.fn, source)
 
 
 def function_of(kernel: Any) -> Any:

@@ -45,6 +45,14 @@ def rows(x, out, columns, stride, out_stride, BLOCK: tl.constexpr):
     tl.store(out + row * out_stride + j, v / tl.sum(tl.abs(v), 0), mask=j < columns)
 
 
+@triton.jit
+def through_a_table(table, x, n):
+    """Writes nothing here, but might."""
+    p = tl.load(table)
+    if p > 0:
+        tl.store(p.to(tl.pointer_type(tl.float32)), tl.load(x))
+
+
 @triton.heuristics({"BLOCK": lambda given: 32 if given["n"] > 20 else 16})
 @triton.jit
 def add_by_heuristics(x, y, out, n, BLOCK: tl.constexpr):
@@ -146,6 +154,35 @@ def test_launches_are_part_of_the_graph(program: Callable[..., Any]) -> None:
         torch.testing.assert_close(given, (x, y), rtol=0, atol=0)
         assert [a._version for a in given] == [a._version for a in (x, y)]  # a launch counts none
     assert fast.stats().specializations <= 2 and fast.stats().internal_errors == 0
+
+
+def test_an_address_that_was_read_from_memory_may_be_any_tensors() -> None:
+    def program(x: Tensor, table: Tensor) -> Tensor:
+        through_a_table[(1,)](table, x, x.numel())
+        return x * 1
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for n in (5, 9):
+        x, y = torch.randn(n), torch.zeros(2, dtype=torch.int64)
+        fast(x, y)
+    (line,) = (
+        line for line in fast.graphs()[0].split("\n") if "functional.anyshape_kernels" in line
+    )
+    made, _, _ = line.partition(" = ")
+    assert made.count(",") == 1, line  # new values of both
+
+
+def test_overlapping_parts_of_which_one_is_written_run_natively() -> None:
+    def program(x: Tensor) -> Tensor:
+        z = x * 2
+        add[(1,)](z[1:], z[:-1], z[1:], z.shape[0] - 1)
+        return z + 1
+
+    fast = anyshape.compile(program)
+    for n in (5, 9, 2):
+        x = torch.randn(n)
+        torch.testing.assert_close(fast(x), program(x))
+    assert fast.stats().graph_breaks > 0
 
 
 def test_rows_of_any_length_and_strides() -> None:

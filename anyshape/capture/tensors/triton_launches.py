@@ -27,6 +27,7 @@ from anyshape.user_kernels import (
     READ,
     TENSOR,
     Launch,
+    function_of,
     launch_now,
     operator_of,
     written_by,
@@ -123,15 +124,23 @@ def _launched(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, 
     sizes, values = [*mirror(sizes)], [*mirror(values)]
     own: list[Any] = []  # each tensor once
     places = tuple(_place(own, value) for value in values)
-    written = written_by(kernel)
-    where = {n for n, name in zip(places, names, strict=True) if written is None or name in written}
-    types = tuple(_type(domain, value, n in where) for n, value in enumerate(own))
+    written = _written(kernel, dict(zip(names, places, strict=True)), own)
+    types = tuple(_type(domain, value, n in written) for n, value in enumerate(own))
     constants = tuple(value for value, kind in zip(own, types, strict=True) if kind is None)
     for value in constants:
         _refuse_unknown(domain, kernel, value)
     about = Launch(tuple(names), positional, places, types, constants, len(sizes) // AXES)
     given = [_memory(domain, x) for x, kind in zip(own, types, strict=True) if kind is not None]
     eager_call(domain, operator_of(kernel, about), (*sizes, *given), {})
+
+
+def _written(kernel: Any, places: Mapping[str, int], own: list[Any]) -> set[int]:
+    """The places of tensors that the launch may write: all of them where its source does not say
+    which, or says none: it may have found an address in memory."""
+    tensors = {n for n, value in enumerate(own) if type(value) is TensorValue}
+    names = written_by(kernel)
+    said = tensors if names is None else {places[n] for n in places if n in names} & tensors
+    return said or tensors
 
 
 def _place(own: list[Any], value: Any) -> int:
@@ -167,7 +176,7 @@ def _refuse_unknown(domain: RecordingDomain, kernel: Any, value: Any) -> None:
     except TypeError:
         made = True
     if made or isinstance(value, torch.Tensor):
-        what = f"the Triton kernel {kernel.arg_names and kernel}"
+        what = f"the Triton kernel {function_of(kernel).__name__}"
         raise broken("operator-unknown", what=what, why=f"it is handed {type(value).__name__}")
 
 

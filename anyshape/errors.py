@@ -179,7 +179,7 @@ CODES: Mapping[str, Template] = MappingProxyType(
             "make the class, or call that function, outside of what is compiled; {then}",
         ),
         "E234": Template(
-            "mode='reduce-overhead' replays no CUDA graph here: {reason}",
+            "the mode asks for CUDA graphs, and no graph is replayed here: {reason}",
             "each step is launched in each call, right and no faster than in the default mode",
             "{remedy}; fast.kernels() says it of each part of the program",
         ),

@@ -95,7 +95,7 @@ class CompiledGraph:
     launched: Launched
     schedules: Callable[[Function, Mapping[str, int] | None], Iterable[str]]
     tuned: Callable[[Function], Iterable[str]]
-    why_not_replayed: str = ""
+    why_not_replayed: Callable[[], str] = str
     before: tuple[tuple[str, Graph], ...] = ()
     differentiated: bool = False
 
@@ -122,8 +122,8 @@ class CompiledGraph:
         """A line for each kernel. Where that was measured it ends with its time and the schedule
         that ran; else a line follows for each that it ran with, where the target chooses them at
         the launch."""
-        why = f"not replayed as a whole by its device: {self.why_not_replayed}"
-        lines = [why] if self.why_not_replayed else []
+        why = self.why_not_replayed()
+        lines = [f"not replayed as a whole by its device: {why}"] if why else []
         for use in kernel_uses(self.program, self.stages[-1][1], self.names):
             last = self.launched.sizes.get(use.name) if use.name in times else None
             schedules = self.schedules(self.linked.code.functions[use.name], last)
@@ -288,9 +288,11 @@ class Driver:
             twin = functools.cache(lambda: self._labelled(made, graph, constants, launched))
             linked = link(made.code, constants, self._load, twin, self.name)
         run, summary = self._expecting(linked, made), made.summary
-        alone = "it records gradients" if self.options.cuda_graphs else ""
+        why: Callable[[], str] = (
+            (lambda: "it records gradients") if self.options.cuda_graphs else str
+        )
         if replayed:
-            run, alone = self.targets.recorded(run, made.intermediates.program, constants)
+            run, why = self.targets.recorded(run, made.intermediates.program, constants)
         run = on_device(run, summary.devices)
         if summary.writes_arguments:
             run = writing_last(run)
@@ -301,7 +303,7 @@ class Driver:
         if self.options.verify:
             run = verified(run, graph, made.stages, constants)
         return CompiledGraph(
-            run, graph, made, linked, launched, self._schedules, self._measured, alone
+            run, graph, made, linked, launched, self._schedules, self._measured, why
         )
 
     def _translation(self, graph: Graph) -> Translation | str:

@@ -94,6 +94,10 @@ class CompiledTraining:
     def kernel_names(self) -> frozenset[str]:
         return frozenset().union(*(half.kernel_names for half in self.halves))
 
+    def why_not_replayed(self) -> str:
+        """Why its device replays no half of it as a whole; "" where that was not asked for."""
+        return self.halves[0].why_not_replayed() if self.halves else ""
+
     def measured(self) -> str:
         """The schedules that were chosen by measuring them, of both halves."""
         return "\n".join(filter(None, (half.measured() for half in self.halves)))

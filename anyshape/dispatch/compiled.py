@@ -370,6 +370,7 @@ class Compiled:
             for found in breaks[before:]:
                 self._warn(slow_paths.of_break(found, specialization))
             self._warn(slow_paths.of_eager_graph(specialization))
+            self._warn(slow_paths.of_unreplayed(specialization))
             return specialization
         return None
 

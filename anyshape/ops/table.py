@@ -267,10 +267,11 @@ Lowering: TypeAlias = (
 @frozen
 class CausalMask:
     """The positions of attention's mask, and of the flag that means the mask of which key ``j`` is
-    seen by query ``i`` where ``j <= i``."""
+    seen by query ``i`` where ``j <= i``; that of the query, which the key follows."""
 
     mask: int
     flag: int
+    query: int = 0
 
 
 @frozen

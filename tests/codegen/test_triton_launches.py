@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "schedule"))
 from programs import OPTIONS, compile_sketch, same_as_reference
 from random_graphs import Maker
 
+from anyshape.capture.tensors.meta import dotted_name
 from anyshape.costs import COSTS
 from anyshape.driver import Driver
 from anyshape.eager import DeviceError
@@ -27,12 +28,14 @@ from anyshape.ir.loops import PointerParam, ScalarParam
 from anyshape.ir.program import (
     Assertion,
     BindItem,
+    EagerCall,
     Launch,
     LibraryCall,
     NativeRegion,
     Program,
 )
 from anyshape.ir.scalars import ScalarInput
+from anyshape.moe.routed import ROUTED
 from anyshape.runtime.arenas import slots
 from anyshape.runtime.launch import TRAPS
 from anyshape.targets.triton.graphs import why_not_recorded
@@ -103,6 +106,19 @@ def test_a_number_that_the_host_reads_is_said_to_keep_a_program_from_being_recor
     step = BindItem(ScalarInput("n", "float"), "x")
     why = why_not_recorded(Program({}, (), (step,), (), ()))
     assert why == "it reads x on the host, and a graph would keep one call's number"
+
+
+def test_operators_of_ours_are_recorded_and_those_of_others_said_not_to_be():
+    """Those of a program may read numbers on the host, which a graph would keep."""
+
+    def why(function: str) -> str | None:
+        call = EagerCall(function, ("x",), {}, ("y",), guessed=True)
+        return why_not_recorded(Program({}, (), (call,), (), ()))
+
+    assert why(dotted_name(ROUTED)) is None
+    assert why("anyshape.custom_operators.functional.anyshape.scatter_add.default") is None
+    assert "torch.ops.mine.op.default, which may read numbers" in why("torch.ops.mine.op.default")
+    assert why("torch.ops.anyshape_mine.op.default") is not None
 
 
 def test_one_region_does_products_and_kernels_at_every_size(gpu):

@@ -170,9 +170,31 @@ def test_gradients_need_no_mask_either():
         fast(ours).square().sum().backward()
         program(theirs).square().sum().backward()
         torch.testing.assert_close(ours.grad, theirs.grad)
+    assert joint_operators(fast).isdisjoint({"arange", "le"})
+
+
+def test_gradients_need_no_mask_where_keys_have_a_length_of_their_own():
+    """The gradient is handed to the operator in front of query and key."""
+
+    def program(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        at, keys = places(q, k)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=keys <= at)
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for n, m in LENGTHS:
+        ours = [x.requires_grad_() for x in operands(n, m)]
+        theirs = [x.detach().requires_grad_() for x in ours]
+        fast(*ours).square().sum().backward()
+        program(*theirs).square().sum().backward()
+        for a, b in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(a.grad, b.grad)
+    assert joint_operators(fast).isdisjoint({"arange", "le"})
+
+
+def joint_operators(fast) -> set[str]:
+    """Of the one specialization, forward and backward."""
     (made,) = fast._lazy.machinery._specializations()
-    joint = dict(made.compiled.stages)["joint"]
-    assert {n.op for n in joint.nodes}.isdisjoint({"arange", "le"})
+    return {node.op for node in dict(made.compiled.stages)["joint"].nodes}
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -42,6 +42,7 @@ from anyshape.capture.tensors import (
     tensor_methods,
     tensor_ops,
     torch_polyfills,
+    triton_launches,
 )
 from anyshape.capture.tensors.meta import eager_call
 from anyshape.eager import linear_recurrence
@@ -472,7 +473,6 @@ def looks_up(fn: Any) -> bool:
     return fn.__qualname__ in LOOKUPS and purity.is_library(fn.__module__ or "")
 
 
-# Functions of the layer above, by name.
 OURS: Mapping[str, Callable[..., Any]] = {
     "check": tensor_methods.check_condition,
     "is_compiling": lambda domain, args, kwargs: True,
@@ -486,6 +486,11 @@ OURS: Mapping[str, Callable[..., Any]] = {
         args,
         kwargs,
     ),
+}
+# Functions of the layer above and of what may be absent, by module and name.
+NAMED: Mapping[tuple[str, str], Callable[..., Any]] = {
+    **{("anyshape.api", name): handler for name, handler in OURS.items()},
+    **triton_launches.NAMED,
 }
 
 

@@ -177,7 +177,7 @@ def test_gradients_need_no_mask_where_keys_have_a_length_of_their_own():
     """The gradient is handed to the operator in front of query and key."""
 
     def program(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        at, keys = places(q, k)
+        at, keys = positions(q, k)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=keys <= at)
 
     fast = anyshape.compile(program, fullgraph=True)

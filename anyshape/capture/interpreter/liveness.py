@@ -12,8 +12,6 @@ from itertools import islice
 from types import FunctionType
 from typing import Any
 
-import torch
-
 from anyshape.capture.heap import purity
 from anyshape.capture.interpreter.attributes import HEAP_TYPE, instance_dict
 from anyshape.capture.interpreter.control_flow import successors
@@ -58,33 +56,32 @@ def is_live(live: int, slot: int, value: Any) -> bool:
 def is_missed(value: Any, depth: int = 3) -> bool:
     """Whether code of the program runs, or a weak reference ends, when nobody holds the value."""
     kind = type(value)
-    if kind is Generator and _runs_when_closed(value):
-        return True
-    if is_finalized(value) or _has_weak_references(value):
-        return True
-    return depth > 0 and any(is_missed(part, depth - 1) for part in _referents(value))
+    if kind is Generator or kind in _HOLDERS:
+        if kind is Generator and _runs_when_closed(value):
+            return True
+        return depth > 0 and any(is_missed(held, depth - 1) for held in _held_by(value))
+    if not _is_of_the_program(type(value)):
+        return False
+    return is_finalized(value) or weakref.getweakrefcount(value) > 0
 
 
-def _has_weak_references(value: Any) -> bool:
-    """Those to tensors and classes are not counted: torch and Python hold some of their own."""
-    kind = type(value)
-    return (
-        kind.__weakrefoffset__ != 0
-        and not issubclass(kind, (type, torch.Tensor))
-        and weakref.getweakrefcount(value) > 0
-    )
-
-
-def may_be_watched(value: Any, depth: int = 3) -> bool:
+def may_be_watched(value: Any, unwatched: tuple[type, ...], depth: int = 3) -> bool:
     """Whether the program can see when nobody holds the value any more: a weak reference may be
-    made to it, or to what goes with it. Tensors are not counted, as they would keep their memory,
-    and classes, which live on in cycles."""
+    made to it, or to what goes with it. ``unwatched``: types that are not counted."""
     kind = type(value)
-    if issubclass(kind, (type, torch.Tensor)):
+    if issubclass(kind, unwatched):
         return False
     if kind.__weakrefoffset__ != 0 and kind is not Generator:
         return True
-    return depth > 0 and any(may_be_watched(part, depth - 1) for part in _referents(value))
+    return depth > 0 and any(may_be_watched(p, unwatched, depth - 1) for p in _parts(value))
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """What goes with a value."""
+    if type(value) is Generator or type(value) in _HOLDERS:
+        return _referents(value)
+    state = instance_dict(value) if type(value).__flags__ & HEAP_TYPE else None
+    return islice(state.values(), _LOOKED_AT) if type(state) is dict else iter(())
 
 
 def _runs_when_closed(generator: Generator) -> bool:
@@ -96,22 +93,16 @@ def _runs_when_closed(generator: Generator) -> bool:
     return any(code.handled_by) or any(name == "SEND" for name, _ in code.opcodes)
 
 
+_HOLDERS = frozenset({list, tuple, dict})
 _LOOKED_AT = 100
 """So many parts of a container are looked at."""
 
 
-def _referents(value: Any) -> Iterator[Any]:
-    """What goes with a container, an instance, or a suspended generator: what it delegates to,
-    too."""
-    kind = type(value)
-    if kind is Generator:
+def _held_by(value: Any) -> Iterator[Any]:
+    """What goes with a container, or with a suspended generator: what it delegates to, too."""
+    if type(value) is Generator:
         return iter(() if value.finished else (*value.frame.locals, *value.frame.stack))
-    if issubclass(kind, dict):
-        return islice(dict.values(value), _LOOKED_AT)
-    if kind in (list, tuple):
-        return islice(value, _LOOKED_AT)
-    state = instance_dict(value) if kind.__flags__ & HEAP_TYPE else None
-    return islice(state.values(), _LOOKED_AT) if type(state) is dict else iter(())
+    return islice(value.values() if type(value) is dict else value, _LOOKED_AT)
 
 
 def is_finalized(value: Any) -> bool:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import Any, TypeAlias
 
+import torch
+
 from anyshape.capture.heap.values import BOUND_IN_C, LOST, NULL
 from anyshape.capture.interpreter.continuations import Continuation
 from anyshape.capture.interpreter.frame import Code, Frame
@@ -28,6 +30,8 @@ from anyshape.nouns import frozen, mutable
 
 _DEAD = -2
 """The slot of what is not read any more, and whose end nobody sees."""
+_UNWATCHED = (type, torch.Tensor)
+"""Classes live on in cycles; tensors that are not read any more would keep their memory."""
 _PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
 
 
@@ -63,7 +67,7 @@ class _Flattener:
 
     def dead_slot(self, value: Any) -> int:
         """The slot of what is not read any more: one of its own if the program can see it die."""
-        if not may_be_watched(value):
+        if not may_be_watched(value, _UNWATCHED):
             return _DEAD
         found = self.known.setdefault(id(value), len(self.slots))
         if found == len(self.slots):

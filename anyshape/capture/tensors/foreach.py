@@ -30,7 +30,7 @@ OTHER_NAMES: Mapping[str, Any] = {
     "minimum": torch.clamp_max,
 }
 """Where what is done to a tensor has another name, or another one where the operand is a number."""
-GIVES_ITS_LIST = torch._foreach_zero_([torch.zeros(())]) is not None
+GIVES_ITS_LIST = getattr(torch, "_foreach_zero_")([torch.zeros(())]) is not None  # noqa: B009
 """Whether what is done in place gives the list it was handed; older versions of torch give None."""
 LAST_BY_NAME = frozenset({"addcmul", "addcdiv"})
 """The number that comes last there is an option of the operator on one tensor."""

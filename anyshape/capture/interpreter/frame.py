@@ -215,6 +215,10 @@ class Frame:
         )
         self.instructions, self.locals_dict = saved.instructions, saved.locals_dict
 
+    def values_by_name(self) -> dict[str, Any]:
+        """What the locals hold, `NULL` where one is unbound."""
+        return dict(zip(self.code.local_names, self.locals))
+
     def is_watched(self) -> bool:
         """Whether the program holds a frame object that shows this frame."""
         return self.shown is not None and self.shown() is not None

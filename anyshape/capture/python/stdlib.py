@@ -42,14 +42,12 @@ def _lazy(function: Any, polyfill: Callable[..., Any]) -> Handler:
             function not in TELLING
             or any(_is_programs(machine, arg) for arg in (*args, *kwargs.values()))
         ):
-            first, last = places = ITERATED[function.__name__]
+            first, last = ITERATED[function.__name__]
             shown = [() if first <= i < last else stand_in(arg) for i, arg in enumerate(args)]
             function(*shown, **{name: stand_in(arg, name) for name, arg in kwargs.items()})
             if function is itertools.islice and any(map(_is_asked, args[1:])):
                 return Call(itertools_polyfills.islice_by_methods, args)
-            if function in AT_ONCE or kwargs.keys() & NAMES:
-                return Call(polyfill, args, kwargs)
-            return Call(itertools_polyfills.at_once, (polyfill, places, args, kwargs))
+            return Call(polyfill, args, kwargs)
         return machine.native(function, args, kwargs)
 
     return handler
@@ -80,8 +78,6 @@ ITERATED: dict[str, tuple[int, int]] = {
     **dict.fromkeys(("zip_longest",), (0, sys.maxsize)),
 }
 """From which to which argument C code iterates; all but `chain` ask for an iterator at once."""
-AT_ONCE = (itertools.chain, itertools.product)
-"""Polyfills that see to that themselves."""
 NAMES = frozenset({"iterable", "data", "selectors"})  # of such arguments
 
 

@@ -468,6 +468,8 @@ class Generator:
         return None if delegate is NULL else delegate
 
     def __repr__(self) -> str:
+        if self.python_type is not GeneratorType:
+            return f"<{self._named_by_c()} object at {id(self):#x}>"
         return f"<generator object {self.__qualname__} at {id(self):#x}>"
 
 

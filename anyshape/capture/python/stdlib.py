@@ -17,6 +17,7 @@ from types import FunctionType
 from typing import Any
 
 from anyshape.capture.heap.iterators import TELLING
+from anyshape.capture.heap.nested_containers import elements_of
 from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.heap.values import PROXIES, Call, SizeValue
 from anyshape.capture.interpreter import protocol, search_polyfills, sort_polyfills
@@ -81,11 +82,13 @@ ITERATED: dict[str, tuple[int, int]] = {
 NAMES = frozenset({"iterable", "data", "selectors"})  # of such arguments
 
 
-def _is_programs(machine: Interpreter, arg: Any) -> bool:
-    """Whether C code that iterated over it, or called it, might meet a proxy or the program's
-    code: it does not for C functions and for containers of constants."""
+def _is_programs(machine: Interpreter, arg: Any, depth: int = 2) -> bool:
+    """Whether C code that iterated over it, called it, or asked what lies in it (`compress` whether
+    it is true, `accumulate` for a sum) might meet a proxy or the program's code: it does not for C
+    functions and for containers of constants."""
     if type(arg) in protocol.CONTAINERS:
-        return protocol.holds_proxy(machine.heap.mirror(arg), 2)
+        parts = elements_of(machine.heap.mirror(arg))
+        return depth == 0 or any(_is_programs(machine, part, depth - 1) for part in parts)
     return type(arg) not in protocol.PLAIN and type(arg) not in C_FUNCTIONS
 
 

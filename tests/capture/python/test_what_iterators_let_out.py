@@ -5,14 +5,22 @@ StopIteration is no error there (PEP 479 is about generators), and most go on be
 from __future__ import annotations
 
 import itertools
+import operator
 import os
 from collections.abc import Callable, Iterator
+from inspect import CO_GENERATOR
+from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pytest
 import torch
 
-import anyshape
+from anyshape.capture.interpreter.iterator_states import STAND_INS
+from anyshape.capture.python.language import PYTHON
+from anyshape.dispatch import Compiled
+from anyshape.options import Options
+from tests.capture.by_reference import ByReference
 
 
 class Raised:
@@ -70,10 +78,14 @@ BY_FUNCTION: dict[str, Callable[[Any], Any]] = {
     "accumulate": lambda f: itertools.accumulate(range(8), f),
     "accumulate from": lambda f: itertools.accumulate(range(8), f, initial=7),
     "groupby": lambda f: itertools.groupby(range(8), f),
-    "groups": lambda f: itertools.chain.from_iterable(g for _, g in itertools.groupby("abcdefgh", f)),
+    "groups": lambda f: itertools.chain.from_iterable(
+        g for _, g in itertools.groupby("abcdefgh", f)
+    ),
     "chain of map": lambda f: itertools.chain(map(f, range(3)), map(f, range(3))),
     "chained from": lambda f: itertools.chain.from_iterable([map(f, range(3)), map(f, "ab")]),
-    "chained from map": lambda f: itertools.chain.from_iterable(map(lambda n: [f(n)] * 2, range(4))),
+    "chained from map": lambda f: itertools.chain.from_iterable(
+        map(lambda n: [f(n)] * 2, range(4))
+    ),
     "map of map": lambda f: map(f, map(f, range(8))),
     "zip of map": lambda f: zip(range(8), map(f, range(8))),
     "reduced map": lambda f: enumerate(filter(f, map(f, range(8)))),
@@ -128,6 +140,42 @@ BY_TRUTH: dict[str, Callable[[Any], Any]] = {
     "compress": lambda o: itertools.compress("abcdefgh", [o] * 8),
     "calls": lambda o: iter(lambda: 5, o),
     "groupby": lambda o: itertools.groupby([o, 1, o, 2, 3, 4], lambda n: n),
+}
+ASKED: list[str] = []
+
+
+class Noticing:
+    """Says what it is asked."""
+
+    def __bool__(self) -> bool:
+        ASKED.append("bool")
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        ASKED.append("eq")
+        return False
+
+    def __add__(self, other: object) -> Noticing:
+        ASKED.append("add")
+        return self
+
+    def __iter__(self) -> Iterator[int]:
+        ASKED.append("iter")
+        return iter([1, 2])
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+BY_CONTENTS: dict[str, Callable[[Any], Any]] = {
+    "compress": lambda items: itertools.compress("ab", [*items]),
+    "filterfalse": lambda items: itertools.filterfalse(None, [*items]),
+    "accumulate": lambda items: itertools.accumulate([*items]),
+    "groupby": lambda items: itertools.groupby([*items]),
+    "starmap": lambda items: itertools.starmap(pow, [*items]),
+    "starmap of pairs": lambda items: itertools.starmap(operator.add, [tuple(items)]),
+    "map": lambda items: map(operator.add, items, items),
+    "takewhile": lambda items: itertools.takewhile(operator.truth, [*items]),
+    "chain": lambda items: itertools.chain.from_iterable([*items]),
 }
 MAKERS: list[tuple[str, str, Callable[..., Any]]] = [
     *(("function", name, lambda plan, make=make: make(Raised(plan).step)) for name, make in BY_FUNCTION.items()),
@@ -244,10 +292,40 @@ def _shown(found: Any) -> str:
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, name, _ in MAKERS])
 def test_what_is_raised_inside_comes_out_as_of_c(kind: str, name: str, way: Any) -> None:
     make = next(made for k, n, made in MAKERS if (k, n) == (kind, name))
-    fast = anyshape.compile(program)
-    for title, plan in PLANS.items():
-        for breaks in (False, True):
-            x = torch.ones(2)
+    x = torch.ones(2)
+    plans = PLANS if way is step_by_step else {name: PLANS[name] for name in ("second", "an error")}
+    for title, plan in plans.items():
+        for breaks in (False, True)[: 1 + (title == "second" and way is step_by_step)]:
+            fast = Compiled(program, Options(), ByReference)
             wanted = program(x, make, plan, way, breaks)
-            found = fast(x, make, plan, way, breaks)
-            assert _shown(found) == _shown(wanted), (title, breaks)
+            assert _shown(fast(x, make, plan, way, breaks)) == _shown(wanted), (title, breaks)
+            assert not fast.mistakes
+
+
+@pytest.mark.parametrize("name", BY_CONTENTS)
+def test_what_c_asks_of_items_is_asked_in_each_call(name: str) -> None:
+    def program(x: Any, items: list[Any]) -> Any:
+        return x + 1, len([*BY_CONTENTS[name](items)])
+
+    fast = Compiled(program, Options(), ByReference)
+    items = [Noticing(), Noticing()]
+    for given in (items, items, [Noticing(), Noticing()]):
+        ASKED.clear()
+        wanted = program(torch.ones(2), given)[1], ASKED.copy()
+        ASKED.clear()
+        assert (fast(torch.ones(2), given)[1], ASKED) == wanted
+        assert ASKED
+    assert not fast.mistakes
+
+
+def test_each_generator_that_stands_for_an_iterator_has_a_row() -> None:
+    """The others are Python's own: the text of a comprehension, and what goes on natively."""
+    found = set()
+    for file in PYTHON.polyfill_files:
+        codes = [compile(Path(file).read_text(), file, "exec")]
+        while codes:
+            code = codes.pop()
+            codes += [part for part in code.co_consts if isinstance(part, CodeType)]
+            if code.co_flags & CO_GENERATOR:
+                found.add(code.co_name)
+    assert found - {"<genexpr>", "going_on", "given_by"} == STAND_INS.keys()

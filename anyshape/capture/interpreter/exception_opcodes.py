@@ -11,7 +11,6 @@ from anyshape.capture.interpreter import attributes, polyfills
 from anyshape.capture.interpreter.continuations import NO_EXCEPTION_MADE, RAISE, Continuation
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
-from anyshape.capture.interpreter.generators import stand_in_of
 from anyshape.capture.interpreter.opcode_results import also, enter, push, push_by
 from anyshape.capture.interpreter.unwinding import handled_exception, set_context
 from anyshape.capture.interpreter.versions import VERSION
@@ -252,7 +251,8 @@ def stop_iteration_error(machine: Interpreter, frame: Frame, arg: Any) -> None:
     """PEP 479: a StopIteration that leaves a generator becomes a RuntimeError; not one that leaves
     an iterator of C."""
     error = frame.stack[-1]
-    if issubclass(type(error), StopIteration) and stand_in_of(frame.code) is None:
+    of_c = frame.generator is not None and frame.generator.is_of_c
+    if issubclass(type(error), StopIteration) and not of_c:
         replaced = RuntimeError("generator raised StopIteration")
         replaced.__cause__ = replaced.__context__ = error
         frame.stack[-1] = replaced

@@ -105,6 +105,10 @@ class Resumable(Protocol):
 
     frame: Frame
 
+    @property
+    def is_of_c(self) -> bool:
+        """Whether it stands for an iterator of C, which lets a StopIteration out."""
+
     def suspend(self, machine: Any) -> Frame | None:
         """The body yields; gives the frame of its caller."""
 

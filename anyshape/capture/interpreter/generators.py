@@ -99,7 +99,13 @@ class Generator:
     @property
     def stands_for(self) -> StandIn | None:
         """The row of the iterator of C in whose place its code runs."""
-        return stand_in_of(self.frame.code)
+        code = self.frame.code
+        return STAND_INS.get(code.code.co_name) if code.hidden else None
+
+    @property
+    def is_of_c(self) -> bool:
+        """Whether it stands for an iterator of C, which lets a StopIteration out."""
+        return self.python_type is not GeneratorType
 
     def read(self, name: str) -> Any:
         """An attribute, as the program asks for it."""
@@ -278,8 +284,7 @@ class Generator:
         """The generator's code let `error` out: what its caller sees (PEP 479). An iterator of C
         lets a StopIteration out as it is."""
         row = self.stands_for
-        of_c = row is not None if self.native is None else self.python_type is not GeneratorType
-        if of_c and not (row is not None and row.ends_by_errors):
+        if self.is_of_c and not (row is not None and row.ends_by_errors):
             self._remember_state()
             self.running = self.started = False
             frame = self.frame
@@ -287,7 +292,7 @@ class Generator:
             frame.index, frame.handled, frame.generator = _beginning(frame.code), None, None
             return error
         self.returned()
-        guarded = of_c or VERSION.generators_guard_themselves
+        guarded = self.is_of_c or VERSION.generators_guard_themselves
         if issubclass(type(error), StopIteration) and not guarded:
             replaced = RuntimeError("generator raised StopIteration")
             replaced.__cause__ = replaced.__context__ = error
@@ -511,11 +516,6 @@ class Dropped(Closing):
 
 CLOSING = Closing()
 DROPPED = Dropped()
-
-
-def stand_in_of(code: Code) -> StandIn | None:
-    """The row of the iterator of C in whose place the code of a generator runs."""
-    return STAND_INS.get(code.code.co_name) if code.hidden else None
 
 
 def _beginning(code: Code) -> int:

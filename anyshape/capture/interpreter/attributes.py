@@ -91,6 +91,10 @@ def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
     hook = machine.lookup(cls, "__getattr__")
     if hook is not NULL:
         return _getattr_with_hook(machine, obj, cls, name, hook)
+    return _generic_or_native(machine, obj, cls, name)
+
+
+def _generic_or_native(machine: Interpreter, obj: Any, cls: type, name: str) -> Any:
     try:
         return generic_getattr(machine, obj, cls, name)
     except AttributeError:  # C's own access may know more names, and is no cause of what it raises

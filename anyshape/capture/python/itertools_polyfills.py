@@ -28,7 +28,7 @@ def chained(source: Any, active: Any) -> Any:
     while True:
         if active is None:
             rest, source = source, None
-            iterable = ABSENT if rest is None else next(rest, ABSENT)
+            iterable: Any = ABSENT if rest is None else next(rest, ABSENT)
             if iterable is ABSENT:
                 return
             active = iter(iterable)

@@ -275,6 +275,7 @@ class Compiled:
             assert machine.frame is not None
             at = flatten(machine.frame)
             if is_watched(machine) or at.holds_finalized(call.given):
+                del at
                 continue  # a segment would hold it after the program has dropped it
             entry = Entry(at.key, at.slots, point=at, numbers=numbers)
             specialization, inputs = self._specialization(entry, stance)

@@ -6,6 +6,7 @@ variables always live, and so does everything in code that may look at its own l
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Iterator
 from itertools import islice
@@ -79,7 +80,7 @@ def may_be_watched(value: Any, unwatched: tuple[type, ...], depth: int = 3) -> b
 def _parts(value: Any) -> Iterator[Any]:
     """What goes with a value."""
     if type(value) is Generator or type(value) in _HOLDERS:
-        return _referents(value)
+        return _held_by(value)
     state = instance_dict(value) if type(value).__flags__ & HEAP_TYPE else None
     return islice(state.values(), _LOOKED_AT) if type(state) is dict else iter(())
 
@@ -91,6 +92,19 @@ def _runs_when_closed(generator: Generator) -> bool:
     if generator.finished or code.hidden:
         return False
     return any(code.handled_by) or any(name == "SEND" for name, _ in code.opcodes)
+
+
+def holds_finalized(value: Any, depth: int = 3) -> bool:
+    """Whether the value, or a part of it a few levels down, has a `__del__` of the program's."""
+    kind = type(value)
+    if kind in _HOLDERS or kind is Generator:
+        return depth > 0 and any(holds_finalized(part, depth - 1) for part in _held_by(value))
+    if not _is_of_the_program(kind):
+        return False
+    parts = islice(gc.get_referents(value), _LOOKED_AT)
+    return has_finalizer(kind) or (
+        depth > 0 and any(holds_finalized(part, depth - 1) for part in parts)
+    )
 
 
 _HOLDERS = frozenset({list, tuple, dict})

@@ -19,7 +19,7 @@ from anyshape.capture.interpreter.continuations import Continuation
 from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.interpreter.liveness import (
-    is_finalized,
+    holds_finalized,
     is_live,
     live_at,
     may_be_watched,
@@ -184,7 +184,7 @@ class ProgramPoint:
     def holds_finalized(self, given: frozenset[int]) -> bool:
         """Whether something is called when it is dropped, and is none of what was `given`, by id: a
         segment would hold it after the program has dropped it."""
-        return any(is_finalized(v) and id(v) not in given for v in self.slots)
+        return any(id(v) not in given and holds_finalized(v) for v in self.slots)
 
     def texts(self) -> list[str]:
         """What each slot is called."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import sys
 import weakref
 from collections import OrderedDict
@@ -284,6 +285,63 @@ def test_what_is_read_no_more_lives_to_the_end_over_breaks(
         program(torch.ones(3), wanted)
         fast(torch.ones(3), found)
         assert found == wanted
+
+
+class Dying:
+    def __init__(self, log: list[Any] | None = None) -> None:
+        self.log = [] if log is None else log
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.log = LOG
+
+    def __del__(self) -> None:
+        self.log.append("dead")
+
+
+def made_by_c(data: bytes) -> Any:
+    return pickle.loads(data)
+
+
+DEATHS: dict[str, Callable[[Any], Any]] = {
+    "a name": lambda made: None,
+    "a list": lambda made: [made],
+    "a list in a list": lambda made: [[made]],
+    "a dict": lambda made: {"a": made},
+    "an object": lambda made: Holder(made),
+}
+
+
+class Holder:
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+
+@pytest.mark.parametrize("way", DEATHS)
+def test_what_c_has_made_dies_when_the_program_drops_it(way: str) -> None:
+    """In later calls, too, in which the instructions between two breaks are interpreted."""
+
+    def program(x: Any, data: bytes) -> Any:
+        y = x + 1
+        held = DEATHS[way](made_by_c(data)) if way != "a name" else made_by_c(data)
+        LOG.append("made")
+        del held
+        LOG.append("dropped")
+        held = [made_by_c(data)]
+        held.clear()
+        LOG.append("cleared")
+        return y * 2
+
+    data = pickle.dumps(Dying())
+    program(torch.ones(2), data)
+    fast = Compiled(program, Options(), ByReference)
+    for _ in range(3):
+        LOG.clear()
+        fast(torch.ones(2), data)
+        assert LOG == ["made", "dead", "dropped", "dead", "cleared"]
+    assert not fast.mistakes
+
+
+LOG: list[Any] = []
 
 
 def test_what_the_program_traces_is_traced() -> None:

@@ -69,11 +69,56 @@ def of_what_is_written_later(a, b, x):
     return made, a * 2, x
 
 
-@program(False)
+@program(True)
 def written_afterwards(a, b, x):
-    a.data = b * 2
+    made = b * 2
+    a.data = made
     a.add_(1)
+    made.mul_(3)
+    torch.add(a, 1, out=a)
+    return a * 3, made, x
+
+
+@program(True)
+def written_by_its_data(a, b, x):
+    a.data = b * 2
+    a.data.add_(1)
+    a.data -= x.sum()
     return a * 3, x
+
+
+@program(True)
+def given_back_what_it_had(a, b, x):
+    own = a.data
+    a.data = b * 2
+    a.mul_(2)
+    made = a + 1
+    a.data = own
+    a.add_(1)
+    return made, a * 2, own, x
+
+
+KNOWN: dict[Tensor, Tensor] = {}
+
+
+@program(True)
+def kept_in_a_dict(a, b, x):
+    for each in (a, b):
+        KNOWN[each] = each.clone()
+        each.add_(x.sum())
+    for each in (a, b):
+        each.data = KNOWN[each]
+        each.mul_(0.5)
+    return x
+
+
+@program(False)
+def recorded_afterwards(a, b, x):
+    weight = b.detach().clone().requires_grad_()
+    with torch.no_grad():
+        weight.data = a * 2
+    (weight * x.sum()).sum().backward()
+    return weight, weight.grad
 
 
 @program(False)

@@ -240,7 +240,7 @@ def skipped_where_it_is_not_finite() -> Made:
     return step, [net, optimizer]
 
 
-@program(whole=False)
+@program()
 def sharpness_aware() -> Made:
     net = network()
     optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)

@@ -17,8 +17,9 @@ import torch
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import Call, TensorValue
+from anyshape.capture.recording import gradients
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.tensors import autograd_functions
+from anyshape.capture.tensors import autograd_functions, second_gradients
 from anyshape.capture.tensors.autograd_functions import Walk
 from anyshape.capture.tensors.reached import (
     Reached,
@@ -123,6 +124,7 @@ def autograd_grad(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[s
     seeds = (None,) * len(tensors) if seeds is None else _several(domain, seeds)
     given.pop("only_inputs", None)
     zeros, unused = given.pop("materialize_grads", False), given.pop("allow_unused", None)
+    again = _is_recorded(domain, given)
     found, retain = _walked(domain, tensors, seeds, given)
     if found.results:
         raise not_captured("through an autograd.Function")
@@ -133,14 +135,30 @@ def autograd_grad(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[s
     reached = [x for x in wanted if x.value in found.leaves]
     if len(reached) < len(wanted) and not (unused or zeros):
         raise not_captured("for what it does not reach")
-    made = _taken(domain, tensors, seeds, reached, found, retain) if reached else ()
+    made = _taken(domain, tensors, seeds, reached, found, retain, again) if reached else ()
+    if again:
+        for value in second_gradients.that_require(domain.recorder, made):
+            gradients.require(value)
     domain.recorder.taken.update(made)
-    gradients: dict[Value, Any]
-    gradients = {x.value: TensorValue(value) for x, value in zip(reached, made, strict=True)}
+    results: dict[Value, Any]
+    results = {x.value: TensorValue(value) for x, value in zip(reached, made, strict=True)}
     for x in wanted:
-        if x.value not in gradients:
-            gradients[x.value] = call_row(domain, "zeros_like", x) if zeros else None
-    return tuple([gradients[x.value] for x in wanted])
+        if x.value not in results:
+            results[x.value] = call_row(domain, "zeros_like", x) if zeros else None
+    return tuple([results[x.value] for x in wanted])
+
+
+def _is_recorded(domain: RecordingDomain, options: dict[str, Any]) -> bool:
+    """Whether the gradients are to be differentiated again, as ``create_graph`` says."""
+    again = options.pop("create_graph", None)
+    if not again:
+        return False
+    modes, functions = domain.recorder.modes, domain.functions
+    inside = modes.checkpoint or functions.section is not None or functions.inside
+    if again is not True or inside or not modes.grad or options.get("retain_graph") is False:
+        raise not_captured("with these arguments")
+    options["retain_graph"] = True
+    return True
 
 
 def _several(domain: RecordingDomain, tensors: Any) -> tuple[Any, ...]:
@@ -182,6 +200,11 @@ def _walked(
         _refuse_unfit(domain, x, seed)
     found = Reached.of(domain, [x.value for x in tensors])
     found.refuse_spent(recorder.spent)
+    if second_gradients.lie_behind_gradients(recorder, found.values):
+        if found.results:
+            raise not_captured("through an autograd.Function")
+        of, given = [x.value for x in tensors], [None if s is None else s.value for s in seeds]
+        found.leaves = second_gradients.that_get_one(recorder, of, given, found.leaves)
     return found, bool(retain)
 
 
@@ -192,6 +215,7 @@ def _taken(
     leaves: list[TensorValue],
     found: Reached,
     retain: bool,
+    again: bool = False,
 ) -> tuple[Value, ...]:
     """The node."""
     made = differentiated(
@@ -200,6 +224,7 @@ def _taken(
         [None if seed is None else seed.value for seed in seeds],
         [leaf.value for leaf in leaves],
         retain,
+        again=again,
     )
     if not retain:
         domain.recorder.spent.update(found.values)

@@ -21,6 +21,7 @@ from anyshape.capture.recording import gradients
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.tensors import autograd_functions, second_gradients
 from anyshape.capture.tensors.autograd_functions import Walk
+from anyshape.capture.tensors.leaves import is_written_nowhere
 from anyshape.capture.tensors.reached import (
     Reached,
     differentiated,
@@ -110,7 +111,8 @@ def backward(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def autograd_grad(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`torch.autograd.grad(outputs, inputs, ...)` of leaves, whose `.grad` is left alone."""
+    """`torch.autograd.grad(outputs, inputs, ...)`; `.grad` of leaves is left alone. Of what was
+    made on the way where the graph is retained."""
     names = (
         *("outputs", "inputs", "grad_outputs", "retain_graph", "create_graph", "only_inputs"),
         *("allow_unused", "is_grads_batched", "materialize_grads"),
@@ -130,9 +132,10 @@ def autograd_grad(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[s
         raise not_captured("through an autograd.Function")
     if not all(type(x) is TensorValue and x.value.tensor.requires_grad for x in wanted):
         raise not_captured("for what requires no gradients")
-    for leaf in wanted:
+    on_the_way = [x for x in wanted if retain and _is_on_the_way(domain, x, found)]
+    for leaf in (x for x in wanted if x not in on_the_way):
         rely_on_leaf(domain, leaf)
-    reached = [x for x in wanted if x.value in found.leaves]
+    reached = [x for x in wanted if x.value in found.leaves or x in on_the_way]
     if len(reached) < len(wanted) and not (unused or zeros):
         raise not_captured("for what it does not reach")
     made = _taken(domain, tensors, seeds, reached, found, retain, again) if reached else ()
@@ -146,6 +149,17 @@ def autograd_grad(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[s
         if x.value not in results:
             results[x.value] = call_row(domain, "zeros_like", x) if zeros else None
     return tuple([results[x.value] for x in wanted])
+
+
+def _is_on_the_way(domain: RecordingDomain, x: TensorValue, found: Reached) -> bool:
+    """Whether gradients surely go through what the program has made and that nothing else writes
+    or watches."""
+    functions, maker = domain.functions, domain.recorder.builder.makers.get(x.value)
+    if maker is None or x.value not in found.values or x.python is not None:
+        return False
+    if functions.calls or functions.alone or functions.watched:
+        return False
+    return is_written_nowhere(domain, x.value)
 
 
 def _is_recorded(domain: RecordingDomain, options: dict[str, Any]) -> bool:

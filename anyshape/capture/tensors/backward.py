@@ -132,10 +132,13 @@ def autograd_grad(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[s
         raise not_captured("through an autograd.Function")
     if not all(type(x) is TensorValue and x.value.tensor.requires_grad for x in wanted):
         raise not_captured("for what requires no gradients")
-    on_the_way = [x for x in wanted if retain and _is_on_the_way(domain, x, found)]
-    for leaf in (x for x in wanted if x not in on_the_way):
-        rely_on_leaf(domain, leaf)
-    reached = [x for x in wanted if x.value in found.leaves or x in on_the_way]
+    reachable = set(found.leaves)
+    for x in wanted:
+        if retain and _is_on_the_way(domain, x, found):
+            reachable.add(x.value)
+        else:
+            rely_on_leaf(domain, x)
+    reached = [x for x in wanted if x.value in reachable]
     if len(reached) < len(wanted) and not (unused or zeros):
         raise not_captured("for what it does not reach")
     made = _taken(domain, tensors, seeds, reached, found, retain, again) if reached else ()

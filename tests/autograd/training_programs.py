@@ -481,7 +481,7 @@ def quantized_by_a_codebook() -> Made:
 
 
 # ---- gradients of gradients, and inner loops -----------------------------------------------------
-@program(whole=False)
+@program()
 def gradients_penalized() -> Made:
     net = network(outputs=1)
 
@@ -494,7 +494,7 @@ def gradients_penalized() -> Made:
     return descent(net, loss_of, adam)
 
 
-@program(whole=False)
+@program()
 def learned_to_learn() -> Made:
     net = network(norm=False)
 

@@ -493,15 +493,9 @@ class Recorder:
             self.cx.facts.assume(condition, reason)
 
     def tensor(
-        self,
-        tensor: torch.Tensor,
-        source: Source,
-        shape: tuple[Dim, ...] | None = None,
-        *,
-        moves: bool = False,
+        self, tensor: torch.Tensor, source: Source, shape: tuple[Dim, ...] | None = None
     ) -> TensorValue:
-        """The proxy of a real tensor found at `source`; one tensor has one proxy. ``moves``: it is
-        this one in each call, of these sizes, and its elements lie elsewhere in each."""
+        """The proxy of a real tensor found at `source`; one tensor has one proxy."""
         if (known := self._tensors.get(id(tensor))) is not None:
             if known[2] is not source and not source.is_pinned:
                 self.guard(source, "same", known[2])
@@ -509,11 +503,7 @@ class Recorder:
                 self.guard(known[2], "same", source)
             return known[1]
         refuse_unless_plain(tensor)
-        if moves:
-            shape = tuple(tensor.shape)
-            self.guard(self.sources.child(source, "attr", "shape"), "equals", tensor.shape)
-            shape = tuple(tensor.shape)
-        if source.is_pinned and not moves:
+        if source.is_pinned and shape is None:  # with a shape, its elements may lie elsewhere
             value = self._static(tensor, source)
         else:
             value = self._argument(tensor, source, shape)

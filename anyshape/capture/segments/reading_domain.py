@@ -448,7 +448,9 @@ class ReadingDomain(RecordingDomain):
         if self._is_fixed(source):
             self._pin(source, value)
             if data_of(source.text) in self.widen:
-                return self.recorder.tensor(value, source, moves=True)
+                shape = self.recorder.sources.child(source, "attr", "shape")
+                self.recorder.guard(shape, "equals", value.shape)
+                return self.recorder.tensor(value, source, tuple(value.shape))
         elif is_handed_on(value):
             self.recorder.guard(source, "type", type(value))
             return OpaqueValue(source, type(value), in_words(value))

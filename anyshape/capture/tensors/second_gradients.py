@@ -111,7 +111,7 @@ def _in_front_of(recorder: Recorder, wanted: Sequence[Value]) -> list[Node]:
     return found[::-1]
 
 
-def _empty(shape: list[int], strides: list[int], dtype: torch.dtype) -> torch.Tensor:
+def _empty(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     return torch.empty_strided(shape, strides, dtype=dtype, device="meta")
 
 

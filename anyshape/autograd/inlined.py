@@ -120,10 +120,16 @@ def _gradients(
             backward.node(node)
     builder.location, builder.modes = call.location, modes
     made = backward.finished(leaves, seeds)
-    if any(node.modes is not None and node.modes.backward for node in nodes):
+    if any(_is_gradient_gone_through(node, backward) for node in nodes):
         # eager was asked what gets one (capture/tensors/second_gradients.py): of a mask, zeros
         made = [_zeros(builder, out) if g is None else g for g, out in zip(made, call.outputs)]
     return [_laid_out(builder, g, out) for g, out in zip(made, call.outputs, strict=True)]
+
+
+def _is_gradient_gone_through(node: Node, backward: Backward) -> bool:
+    modes = node.modes
+    recorded = modes is not None and modes.backward and modes.grad
+    return recorded and any(value in backward.found for value in node.outputs)
 
 
 def _zeros(builder: Builder, like: Value) -> Value:

@@ -20,7 +20,7 @@ import torch
 
 from anyshape.autograd.copied import with_copies
 from anyshape.autograd.differentiate import Joint, differentiate
-from anyshape.autograd.inlined import inline_gradients, refuse_uncovered
+from anyshape.autograd.inlined import differentiates_again, inline_gradients, refuse_uncovered
 from anyshape.autograd.kept import (
     kept_as_views,
     kept_by_eager,
@@ -210,6 +210,8 @@ def whole_step(graph: Graph, budget: float) -> Step:
     with _refusals(), stage_of("differentiation", graph.first_line):
         outlined = without_marks(graph)
         pure = without_repeated_heads(_last(DIFFERENTIABLE, outlined), OPS)
+        while differentiates_again(pure):
+            pure = _last(DIFFERENTIABLE, inline_gradients(pure, OPS, first=True))
         plain = inline_gradients(pure, OPS)
         core = _last(JOINT, plain)
         if sum(node.op == GRADIENTS and not node.args[4] for node in graph.nodes) == 1:

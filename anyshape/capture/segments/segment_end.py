@@ -22,7 +22,7 @@ from anyshape.capture.guards import execution_modes
 from anyshape.capture.heap import decimals
 from anyshape.capture.heap.allocation_age import may_be_made_since, objects_made_since
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.effects import Effect
+from anyshape.capture.heap.effects import Effect, without_overwritten
 from anyshape.capture.heap.iterators import STARTS, TELLING
 from anyshape.capture.heap.mirrors import VIEWS, maker_of, mapping_behind
 from anyshape.capture.heap.nested_containers import values_of
@@ -54,6 +54,7 @@ from anyshape.capture.tensors.tensor_ops import SizeTuple
 from anyshape.ir.graph import Arg
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.known_builtins import generated
+from anyshape.version_counters import move_version
 
 SIMPLE = (IMMUTABLE - {slice}) | {types.ModuleType, types.CodeType, re.Pattern, re.Match}
 """What is written as it is: a slice may hold sizes."""
@@ -562,7 +563,8 @@ def _finish(
 ) -> tuple[tuple[Arg, ...], Rebuild, bool]:
     rebuilder = Rebuilder(domain, new_machine)
     rebuilder.replaying = True
-    for effect in domain.machine.heap.effects:
+    heap = domain.machine.heap
+    for effect in without_overwritten(heap.effects, heap.real, (move_version,)):
         rebuilder.effect(effect)
     rebuilder.replaying = False
     text = rebuilder.frames(result) if isinstance(result, Frame) else rebuilder.text(result)

@@ -69,7 +69,7 @@ def strides_as_eager(domain: RecordingDomain, x: TensorValue) -> Shape:
     recorder.layouts_read |= bool(recorder.taken)
     recorder.laid[x.value] = None
     source, cx = recorder.source_of(x.value), recorder.cx
-    if source is not None and not source.is_pinned:
+    if source is not None and x.value.name not in recorder.constants:
         return _strides_handed_in(recorder, x.value, source)
     root, _ = way_of(recorder, x.value)
     maker = recorder.builder.makers.get(root)
@@ -142,7 +142,7 @@ class _AsEager(Retyped):
 
     def _handed_in(self, value: Value, kind: TensorType) -> TensorType:
         source, strides = self.recorder.source_of(value), kind.strides
-        if source is not None and not source.is_pinned:
+        if source is not None and value.name not in self.recorder.constants:
             strides = _strides_handed_in(self.recorder, value, source)
             if strides != kind.strides:
                 return self._specialized(replace(kind, strides=strides))
@@ -361,7 +361,7 @@ def _begins_its_storage(recorder: Recorder, root: Value) -> bool:
     real = recorder.constants.get(root.name, real)
     if real is None:
         return True
-    if source is not None and not source.is_pinned:
+    if source is not None and root.name not in recorder.constants:
         method = recorder.sources.child(source, "attr", "storage_offset")
         offset = recorder.sources.child(method, "call", ())
         recorder.guard(offset, "truth", real.storage_offset() != 0)

@@ -261,15 +261,16 @@ def _stride_table(cx: TypeContext, shape: Shape, t: TensorType) -> dict[int, tup
     return {
         d + offset: (t.strides[d], positions.get(d, 0))
         for d in range(t.rank)
-        if t.strides[d] != 0 and not _broadcasts(cx, t.shape[d], shape[d + offset])
+        if t.strides[d] != 0 and not broadcasts(cx, t.shape[d], shape[d + offset])
     }
 
 
-def _broadcasts(cx: TypeContext, own: Dim, size: Dim) -> bool:
-    """Is one element taken for many, or for none? It is not where the result has one too."""
-    if own is size or own == size or not cx.known(eq(own, 1)):
+def broadcasts(cx: TypeContext, own: Dim, size: Dim) -> bool:
+    """Is one element taken for many, or for none? It is not where the result has one too. Where
+    data decides whether there is one or none (``nonzero(x)[:1]``), many need one."""
+    if own is size or own == size or not cx.known(le(own, 1)):
         return False
-    return not cx.known(eq(size, 1))
+    return not cx.known(le(size, 1))
 
 
 def _compare(

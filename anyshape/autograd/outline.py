@@ -62,11 +62,13 @@ def records_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
         and any(map(requires, node.read))
         and (node.op not in ops or ops[node.op].differentiable)
     ]
+    if not recorded:
+        return False
     if any(map(requires, values_in(graph.outputs))):
-        return bool(recorded)
+        return True
     if any(node.op in ops and ops[node.op].mutates for node in recorded):
         return True
-    return bool(recorded) and any(True for _ in written_behind_parts(graph, ops))
+    return any(True for _ in written_behind_parts(graph, ops))
 
 
 def requires(value: Value) -> bool:

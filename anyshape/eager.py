@@ -423,7 +423,8 @@ def _positions_of(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         x = x.byte() if x.dtype is torch.bool else x
         if len(dim) == 1:
             return function(x, dim[0], keepdim)
-        return _over_one_dim(function, x, dim, keepdim)
+        # No gradient passes a position: eager takes it even of a view that autograd refuses.
+        return _over_one_dim(function, x.detach(), dim, keepdim)
 
     return positions
 

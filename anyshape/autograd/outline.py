@@ -52,7 +52,8 @@ def outline(graph: Graph, ops: Mapping[str, OpDef]) -> Outline:
 
 
 def records_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
-    """Whether eager would record what somebody can see: for an output, or by writing."""
+    """Whether eager would record what somebody can see: for an output, or by writing; or would
+    refuse views of what was written behind autograd."""
     recorded = [
         node
         for node in graph.nodes
@@ -61,9 +62,13 @@ def records_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
         and any(map(requires, node.read))
         and (node.op not in ops or ops[node.op].differentiable)
     ]
+    if not recorded:
+        return False
     if any(map(requires, values_in(graph.outputs))):
-        return bool(recorded)
-    return any(node.op in ops and ops[node.op].mutates for node in recorded)
+        return True
+    if any(node.op in ops and ops[node.op].mutates for node in recorded):
+        return True
+    return any(True for _ in written_behind_parts(graph, ops))
 
 
 def requires(value: Value) -> bool:

@@ -30,6 +30,8 @@ from anyshape.symbolic import (
 
 Shape = tuple[Dim, ...]
 
+LARGE_STEP = 1 << 40
+
 
 def contiguous_strides(cx: TypeContext, shape: Shape) -> Shape:
     """Row-major strides, remembered."""
@@ -195,11 +197,17 @@ def _settled_order(
         given = {symbol: 1}
         at_one = tuple([substitute(n, given) for n in shape])
         operands_at_one = [_substituted(t, given) for t in operands]
-        other = _iteration_order(cx, at_one, operands_at_one)
+        by_data = cx.hint(one) is None
+        steps = (0, 1, LARGE_STEP) if by_data else (0,)
         ones = {d for d, size in enumerate(at_one) if size == 1}
-        if [n for n in other if n not in ones] == [n for n in order if n not in ones]:
+        left = [n for n in order if n not in ones]
+        others = (
+            _iteration_order(cx, at_one, [_stepping(t, step) for t in operands_at_one])
+            for step in steps
+        )
+        if all([n for n in other if n not in ones] == left for other in others):
             continue
-        if cx.hint(one) is None:
+        if by_data:
             cx.require(~one, "the strides of a result are others where this size is 1")
         elif cx.decide(one):
             return _settled_order(cx, at_one, operands_at_one)
@@ -215,6 +223,15 @@ def _at_known_ones(
         return None
     at_ones = tuple([substitute(n, given) for n in shape])
     return at_ones, _iteration_order(cx, at_ones, [_substituted(t, given) for t in operands])
+
+
+def _stepping(t: TensorType, step: int) -> TensorType:
+    """The operand with this step instead of 0 in dimensions of one element: where data decides that
+    one element is not repeated, its step is there, which the type does not say."""
+    if step == 0:
+        return t
+    rows = zip(t.shape, t.strides, strict=True)
+    return replace(t, strides=tuple([step if n == 1 and s == 0 else s for n, s in rows]))
 
 
 def _sizes_of(shape: Shape, operands: Sequence[TensorType]) -> list[Symbol]:
@@ -261,15 +278,16 @@ def _stride_table(cx: TypeContext, shape: Shape, t: TensorType) -> dict[int, tup
     return {
         d + offset: (t.strides[d], positions.get(d, 0))
         for d in range(t.rank)
-        if t.strides[d] != 0 and not _broadcasts(cx, t.shape[d], shape[d + offset])
+        if t.strides[d] != 0 and not broadcasts(cx, t.shape[d], shape[d + offset])
     }
 
 
-def _broadcasts(cx: TypeContext, own: Dim, size: Dim) -> bool:
-    """Is one element taken for many, or for none? It is not where the result has one too."""
-    if own is size or own == size or not cx.known(eq(own, 1)):
+def broadcasts(cx: TypeContext, own: Dim, size: Dim) -> bool:
+    """Is one element taken for many, or for none? It is not where the result has one too. Where
+    data decides whether there is one or none (``nonzero(x)[:1]``), many need one."""
+    if own is size or own == size or not cx.known(le(own, 1)):
         return False
-    return not cx.known(eq(size, 1))
+    return not cx.known(le(size, 1))
 
 
 def _compare(

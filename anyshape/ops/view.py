@@ -16,6 +16,7 @@ from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.gradients import indexing
 from anyshape.ops.layout import (
     Shape,
+    broadcasts,
     contiguous_strides,
     dot,
     formatted_strides,
@@ -93,7 +94,7 @@ def _expanded_stride(cx: TypeContext, own: Dim, size: Dim, stride: Dim) -> Dim:
     joined = cx.broadcast_dims((own, size), "The expanded size of the tensor must match")
     if not cx.same(joined, size):
         cx.require(eq(joined, size), "The expanded size of the tensor must match the existing size")
-    return 0 if cx.known(eq(own, 1)) and not cx.known(eq(size, 1)) else stride
+    return 0 if broadcasts(cx, own, size) else stride
 
 
 def _expand_index(cx: TypeContext, at: Index, t: TensorType, shape: Shape) -> Index:

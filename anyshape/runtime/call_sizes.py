@@ -27,10 +27,7 @@ def hidden_sizes(graph: Graph) -> tuple[Expr, ...]:
     hidden = [dim for dim in dict.fromkeys(_sizes(inside)) if dim not in seen]
     if not hidden:
         return ()
-    facts = graph.facts.fork()
-    for dim in seen:
-        if facts.known(ge(dim, 2)) is None:
-            facts.assume(ge(dim, 2))
+    facts = graph.facts.supposing(ge(dim, 2) for dim in seen)
     return tuple([dim for dim in hidden if facts.known(ge(dim, 2)) is not True])
 
 

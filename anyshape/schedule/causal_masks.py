@@ -124,10 +124,8 @@ def _known(
 ) -> tuple[KnownElements, int]:
     """What is known of an element that there is, and its number."""
     draft, number = draft_element(found, value, index, zeros)
-    facts = found.sizes.facts.fork()
-    for axis, size in zip(index, value.shape, strict=True):
-        facts.assume(lt(axis, size))
-    return KnownElements(draft, facts), number
+    inside = (lt(axis, size) for axis, size in zip(index, value.shape, strict=True))
+    return KnownElements(draft, found.sizes.facts.supposing(inside)), number
 
 
 def _above(graph: Graph, values: set[Value], ops: Mapping[str, OpDef]) -> Iterator[Node]:

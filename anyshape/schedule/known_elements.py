@@ -17,7 +17,6 @@ from anyshape.nouns import mutable
 from anyshape.schedule.draft import Draft
 from anyshape.symbolic import (
     Condition,
-    Contradiction,
     Dim,
     Facts,
     all_of,
@@ -160,10 +159,8 @@ class KnownElements:
     def _within(self, holds: Truth, value: Dim) -> Dim:
         if isinstance(value, int) or holds is True:
             return value
-        try:
-            return self.facts.under(holds).simplify(value)
-        except Contradiction:
-            return value
+        facts = self.facts.under(holds)
+        return value if facts is None else facts.simplify(value)
 
 
 def _opposite(truth: Truth) -> Truth:

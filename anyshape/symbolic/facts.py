@@ -9,6 +9,7 @@ fact implies in `learn.py`, the proofs in `decide.py` and `linear.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from math import gcd
 
@@ -66,14 +67,26 @@ class Facts(KnownFacts):
         """A child that knows all this and may learn more without changing its parent."""
         return Facts(self.space, self)
 
-    def under(self, condition: Condition | bool) -> Facts:
+    def under(self, condition: Condition | bool) -> Facts | None:
         """A fork that has assumed the condition; the same one, with the answers it has found,
-        while neither has learned more. Contradiction if these facts refute the condition."""
+        while neither has learned more. None if these facts refute the condition."""
         version, facts, own = self._assumed.get(condition, (0, self, 0))
         if version != self.version or own != facts.version:
             facts = self.fork()
-            facts.assume(condition)
+            try:
+                facts.assume(condition)
+            except Contradiction:
+                return None
             self._assumed[condition] = self.version, facts, facts.version
+        return facts
+
+    def supposing(self, conditions: Iterable[Condition | bool]) -> Facts:
+        """A fork that has assumed each of the conditions in turn, but for those that the facts and
+        the conditions before refute: no more is known of sizes that there are not."""
+        facts = self.fork()
+        for condition in conditions:
+            with suppress(Contradiction):
+                facts.assume(condition)
         return facts
 
     def all(self) -> list[tuple[Condition, object]]:

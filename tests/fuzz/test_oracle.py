@@ -267,6 +267,16 @@ def test_what_eager_calls_its_own_mistake_is_not_compared() -> None:
         assert len(list(differences(ours, theirs, exact=False))) == count
 
 
+def test_a_size_of_minus_one_is_eagers_mistake() -> None:
+    def program(x: Tensor) -> Any:
+        return [x.sum().expand(-1, 0)]
+
+    theirs = call(program, [torch.zeros(3)])
+    assert theirs.results[0].shape == (-1, 0)
+    assert not list(differences(theirs, theirs, exact=True))
+    assert not list(differences(call(eager, [torch.zeros(3)]), theirs, exact=False))
+
+
 def test_a_line_that_makes_an_integer_of_infinity_is_not_taken() -> None:
     growing = Growing(
         Drawn(random.Random(0)),

@@ -68,6 +68,19 @@ def test_strides_of_nothing_name_sizes_that_nothing_else_does() -> None:
     _is_as_eager(lambda x: [x.sort(-1)[0].diff()], [(2, 3, 4), (2, 3, 0), (0, 0, 0)])
 
 
+@pytest.mark.filterwarnings("error:E901")
+def test_nothing_may_be_all_that_there_is() -> None:
+    """That a reshape is of no copy where the tensor is empty says of four sizes that one is 0: it
+    is no mistake then that they are not all two at least, as is asked of what lies inside."""
+
+    def function(x: Tensor) -> list[Tensor]:
+        t = x + x[:, :1]
+        lines = t.mT.reshape(-1)
+        return [t.diagonal(), t.reshape(-1, 2).sum(0), lines, torch.nonzero(lines).sum(0)]
+
+    _is_as_eager(function, [(0, 2, 3, 4), (4, 2, 3, 4), (0, 5, 2, 4), (2, 2, 1, 4)])
+
+
 def test_host_code_names_no_size_that_the_program_does_not_say_it_needs() -> None:
     size = Space().symbol("s0")
     x = Buffer("x", float32, "cpu", (size,), (1,), "input")

@@ -511,8 +511,19 @@ def test_facts_under_a_condition_are_kept_while_nothing_more_is_learned(w):
     assert fresh is not child and fresh.known(le(s1, 7)) is None
     facts.assume(le(s1, 9))
     assert facts.under(gt(s0, 1)).known(le(s1, 9)) is True
-    with pytest.raises(Contradiction):
-        facts.under(gt(s1, 9))
+    assert facts.under(gt(s1, 9)) is None
+
+
+def test_what_is_supposed_may_have_no_sizes(w):
+    """Nobody finds that sizes of two at least contradict an equality until all are assumed: a
+    supposition is no claim, so what is refuted is left out, and nothing is raised."""
+    s0, s1, s2, s3, _ = w.s
+    facts = knowing(w, ge(s1, 1), eq(s0 * s1 * s2 * s3, s0 * s1))
+    large = [ge(size, 2) for size in (s2, s3, s0)]
+    assert [facts.known(condition) for condition in large] == [None] * 3
+    supposed = facts.supposing(large)
+    assert [supposed.known(condition) for condition in large] == [True, True, False]
+    assert [facts.known(condition) for condition in large] == [None] * 3
 
 
 def test_what_is_nested_without_end_is_merely_unknown(w):

@@ -112,12 +112,7 @@ def _may_overlap(builder: Builder, target: Value, value: Value) -> bool:
 
 def _of_some_elements(cx: TypeContext, value: Value) -> TypeContext:
     """What is known where the tensor is not empty: nothing overlaps in an empty one."""
-    facts = cx.facts.fork()
-    for size in value.shape:
-        condition = ge(size, 1)
-        if not isinstance(condition, bool) and facts.known(condition) is None:
-            facts.assume(condition)
-    return replace(cx, facts=facts)
+    return replace(cx, facts=cx.facts.supposing(ge(size, 1) for size in value.shape))
 
 
 def _view_key(part: Part) -> object:

@@ -36,7 +36,6 @@ from anyshape.nouns import mutable
 from anyshape.ops import OPS
 from anyshape.symbolic import (
     Condition,
-    Contradiction,
     Facts,
 )
 
@@ -220,7 +219,7 @@ def _run_both(
         )
         live = live_slots(frame.code)[meeting]
         merged = _merge_into(merger, dropped, kept, live)
-        hold_in_general(recorder, kept.nodes, record.facts.under(True))
+        hold_in_general(recorder, kept.nodes, record.facts.fork())
         done = True
     finally:
         if not done:
@@ -262,10 +261,9 @@ def _run_side(
 ) -> Side:
     machine, recorder = domain.machine, domain.recorder
     before = len(recorder.builder.nodes)
-    try:
-        facts = recorder.cx.facts.under(condition)
-    except Contradiction:
-        raise NotJoined("one side cannot happen") from None
+    facts = recorder.cx.facts.under(condition)
+    if facts is None:
+        raise NotJoined("one side cannot happen")
     recorder.cx.facts = facts
     returned, value = sides.run_until(machine, frame, ends)
     nodes = list(recorder.builder.nodes[before:])

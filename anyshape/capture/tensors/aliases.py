@@ -24,7 +24,7 @@ from anyshape.ops.row_major_results import makes_rows
 from anyshape.ops.rules import is_empty
 from anyshape.ops.shared_memory import lies_in_argument
 from anyshape.ops.table import OpDef
-from anyshape.symbolic import Condition, Contradiction, Dim, all_of, any_of, eq, ge, ne
+from anyshape.symbolic import Condition, Dim, all_of, any_of, eq, ge, ne
 
 
 class PicksAreSeen(BaseException):
@@ -237,13 +237,13 @@ def _decide_order(recorder: Recorder, node: Node) -> None:
     """Guards that a reshape copies, or is row-major, where its sizes are two at least: at others
     the strides are worked out in each call (``passes/ambiguous_layouts.py``)."""
     kind, shape = node.read[0].tensor, node.output.tensor.shape
-    several = recorder.cx.facts.fork()
-    try:
-        for size in (*kind.shape, *shape):
-            if several.known(ne(size, 1)) is not False:
-                several.assume(ge(size, 2))
-    except Contradiction:  # there are no such sizes
-        return
+    several = recorder.cx.facts
+    for size in (*kind.shape, *shape):
+        if several.known(ne(size, 1)) is not False:
+            larger = several.under(ge(size, 2))
+            if larger is None:  # there are no such sizes
+                return
+            several = larger
 
     def holds(condition: Condition | bool) -> bool:
         known = condition if isinstance(condition, bool) else several.known(condition)

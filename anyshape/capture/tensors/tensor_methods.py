@@ -257,7 +257,13 @@ def tolist(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any
     why = "the length of tolist()"
     first = [recorder.count(d, why) for d in x.value.shape[:1]]
     shape = first + [recorder.specialize(d, why) for d in x.value.shape[1:]]
-    return _nested(domain, x, shape)
+    return _nested(domain, _detached(domain, x), shape)
+
+
+def _detached(domain: RecordingDomain, x: TensorValue) -> TensorValue:
+    """What eager reads without autograd, which refuses views of a divided tensor that was written
+    since."""
+    return call_row(domain, "detach", x) if x.value.tensor.requires_grad else x
 
 
 def numpy(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -325,7 +331,7 @@ def make_tensor(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str
             )
         return call_row(domain, "full", (), data, dtype=dtype, device=device)
     if isinstance(data, TensorValue):
-        made = call_row(domain, "clone", data)
+        made = call_row(domain, "clone", _detached(domain, data))
         return to_method(domain, (made,), {"dtype": dtype, "device": device})
     if holds_proxy(data):
         parts = [make_tensor(domain, (part,), kwargs) for part in data]

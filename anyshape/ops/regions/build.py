@@ -171,11 +171,9 @@ def _region(
     limits: Sequence[Any] = (),
 ) -> Graph:
     """The graph that the body makes, over inputs of its own."""
-    facts = b.cx.facts.fork()
-    for limit in limits:
-        if not isinstance(limit, bool):
-            facts.assume(limit)
-    cx = TypeContext(b.cx.space, facts, b.cx.hints, default_dtype=b.cx.default_dtype)
+    cx = TypeContext(
+        b.cx.space, b.cx.facts.supposing(limits), b.cx.hints, default_dtype=b.cx.default_dtype
+    )
     inner = Builder(cx, b.ops, location=b.location, modes=b.modes)
     cx.on_check = inner.check
     inner.inputs += [Input(value, "argument", "turn") for value in numbers]

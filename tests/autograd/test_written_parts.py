@@ -1,0 +1,83 @@
+"""A view of many (`split`, `chunk`, `unbind`) is written by an operator without a derivative, or
+without gradients. Autograd refuses to record it from then on; eager still reads its numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import anyshape
+
+TAKEN: dict[str, Callable[[Tensor], tuple[Tensor, ...]]] = {
+    "split": lambda x: torch.split(x.flatten(), 2),
+    "chunk": lambda x: x.chunk(2),
+    "unbind": lambda x: x.unbind(),
+    "of what is made": lambda x: torch.split((x * 2).flatten(), 2),
+    "a view of one": lambda x: (x.flatten()[:2],) * 2,
+    "a leaf": lambda x: (x, x),
+}
+
+
+def _without_gradients(t: Tensor) -> None:
+    with torch.no_grad():
+        t.zero_()
+
+
+WRITTEN: dict[str, Callable[[Tensor], Any]] = {
+    "logical_not_": lambda t: t.logical_not_(),
+    "logical_and_": lambda t: t.logical_and_(t),
+    "eq_": lambda t: t.eq_(0.0),
+    "lt_": lambda t: t.lt_(0.5),
+    "sign_": lambda t: t.sign_(),
+    "detached": lambda t: t.detach().logical_not_(),
+    "without gradients": _without_gradients,
+}
+READ: dict[str, Callable[[Tensor], Any]] = {
+    "tolist": lambda t: t.tolist(),
+    "largest": lambda t: max(t.detach().flatten().tolist()),
+    "tensor": torch.tensor,
+    "argmax": torch.argmax,
+    "item": lambda t: t[:1].sum().item(),
+    "a comparison": lambda t: t > 0,
+    "any": lambda t: bool(t.any()),
+    "a sum": torch.sum,
+    "nonzero": torch.nonzero,
+    "long": lambda t: t.long(),
+    "zeros_like": torch.zeros_like,
+    "equal": lambda t: torch.equal(t, t),
+    "version": lambda t: (t._version, t.shape, t.stride()),
+}
+REFUSED = re.compile(r"modified inplace|leaf Variable that requires grad")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("read", READ)
+@pytest.mark.parametrize("written", WRITTEN)
+@pytest.mark.parametrize("taken", TAKEN)
+def test_what_was_written_is_read_or_refused_as_in_eager(
+    taken: str, written: str, read: str
+) -> None:
+    def function(x: Tensor) -> Any:
+        parts = TAKEN[taken](x)
+        WRITTEN[written](parts[0])
+        return READ[read](parts[0]), READ[read](parts[1])
+
+    fast = anyshape.compile(function)
+    for shape in ((2, 5), (4, 2)):
+        assert _outcome(fast, shape) == _outcome(function, shape)
+
+
+def _outcome(function: Callable[[Tensor], Any], shape: tuple[int, int]) -> str:
+    x = torch.linspace(-1, 2, 10)[: shape[0] * shape[1]].view(shape).clone().requires_grad_()
+    try:
+        read = function(x)
+    except RuntimeError as error:
+        assert REFUSED.search(str(error))
+        return f"refused {x.tolist()} {x._version > 0}"
+    kept = re.sub(r"grad_fn=<\w+>", "grad_fn", repr(read))
+    return f"{kept} {x.tolist()} {x._version > 0}"

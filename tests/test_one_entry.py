@@ -24,6 +24,7 @@ OTHER_NAMES = {
     "capture/tensors/scans.py": "the operators of one pattern, in order",
     "capture/tensors/tensor_ops.py": "attributes of tensors, and torch.return_types",
     "known_builtins.py": "builtins of Python",
+    "kernel_writes.py": "functions of Triton's language",
     "ir/loops.py": "scalar operators of kernels, which are defined there",
     "ir/parse.py": "functions of host numbers",
     "ir/scalars.py": "functions of host numbers, which are defined there",

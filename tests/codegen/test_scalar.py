@@ -10,7 +10,7 @@ import torch
 
 from anyshape.ir import dtypes
 from anyshape.ir.loops import SCALAR_OPS
-from anyshape.targets.cpu.build import FLAGS, _mathvec
+from anyshape.targets.cpu.build import Toolchain, _mathvec
 from anyshape.targets.cpu.c_texts import STORAGE, c_cast
 from anyshape.targets.cpu.prelude import texts as prelude_texts
 from anyshape.targets.scalar import C_TEXTS, c_scalar
@@ -63,11 +63,11 @@ def library(tmp_path_factory):
         ]
     path = tmp_path_factory.mktemp("scalar")
     (path / "all.c").write_text("\n".join(texts))
-    flags = [flag for flag in FLAGS if flag != "-shared"]
+    toolchain = Toolchain.find("gcc")
+    assert toolchain is not None
     command = [
-        "gcc",
-        *flags,
-        "-shared",
+        toolchain.path,
+        *toolchain.flags,
         str(path / "all.c"),
         "-o",
         str(path / "all.so"),

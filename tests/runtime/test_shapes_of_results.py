@@ -102,6 +102,6 @@ def test_each_dimension_of_a_result_tells_its_size_once(monkeypatch: pytest.Monk
     inputs = [SimpleNamespace(value=value, kind="argument") for value in made]
     graph: Any = SimpleNamespace(inputs=inputs, outputs=tuple(results))
     shapes = [torch.Size([3 + n]) for n in range(len(sizes))]
-    found = result_layouts._inputs_like(graph, {}, [], set(), None, shapes)
+    found = result_layouts.inputs_like(graph, {}, [], set(), None, shapes)
     assert [like.shape[0] for like in found] == [2 + n for n in range(len(sizes))]
     assert len(asked) <= 2 * len(sizes)

@@ -289,7 +289,8 @@ class Generator:
             self.running = self.started = False
             frame = self.frame
             frame.stack.clear()
-            frame.index, frame.handled, frame.generator = _beginning(frame.code), None, None
+            frame.index, frame.handled = _beginning(frame.code), None
+            frame.back = frame.generator = None
             return error
         self.returned()
         guarded = self.is_of_c or VERSION.generators_guard_themselves

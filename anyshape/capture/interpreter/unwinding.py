@@ -49,10 +49,9 @@ def unwind(machine: Interpreter, error: BaseException) -> Frame | None:
         _show_exit(machine, error, frame)
         if not machine.recording:
             frame.stack.clear()
+        continuation, caller = frame.continuation, frame.back
         if frame.generator is not None:
             error = frame.generator.failed(error)
-        continuation = frame.continuation
-        caller = frame.back
         machine.frame = caller
         if isinstance(continuation, Root) or caller is None:
             machine.escaped = error

@@ -49,6 +49,7 @@ MOE_CHECKS = (
 SUITES = (
     *("test_compiled", "test_launches", "test_graphs", "test_guest", "test_two_devices"),
     *("test_memory", "test_large", "test_sanitized", "test_attention_gradients", "test_demo"),
+    "test_users_kernels",
 )
 KERNELS = (
     "rotary",

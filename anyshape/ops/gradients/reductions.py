@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from anyshape.ir.dtypes import float32
+from anyshape.ir.graph import HOST
 from anyshape.ir.loops import Order
 from anyshape.ops.context import NoRow
 from anyshape.ops.gradients.activations import wide, widened
@@ -220,8 +221,8 @@ JOINED: Mapping[str, Order] = {
 
 
 def order_of_rows(x: Any) -> Order | None:
-    """That of layer norm; none is known of a GPU's."""
-    return JOINED.get(x.dtype.name) if x.type.device == "cpu" else None
+    """That of layer norm; none is known of other devices'."""
+    return JOINED.get(x.dtype.name) if x.type.device == HOST else None
 
 
 def order_of_groups(b: Any, x: Any) -> Order | None:
@@ -232,7 +233,7 @@ def order_of_groups(b: Any, x: Any) -> Order | None:
 
 def order_of_instances(x: Any) -> Order | None:
     """That of instance norm: batch norm of one picture with a channel for each."""
-    return "double" if x.dtype is float32 and x.type.device == "cpu" else None
+    return "double" if x.dtype is float32 and x.type.device == HOST else None
 
 
 def order_of_channels(b: Any, x: Any) -> Order | None:

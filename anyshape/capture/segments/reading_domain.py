@@ -37,6 +37,7 @@ from anyshape.capture.interpreter import c_callbacks
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.segments.ended_references import Ended
 from anyshape.capture.segments.outside_reads import (
     ABSENCES,
     ATTRIBUTES,
@@ -102,6 +103,7 @@ class ReadingDomain(RecordingDomain):
         self._iterators: dict[int, tuple[Any, Any]] = {}
         self._twins: dict[int, tuple[Any, Any]] = {}
         self._long_numbers: set[int] = set()
+        self._ended = Ended()
         self._by_code: dict[type, frozenset[str]] = {}
         self._keys_of_c: dict[int, Any] = {}  # containers without keys of the program's classes
         self._values: dict[int, list[tuple[Source, Any]]] = {}  # by id: where they were read
@@ -115,6 +117,8 @@ class ReadingDomain(RecordingDomain):
             return value
         if self.listeners and id(obj) in self.listeners:
             raise broken("unknown-call", f"a {type(obj).__name__} that hears what was said,")
+        if effects := self.machine.heap.effects:
+            self._ended.refuse(obj, effects, keeps=self.machine.heap.journal is None)
         if kind == "keys" and any(c_callbacks.hashes_outside(self.machine, key) for key in value):
             raise broken("unknown-call", f"__hash__ of keys of a {type(obj).__name__}")
         if kind in self._read_by_code(obj):

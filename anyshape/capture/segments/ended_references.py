@@ -90,7 +90,7 @@ def _taken_away(effect: Effect) -> Sequence[Any]:
     if effect.fn in ADDING or kind in PROXIES or issubclass(kind, torch.Tensor):
         return ()
     where = _NAMED.get(effect.fn)
-    named = None if where is None else where(target)
+    named: Any = None if where is None else where(target)
     if type(named) in (dict, MappingProxyType) and type(effect.args[0]) in PLAIN_KEYS:
         name = effect.args[0]
         if name in named:

@@ -77,3 +77,12 @@ def test_mistakes_are_refused_as_eager_refuses_them(name: str) -> None:
     with pytest.raises(TypeError) as found:
         anyshape.compile(program, fullgraph=True)(x)
     assert str(found.value) == str(expected.value)
+
+
+def test_a_name_that_only_torch_knows_is_left_to_eager() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x.expand(size=(2, 4), implicit=False) + 1
+
+    fast, x = anyshape.compile(program), torch.randn(4)
+    torch.testing.assert_close(fast(x), program(x))
+    assert fast.stats().internal_errors == 0

@@ -19,7 +19,6 @@ from anyshape.capture.guards.tensor_specs import TORCH_OF_DTYPE
 from anyshape.ir.graph import TensorType
 from anyshape.nouns import frozen
 from anyshape.ops import OPS
-from anyshape.ops.table import REQUIRED
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -95,7 +94,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def row_arguments(name: str, fn: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs] | None:
-    """The arguments in the row's own form; None where it has no such form."""
+    """The arguments in the row's own form; None where it has no parameter of such a name."""
     is_method = (
         hasattr(fn, "__objclass__")
         or getattr(torch.Tensor, getattr(fn, "__name__", ""), None) is fn
@@ -122,9 +121,6 @@ def row_arguments(name: str, fn: Any, args: Args, kwargs: Kwargs) -> tuple[Args,
         for parameter, value in zip(extra, args[positional:]):
             fixed[parameter] = value
         args = args[:positional]
-    left = signature.parameters[len(args) :]
-    if any(p.default is REQUIRED and p.name not in fixed for p in left):
-        return None
     return args, fixed
 
 

@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from anyshape.capture.heap import purity
-from anyshape.capture.interpreter.attributes import HEAP_TYPE, instance_dict
+from anyshape.capture.interpreter.attributes import HEAP_TYPE
 from anyshape.capture.interpreter.control_flow import successors
 from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.generators import Generator
@@ -78,11 +78,11 @@ def may_be_watched(value: Any, unwatched: tuple[type, ...], depth: int = 3) -> b
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """What goes with a value."""
-    if type(value) is Generator or type(value) in _HOLDERS:
+    """What goes with a value to which no weak reference can be made."""
+    kind = type(value)
+    if kind is Generator or kind in _HOLDERS:
         return _contents_of(value)
-    state = instance_dict(value) if type(value).__flags__ & HEAP_TYPE else None
-    return islice(state.values(), _LOOKED_AT) if type(state) is dict else iter(())
+    return islice(gc.get_referents(value) if kind.__flags__ & HEAP_TYPE else (), _LOOKED_AT)
 
 
 def _runs_when_closed(generator: Generator) -> bool:

@@ -263,10 +263,27 @@ def of_an_attribute(x: Any, log: list[Any]) -> Any:
     return y
 
 
+class Slots:
+    """No weak reference can be made to it."""
+
+    __slots__ = ("part",)
+
+
+def of_a_slot(x: Any, log: list[Any]) -> Any:
+    held = Slots()
+    held.part = part = OrderedDict()  # type: ignore[attr-defined]
+    there = weakref.ref(part)
+    del part
+    y = x + 1
+    log.append(there() is not None)
+    return y
+
+
 @pytest.mark.parametrize("way", ["every", "third", "any"])
 @pytest.mark.parametrize(
     "program",
     [
+        of_a_slot,
         of_a_generator_that_delegates,
         of_a_module_with_a_hook,
         of_a_module_in_backward,

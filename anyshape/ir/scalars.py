@@ -191,6 +191,14 @@ def scalar_inputs(operand: Operand) -> Iterator[ScalarInput]:
             yield from scalar_inputs(arg)
 
 
+def parts_of(operand: Operand) -> Iterator[Operand]:
+    """The operand and those that it is made of, depth first; what is used twice comes twice."""
+    yield operand
+    if isinstance(operand, Scalar):
+        for arg in operand.args:
+            yield from parts_of(arg)
+
+
 def names_of(operand: Operand) -> set[Symbol | ScalarInput]:
     """The symbols and mid-run numbers that a number is computed from."""
     if isinstance(operand, Scalar):

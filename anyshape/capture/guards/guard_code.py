@@ -346,9 +346,9 @@ class NumberBinding:
 
 @frozen
 class ComputedBinding:
-    """An int that is computed through floats."""
+    """A number that is computed: an int through floats, or a float of many operations."""
 
-    symbol: Symbol
+    unknown: Symbol | ScalarInput
     scalar: Scalar
 
 
@@ -554,8 +554,8 @@ def _emit_bindings(text: _Text, guards: GuardSet) -> None:
         needed |= names_of(scalar)
     for binding in guards.bindings:
         match binding:
-            case ComputedBinding(symbol, scalar):
-                text.add(f"{symbol.name} = {scalar_code(scalar)}")
+            case ComputedBinding(unknown, scalar):
+                text.add(f"{unknown.name} = {scalar_code(scalar)}")
             case NumberBinding(source, unknown) if unknown in needed:
                 text.add(f"{unknown.name} = {expression(source, text.name)}")
             case DimsBinding(source, what, symbols) if needed.intersection(symbols):
@@ -579,9 +579,9 @@ def bind_symbols(
     values: dict[Any, Any] = {}
     for binding in guards.bindings:
         match binding:
-            case ComputedBinding(symbol, scalar):
+            case ComputedBinding(unknown, scalar):
                 numbers = {k: v for k, v in values.items() if isinstance(k, ScalarInput)}
-                values[symbol] = evaluate_scalar(scalar, values, numbers)
+                values[unknown] = evaluate_scalar(scalar, values, numbers)
             case NumberBinding(source, unknown):
                 values[unknown] = read_source(source, list(slots))
             case DimsBinding(source, what, symbols):

@@ -18,7 +18,6 @@ from anyshape.capture.guards.constant_kinds import CONSTANTS, is_simple
 from anyshape.capture.guards.declared import DeclaredSizes
 from anyshape.capture.guards.guard_code import (
     Binding,
-    ComputedBinding,
     Guard,
     NumberBinding,
     ScalarGuard,
@@ -87,7 +86,6 @@ from anyshape.symbolic import (
     Dim,
     Expr,
     Facts,
-    Policy,
     Space,
     Symbol,
     eq,
@@ -122,6 +120,7 @@ class Recorder:
     scalars: list[ScalarGuard] = field(default_factory=list)
     scalar_hints: dict[ScalarInput, float] = field(default_factory=dict)
     bound: dict[Scalar, Expr] = field(default_factory=dict)
+    named: dict[Scalar, ScalarInput] = field(default_factory=dict)
     written: dict[Value, None] = field(default_factory=dict)
     spent: set[Value] = field(default_factory=set)  # results whose gradients have been taken
     takes_gradients: bool = True  # are calls of `torch.autograd.grad` captured?
@@ -345,24 +344,6 @@ class Recorder:
         except KeyError:
             return None
 
-    def bound_symbol(self, scalar: Scalar) -> Expr:
-        """A fresh symbol that stands for an int computed through floats."""
-        known = self.bound.get(scalar)
-        if known is None:
-            policies = {getattr(name, "policy", "") for name in names_of(scalar)}
-            policy: Policy = "unbacked" if "unbacked" in policies else "backed"
-            known = self.space.fresh("i", policy=policy, signed=True)
-            assert known.symbol is not None
-            self.bound[scalar] = known
-            value = self.scalar_hint(scalar)
-            if value is None:
-                raise broken("size-needed", what="an int computed from data")
-            self.hints[known.symbol] = value
-            source = self.sources.local(known.symbol.name, f"int of {scalar.op}")
-            self.bindings.append(ComputedBinding(known.symbol, scalar))
-            self.number_input(known, source, "computed")
-        return known
-
     def hint_of(self, expr: Dim) -> int | None:
         """The example value, None where a symbol has none."""
         if not isinstance(expr, Expr):
@@ -567,7 +548,7 @@ class Recorder:
         unknown = ScalarInput(self.space.free_name("f"), "float")
         self.scalar_hints[unknown] = value
         self.bindings.append(NumberBinding(source, unknown))
-        self._handed_in(Value(unknown.name, ScalarType("float", unknown)), source)
+        self.handed_in(Value(unknown.name, ScalarType("float", unknown)), source)
         return ScalarValue(unknown, float)
 
     def length(self, value: int, source: Source) -> SizeValue:
@@ -593,8 +574,9 @@ class Recorder:
         self.symbol_names[found] = source.text
         if what == "number":
             self.bindings.append(NumberBinding(source, found))
-        self._handed_in(Value(found.name, ScalarType("int", symbol)), source)
+        self.handed_in(Value(found.name, ScalarType("int", symbol)), source)
 
-    def _handed_in(self, number: Value, source: Source) -> None:
+    def handed_in(self, number: Value, source: Source) -> None:
+        """A number that is an input of the graph."""
         self.builder.inputs.append(Input(number, "argument", source.text))
         self.input_sources.append((source, number))

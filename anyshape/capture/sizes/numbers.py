@@ -16,6 +16,7 @@ from typing import Any
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.numpy_scalars import is_square_root, plain_number
 from anyshape.capture.heap.values import PROXIES, ScalarValue, SizeValue
+from anyshape.capture.recording.computed_numbers import bound_symbol, float_of
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.ir.scalars import MATH_OF_ONE, MATH_OF_TWO, Kind, Operand, Scalar, ScalarInput
 from anyshape.symbolic import (
@@ -215,8 +216,8 @@ def function_of(recorder: Recorder, kind: Kind, name: str, *operands: Operand) -
         if not recorder.is_dropped and not decide(recorder, safe):
             return _at_this_value(recorder, scalar)
     if kind == "int":
-        return SizeValue(recorder.bound_symbol(scalar))
-    return ScalarValue(scalar, bool if kind == "bool" else float)
+        return SizeValue(bound_symbol(recorder, scalar))
+    return ScalarValue(scalar, bool) if kind == "bool" else float_of(recorder, scalar)
 
 
 def _where_it_matters(recorder: Recorder, operand: Operand) -> Operand:
@@ -457,7 +458,7 @@ def _unary_size(recorder: Recorder, op: str, a: SizeValue) -> Any:
 def integer_of(recorder: Recorder, scalar: Scalar) -> Any:
     """An int computed through floats (`int(n * 0.5)`): a symbol of its own, bound to the scalar
     when entered."""
-    return SizeValue(recorder.bound_symbol(scalar))
+    return SizeValue(bound_symbol(recorder, scalar))
 
 
 def math_call(recorder: Recorder, fn: Any, values: Sequence[Any]) -> Any:

@@ -15,18 +15,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
-
 from anyshape.capture.guards import execution_modes
-from anyshape.capture.guards.constant_kinds import OWNERS
-from anyshape.capture.guards.guard_failures import (
-    Failure,
-    changed_numbers,
-    contents_of,
-    explain_failure,
-    moved,
-    replaced,
-)
+from anyshape.capture.guards.guard_failures import explain_failure, moved
 from anyshape.capture.interpreter.machine import Machine
 from anyshape.capture.segments.capturing import Capturer
 from anyshape.capture.segments.native_steps import (
@@ -51,6 +41,7 @@ from anyshape.dispatch.ranks import Notices
 from anyshape.dispatch.specializations import Point, Specialization, denies, let_go_of
 from anyshape.dispatch.specialize import CompileGraph, Specializer
 from anyshape.dispatch.stats import Explanation, Stats
+from anyshape.dispatch.widening import widened
 from anyshape.errors import MISTAKES, PASSING, AnyshapeError, mistake, raised
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import Location
@@ -61,11 +52,7 @@ MAX_SEGMENTS = 10_000  # of one call, before it goes on natively
 OURS = (TypeError, AttributeError, NameError, KeyError, AssertionError)  # not torch's own errors
 MAX_POINTS = 256
 ATTEMPTS = 3  # at a specialization: another thread may change what it relies on, a tool may fail
-HOLDERS = (tuple, list, dict, set)  # of the state that a program keeps between calls
 MAX_SPENT = 2  # specializations of a point that could run once only
-MAX_VALUES = 3  # specializations of a point that differ in a value alone
-MAX_SIZES_OF_STEPS = 8  # of one that calls backward(): cut, it would be many segments
-MAX_VALUES_BETWEEN = 1  # of one behind a graph break: another break costs little more
 
 
 def _watchers() -> tuple[Any, Any]:
@@ -332,7 +319,7 @@ class Compiled:
         if len(self.points) > self.max_points:
             self._go_native(entry.key, self._too_many(point, entry))
             return None
-        point = self._widened(point, entry)
+        point = widened(point, entry, self.options.fullgraph)
         for _ in range(ATTEMPTS):
             specialization = self._try(point, entry)
             if specialization is None:
@@ -416,47 +403,6 @@ class Compiled:
             return True
         failure = explain_failure(specialization.guards, snapshot, entry.slots)
         return failure is not None and failure.stale
-
-    def _widened(self, point: Point, entry: Entry) -> Point:
-        """A number handed in with another value than before becomes symbolic from now on, and a
-        tensor or a container that was known by its identity and has been replaced becomes an
-        argument; so does, after some specializations, a parameter whose data is. After some on
-        different values alone, what they are is relied on no more, and a text that native code
-        makes is not looked into; sizes are, as long as none has been another one. How many parts a
-        whole training step has may be more values: cut, it would be as many segments."""
-        names = {*point.widen, *entry.symbolic()}
-        most = MAX_VALUES if entry.point is None else MAX_VALUES_BETWEEN
-        by_value: list[Failure] = []
-        for specialization in point.specializations:
-            names |= changed_numbers(specialization.guards, entry.slots)
-            for tensor, source in replaced(specialization.guards, entry.slots, torch.Tensor):
-                often = type(tensor) is torch.Tensor or len(point.specializations) >= MAX_VALUES
-                names |= {source} if often else set()
-            names |= {p for _, p in replaced(specialization.guards, entry.slots, HOLDERS)}
-            if len(point.specializations) >= most:  # new in each call, or another layer
-                names |= {p for _, p in replaced(specialization.guards, entry.slots, OWNERS)}
-                names |= moved(specialization.guards)
-            failure = explain_failure(
-                specialization.guards, specialization.guards.modes, entry.slots
-            )
-            if failure is not None and failure.by_value:
-                by_value.append(failure)
-        if entry.point is None and all(failure.by_value == "size" for failure in by_value):
-            if any(specialization.differentiates() for specialization in point.specializations):
-                most = MAX_SIZES_OF_STEPS
-        often = len({(failure.guard, failure.memory) for failure in by_value}) >= most
-        general = often and not self.options.fullgraph
-        made = {text for text, slot in zip(entry.slot_texts(), entry.slots) if type(slot) is range}
-        for failure in by_value:
-            a_text = failure.by_value == "text" and entry.point is not None
-            a_number = failure.by_value == "number"
-            a_range = a_text and failure.source in made  # which is there to be looped over
-            if (often and a_number) or (general and a_text) or a_range:
-                names.add(failure.source)
-            if general and failure.by_value == "contents":
-                names.add(contents_of(failure.source))
-        sizes = any(failure.by_value == "size" for failure in by_value)
-        return dataclasses.replace(point, widen=frozenset(names), general=general and sizes)
 
     def _publish(
         self, entry: Entry, point: Point, specialization: Specialization

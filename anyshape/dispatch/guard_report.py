@@ -8,12 +8,13 @@ they choose a kernel), checks (tested while running; where one fails, the segmen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from anyshape.capture.guards.guard_code import GuardSet
 from anyshape.declare import BoundDeclaration
-from anyshape.ir.graph import CHECK, Graph, Node, TensorType, checked
+from anyshape.ir.graph import CHECK, Graph, checked
 from anyshape.ir.nesting import nodes_in
+from anyshape.ir.origins import made_by, origins
 from anyshape.symbolic import Expr, Facts, Symbol
 
 
@@ -40,7 +41,7 @@ def _line(text: str, why: object) -> str:
 
 def _symbols(graph: Graph, names: Mapping[Symbol, str]) -> Iterator[str]:
     facts = graph.facts.all()
-    made = dict(_made(nodes_in(graph)))
+    made = {s: f"a size of {made_by(n)}" for s, n in origins(nodes_in(graph))}
     for expr in graph.space:
         symbol = expr.symbol
         assert symbol is not None
@@ -59,23 +60,6 @@ def _bounds(facts: Facts, expr: Expr) -> str:
     least = "" if low is None else f"{low} <= "
     most = "" if high is None else f" <= {high}"
     return f"{least}{expr}{most}" if least or most else "any integer"
-
-
-def _made(nodes: Iterable[Node]) -> Iterator[tuple[Symbol, str]]:
-    """The symbols that only data decides, each with the first node that has it."""
-    seen: set[Symbol] = set()
-    for node in nodes:
-        for value in node.outputs:
-            dims = value.type.shape if isinstance(value.type, TensorType) else (value.type.expr,)
-            found = {s for dim in dims if isinstance(dim, Expr) for s in dim.symbols}
-            for symbol in sorted(found - seen, key=lambda s: s.name):
-                if symbol.knowledge == "midrun":
-                    yield symbol, f"a size of {node.op}" + _at(node)
-            seen |= found
-
-
-def _at(node: Node) -> str:
-    return "" if node.location is None else f" at {node.location}"
 
 
 def _declared(declared: BoundDeclaration | None) -> Iterator[str]:

@@ -434,3 +434,15 @@ def test_a_number_known_at_run_time_is_not_called_eagers_refusal() -> None:
 
     found = agree(counted, (X,), (X.abs() + 1,), fullgraph=False)
     assert [b.id for b in found.explain().breaks] == ["operator-unknown"]
+
+
+def test_a_number_that_python_needs_is_told_with_where_it_comes_from() -> None:
+    def chosen(x: Tensor, rows: list[str]) -> tuple[Tensor, str]:
+        at = int(x.argmax())
+        return x * 2, rows[at]
+
+    (found,) = anyshape.explain(chosen)(torch.tensor([1.0, 3.0]), ["a", "b"]).breaks
+    first = inspect.getsourcelines(chosen)[1]
+    assert found.id == "size-needed" and found.reason.startswith("an index needs the value")
+    assert f"comes from item at {__file__}:{first + 1}, in " in found.hint
+    assert "check(" not in found.hint

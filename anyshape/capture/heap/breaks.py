@@ -42,7 +42,7 @@ BREAKS: Mapping[str, BreakKind] = {
     "size-needed": BreakKind(
         "E212",
         "{what} needs the value of a size that only the data decides",
-        "anyshape.check({condition}), or keep the size symbolic",
+        "operators on whole tensors in the place of a loop, a list's index or a key",
     ),
     "size-changes": BreakKind(
         "E212",
@@ -99,7 +99,9 @@ BREAKS: Mapping[str, BreakKind] = {
         "raise unroll_budget in options={...}, or keep the loop outside",
     ),
     "outside-iterator": BreakKind(
-        "E201", "a {what} from outside is advanced", "iterate over the container itself"
+        "E201",
+        "a {what} from outside is advanced",
+        "iterate over the container itself; in a loop that was broken before, mend that break",
     ),
     "stress": BreakKind(
         "E201", "the option break_every ends the segment here", "leave the option out", asked=True
@@ -114,11 +116,12 @@ WITHOUT = "leave out fullgraph=True, so that it runs natively"
 OTHER = BreakKind("E201", "{reason} {what}", "")
 
 
-def broken(reason: str, what: str = "", **context: Any) -> Break:
-    """The break of this id, with the hint of the catalogue."""
+def broken(reason: str, what: str = "", where: str = "", **context: Any) -> Break:
+    """The break of this id, with the hint of the catalogue, and behind it where what breaks it was
+    made."""
     kind = BREAKS.get(reason, OTHER)
     values = {"what": what, "condition": "size == ...", **context}
-    return Break(reason, what, _fill(kind.hint, values), **context)
+    return Break(reason, what, _fill(kind.hint, values) + where, **context)
 
 
 def _fill(template: str, values: Mapping[str, Any]) -> str:

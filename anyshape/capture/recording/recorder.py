@@ -64,6 +64,7 @@ from anyshape.ir.graph import (
     TensorType,
     Value,
 )
+from anyshape.ir.origins import made_by, origins
 from anyshape.ir.scalars import (
     Operand,
     Scalar,
@@ -253,10 +254,6 @@ class Recorder:
         side = condition if holds or isinstance(condition, bool) else ~condition
         return str(side) if isinstance(side, bool) else self.spelled(side)
 
-    def example(self, expr: Expr) -> int:
-        """The value at the example sizes; 1 where data decides it."""
-        return int(evaluate(expr, self.hints)) if self.hints.keys() >= expr.symbols else 1
-
     def spelled(self, what: Dim | Condition | Scalar) -> str:
         """Python text in which sizes are read off the arguments."""
         return render_scalar(what, lambda s: self.symbol_names.get(s, s.name), lambda n: n.name)
@@ -268,7 +265,7 @@ class Recorder:
             return expr
         value = self.hint_of(expr)
         if value is None or self.is_dropped or not self.values:
-            raise self._needed(value, why, self.condition_text(eq(expr, self.example(expr))))
+            raise self._needed(value, why, self._origin(expr))
         relied_on = len(self.sizes)
         self.rely(eq(expr, value))
         self.tells_value(relied_on)
@@ -319,9 +316,15 @@ class Recorder:
             self.decide_scalar(test, by_value=True)
         return value
 
-    def _needed(self, value: Any, what: str, condition: str = "") -> Break:
+    def _needed(self, value: Any, what: str, where: str = "") -> Break:
         kind = "size-needed" if value is None or self.is_dropped else "size-changes"
-        return broken(kind, what=what, condition=condition)
+        return broken(kind, what=what, where=where)
+
+    def _origin(self, expr: Expr) -> str:
+        """Where the sizes in it that only data decides are made, for the reader of a message."""
+        made = dict(origins(self.builder.nodes))
+        found = [made_by(made[s]) for s in sorted(expr.symbols, key=str) if s in made]
+        return "".join(f"; the number comes from {text}" for text in dict.fromkeys(found))
 
     def is_symbolic(self, value: Any) -> bool:
         """Whether a value of the virtual stack is a number that is another one in other calls."""

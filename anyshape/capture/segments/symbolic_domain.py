@@ -302,7 +302,7 @@ class SymbolicDomain(ReadingDomain):
 
     def concrete(self, value: Any, fn: Any) -> Any:
         """A size as a plain int, for C code that needs one."""
-        name = name_of(fn)
+        name = fn if type(fn) is str else name_of(fn)
         if type(value) is SizeValue:
             return self.recorder.specialize(value.expr, name)
         if type(value) is ScalarValue:

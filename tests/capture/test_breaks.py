@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import ast
+import collections
 import inspect
 import textwrap
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -256,6 +259,31 @@ def test_a_size_that_changes_too_often_is_not_told_as_one_of_data() -> None:
 def test_a_tensor_that_is_not_understood_is_told_by_what_it_is() -> None:
     explained = str(anyshape.explain(lambda x: x.to_dense() + 1)(torch.eye(2).to_sparse()))
     assert "tensor of layout torch.sparse_coo is not understood" in explained
+
+
+def test_every_break_is_one_of_the_catalogue() -> None:
+    """So that each has a code, a hint and a page: no file but the catalogue's makes one by hand."""
+    root = Path(anyshape.__file__).parent / "capture"
+    calls = [
+        (path.name, node.func.id, ast.literal_eval(node.args[0]))
+        for path in root.rglob("*.py")
+        if path.name != "breaks.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("broken", "Break")
+        and isinstance(node.args[0], ast.Constant)
+    ]
+    assert len(calls) > 100
+    assert [call for call in calls if call[1] != "broken" or call[2] not in BREAKS] == []
+
+
+def test_native_code_that_looks_into_a_size_is_told_in_plain_words() -> None:
+    def counted(x: Tensor) -> dict[int, int]:
+        return dict(collections.Counter([x.shape[0]]))
+
+    (found,) = anyshape.explain(counted)(X).breaks
+    assert found.id == "proxy-leak" and found.reason.endswith("__hash__ of a size") and found.hint
 
 
 def test_every_break_of_the_catalogue_has_a_code() -> None:

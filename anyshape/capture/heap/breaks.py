@@ -91,7 +91,11 @@ BREAKS: Mapping[str, BreakKind] = {
         "keep the values in tensors",
     ),
     "python-effect": BreakKind("E201", "{what} has an effect outside", "do it outside"),
-    "proxy-leak": BreakKind("E201", "native code touched a symbolic value: {what}", ""),
+    "proxy-leak": BreakKind(
+        "E201",
+        "native code asked for what is known only at run time: {what}",
+        "hand sizes and tensors to Python code and torch, not to other functions of C",
+    ),
     "fork": BreakKind("E201", "inside a branch on sizes: {what}", ""),
     "budget": BreakKind(
         "E220",
@@ -113,13 +117,12 @@ BREAKS: Mapping[str, BreakKind] = {
     ),
 }
 WITHOUT = "leave out fullgraph=True, so that it runs natively"
-OTHER = BreakKind("E201", "{reason} {what}", "")
 
 
 def broken(reason: str, what: str = "", where: str = "", **context: Any) -> Break:
     """The break of this id, with the hint of the catalogue, and behind it where what breaks it was
     made."""
-    kind = BREAKS.get(reason, OTHER)
+    kind = BREAKS[reason]
     values = {"what": what, "condition": "size == ...", **context}
     return Break(reason, what, _fill(kind.hint, values) + where, **context)
 
@@ -143,7 +146,7 @@ class GraphBreak:
 
     def error(self) -> GraphBreakError:
         """What `fullgraph=True` raises."""
-        kind = BREAKS.get(self.id, OTHER)
+        kind = BREAKS[self.id]
         why = "fullgraph=True allows no graph break"
         hint = f"{self.hint}, or {WITHOUT}" if self.hint else WITHOUT
         return GraphBreakError(kind.code, self.reason, why, hint, self.location)
@@ -159,7 +162,7 @@ class GraphBreak:
 
 def record_of(signal: Break, location: Location | None, module: str = "") -> GraphBreak:
     """The record of a break that happened at `location`, in code of `module`."""
-    kind = BREAKS.get(signal.reason, OTHER)
+    kind = BREAKS[signal.reason]
     values = {
         "reason": signal.reason,
         "what": signal.what,

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.observer import Observer
 from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.heap.undo import HEAP_TYPE
-from anyshape.capture.heap.values import NULL, Break
+from anyshape.capture.heap.values import NULL
 
 IMMUTABLE_TYPE = 1 << 8
 NOT_WRITTEN = object()
@@ -36,7 +37,7 @@ class Heap(Protocol):
 def write(heap: Heap, obj: Any, name: str, value: Any) -> None:
     """`cls.name = value` (`NULL` deletes); breaks where that is more than an entry of a dict."""
     if not _is_entry(obj, name) or (value is NULL and not _has(heap, obj, name)):
-        raise Break("outside-setattr", f"attribute {name!r} of {type(obj).__name__} is set")
+        raise broken("python-effect", f"setting {name!r} of a {type(obj).__name__}")
     heap.set_written(obj, name, value)
     heap.log(*(_delete, obj, (name,)) if value is NULL else (_set, obj, (name, value)))
     heap.domain.class_changed()
@@ -51,7 +52,7 @@ def written(heap: Heap, cls: type, name: str) -> Any:
 def refuse_written(heap: Heap) -> None:
     """C code reads the dicts of classes."""
     if any(issubclass(type(obj), type) for obj, _ in heap.slots.values()):
-        raise Break("outside-setattr", "attributes of a class are listed, and were set,")
+        raise broken("unknown-call", "a list of the attributes of a class that has some set")
 
 
 def _is_entry(obj: Any, name: Any) -> bool:

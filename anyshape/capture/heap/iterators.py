@@ -15,7 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from anyshape.capture.heap.values import Break
+from anyshape.capture.heap.breaks import broken
 from anyshape.nouns import frozen
 
 _LEAVES: frozenset[type] = frozenset(
@@ -102,7 +102,7 @@ def copy_iterator(value: Any, memo: dict[int, Any], *, inside: bool = False) -> 
     if kind in STARTS:
         position = position_of(value)
         if position is None:
-            raise Break("fork-iterator", f"{kind.__name__} of a container that has changed")
+            raise broken("fork", f"{kind.__name__} of a container that has changed")
         twin: Any = position.iterator()
     else:
         twin = _rebuild(value.__reduce__(), memo, deep=kind in _COMPOSITES)

@@ -20,7 +20,7 @@ from anyshape.capture.heap.nested_containers import values_of
 from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.unread_writes import is_blind, is_key
-from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, Break
+from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES
 
 _ADOPTING = frozenset({list, tuple, dict})
 _ADOPT_AT_MOST = 1000
@@ -95,7 +95,7 @@ def _asks_one_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 def _refuse_old_iterators(heap: Heap, args: tuple[Any, ...]) -> None:
     for arg in args:
         if type(arg) in FORKABLE and not heap.is_made_inside(arg):
-            raise Break("fork-iterator", f"C code gets a {type(arg).__name__} inside a fork")
+            raise broken("fork", f"C code gets a {type(arg).__name__}")
 
 
 def _refuse_iterators(heap: Heap, fn: Any, args: tuple[Any, ...]) -> None:
@@ -113,7 +113,7 @@ def _refuse_written(heap: Heap, fn: Any, args: tuple[Any, ...]) -> None:
             known = heap.mirrors.get(id(names))
             if known is not None and not _shows(known.state, names):
                 name = getattr(fn, "__qualname__", type(fn).__name__)
-                raise Break("unknown-call", f"{name} of a {type(arg).__name__} that was written to")
+                raise broken("unknown-call", f"{name} of a written {type(arg).__name__}")
 
 
 def _shows(state: dict[str, Any], names: dict[str, Any]) -> bool:
@@ -131,7 +131,7 @@ def _refuse_to_take(fn: Any, args: tuple[Any, ...]) -> None:
     for arg in args:
         if type(arg) in TELLING and type(arg) is not owner and may_give(arg, PROXIES):
             name = getattr(fn, "__qualname__", type(fn).__name__)
-            raise Break("proxy-leak", f"{name} takes numbers out of a {type(arg).__name__}")
+            raise broken("proxy-leak", f"{name} takes numbers out of a {type(arg).__name__}")
 
 
 def _result(heap: Heap, result: Any) -> Any:

@@ -26,6 +26,7 @@ from anyshape.capture.heap import (
     twins,
     undo,
 )
+from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.hidden_dicts import hides
 from anyshape.capture.heap.iterators import SETTABLE, can_fork
@@ -45,7 +46,7 @@ from anyshape.capture.heap.observer import Observer
 from anyshape.capture.heap.raised_state import put_back, state_of
 from anyshape.capture.heap.sorted_lists import SortedLists
 from anyshape.capture.heap.unread_writes import Unread, is_key
-from anyshape.capture.heap.values import BOUND_IN_C, IMMUTABLE, NULL, PROXIES, Break, contents
+from anyshape.capture.heap.values import BOUND_IN_C, IMMUTABLE, NULL, PROXIES, contents
 
 _set_attribute = object.__setattr__
 _delete_attribute = object.__delattr__
@@ -151,7 +152,7 @@ class Heap:
             elif not self.is_made_inside(iterator):
                 if shared or id(iterator) in self.iterators or not can_fork(iterator):
                     kind = type(iterator).__name__
-                    raise Break("fork-iterator", f"{kind} was advanced inside a fork")
+                    raise broken("fork", f"{kind} is advanced")
         return next(iterator, NULL)
 
     def _journal(self, undo: Callable[[], object]) -> None:
@@ -186,7 +187,7 @@ class Heap:
 
     def _mapping_of(self, view: Any) -> Any:
         if (mapping := mapping_behind(view)) is None:
-            raise Break("outside-view", "a view of an outside mapping is read")
+            raise broken("unknown-call", "a view of an outside mapping")
         self.domain.behind(view, mapping)
         return mapping
 
@@ -385,7 +386,7 @@ class Heap:
         """C code will compare or print what lies in a container: outside containers in it are
         relied on, and must be what they are outside."""
         if self.holds_changed(state):
-            raise Break("outside-nested", "a container in a container from outside is read")
+            raise broken("unknown-call", "C code over a container that holds a changed one")
 
     def holds_changed(self, state: Any) -> bool:
         """Whether a container lies in it that is not outside what the program sees."""
@@ -437,7 +438,7 @@ class Heap:
         """C code raised something else than AttributeError for an attribute: of an outside object,
         no guard can say when it will again."""
         if id(obj) not in self.created:
-            raise Break("unknown-call", f"{type(obj).__name__}.{name}, which raised") from error
+            raise broken("unknown-call", f"{type(obj).__name__}.{name}, which raised") from error
 
     def attribute(self, obj: Any, name: str, value: Any) -> Any:
         """An attribute that C code gave."""
@@ -536,7 +537,7 @@ class Heap:
         """Set (or, with `NULL`, delete) an attribute through a C descriptor."""
         if self.domain.records and id(obj) not in self.created:
             if not undo.takes(descriptor, value):
-                raise Break("outside-setattr", f"attribute {name!r} of {type(obj).__name__} is set")
+                raise broken("python-effect", f"setting {name!r} of a {type(obj).__name__}")
             if value is NULL:
                 undo.require_attribute(name, partial(self.slot, obj, descriptor, type(obj), name))
             self.set_written(obj, name, value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from anyshape.capture.heap.values import Break
+from anyshape.capture.heap.breaks import broken
 
 WORK = "(the twin)"
 """In place of an attribute's name."""
@@ -25,4 +25,4 @@ def twin_of(slots: Mapping[tuple[int, str], tuple[Any, Any]], obj: Any) -> Any:
 def refuse(slots: Mapping[tuple[int, str], tuple[Any, Any]], obj: Any, name: str) -> None:
     """An attribute is read or set."""
     if (id(obj), WORK) in slots and name != "__class__":
-        raise Break("unknown-call", f"{type(obj).__name__}.{name}", "call it outside")
+        raise broken("unknown-call", f"{type(obj).__name__}.{name}")

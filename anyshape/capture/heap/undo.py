@@ -11,10 +11,11 @@ from itertools import islice
 from types import CellType, FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
+from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.nested_containers import elements_of
 from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.heap.raised_state import UNRAISED, put_back
-from anyshape.capture.heap.values import NULL, Break
+from anyshape.capture.heap.values import NULL
 
 HEAP_TYPE = 1 << 9
 
@@ -46,7 +47,7 @@ def undo_contents(obj: Any) -> Callable[[], None]:
     if issubclass(type(obj), bytearray):
         content = bytes(bytearray.__iter__(obj))
         return lambda: bytearray.__setitem__(obj, slice(None), content)
-    raise Break("fork-write", f"a write to {type(obj).__name__} inside a fork")
+    raise broken("fork", f"a write to {type(obj).__name__}")
 
 
 def container_of(undo: Callable[[], object]) -> Any:

@@ -101,10 +101,8 @@ class Break(BaseException):
 class ProxyLeak(BaseException):
     """Native code touched a proxy; the interpreter turns it into a `Break`."""
 
-    def __init__(self, proxy: object, method: str) -> None:
-        super().__init__(f"{type(proxy).__name__}.{method} was called by native code")
-        self.proxy = proxy
-        self.method = method
+    def __init__(self, proxy: str, method: str) -> None:
+        super().__init__(f"{method} of {proxy}")
 
 
 class InterpreterBug(BaseException):
@@ -123,8 +121,8 @@ floor ceil call enter exit str repr format bytes reversed reduce reduce_ex copy 
 
 
 def _refusal(method: str) -> Callable[..., NoReturn]:
-    def refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
-        raise ProxyLeak(self, method)
+    def refuse(self: Proxy, *args: object, **kwargs: object) -> NoReturn:
+        raise ProxyLeak(self.shown, method)
 
     refuse.__name__ = method
     return refuse
@@ -135,9 +133,11 @@ REFUSAL_CODE = _refusal("").__code__
 
 
 class Proxy:
-    """Base of the proxies: every protocol slot that native code could use raises `ProxyLeak`."""
+    """Base of the proxies: every protocol slot that native code could use raises `ProxyLeak`.
+    `shown`: what messages call it."""
 
     __slots__ = ("__weakref__",)
+    shown = "a value"
 
 
 for _name in _FORBIDDEN:
@@ -148,6 +148,7 @@ class SizeValue(Proxy):
     """A symbolic int."""
 
     __slots__ = ("expr",)
+    shown = "a size"
 
     def __init__(self, expr: Expr) -> None:
         self.expr = expr
@@ -159,6 +160,7 @@ class ScalarValue(Proxy):
     """
 
     __slots__ = ("kind", "scalar")
+    shown = "a number"
 
     def __init__(self, scalar: Operand, kind: type = float) -> None:
         self.scalar = scalar
@@ -171,6 +173,7 @@ class TensorValue(Proxy):
     """
 
     __slots__ = ("attributes", "identified", "python", "value")
+    shown = "a tensor"
 
     def __init__(self, value: Value, python: type | None = None) -> None:
         self.value = value
@@ -212,6 +215,7 @@ class TextValue(Proxy):
     into. `parts` are texts, and what is `Formed`."""
 
     __slots__ = ("parts",)
+    shown = "a text with sizes in it"
     kind = str
 
     def __init__(self, parts: tuple[str | Formed, ...]) -> None:

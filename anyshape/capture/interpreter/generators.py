@@ -419,7 +419,7 @@ class Generator:
 
     def _native_use(self, method: str) -> None:
         if self.machine.recording:
-            raise ProxyLeak(self, method)
+            raise ProxyLeak("a generator", method)
 
     @untraced
     def _finish(self, value: Any) -> Any:

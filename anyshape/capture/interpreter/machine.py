@@ -16,6 +16,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, Modul
 from typing import Any, NoReturn
 
 from anyshape.capture.heap import class_attributes, native_calls
+from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.iterators import referenced_elsewhere
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.values import (
@@ -165,7 +166,7 @@ class Machine:
                 raise
             except ProxyLeak as leak:
                 self.current().index -= 1
-                raise Break("proxy-leak", str(leak)) from leak
+                raise broken("proxy-leak", str(leak)) from leak
             except InterpreterBug:
                 raise
             except BaseException as error:
@@ -184,7 +185,7 @@ class Machine:
         leak = exception_origin.leak_behind(error)
         if leak is not None:
             self.current().index -= 1
-            raise Break("proxy-leak", str(leak)) from leak
+            raise broken("proxy-leak", str(leak)) from leak
         if exception_origin.is_ours(error):
             raise InterpreterBug(f"{type(error).__name__}: {error}") from error
 

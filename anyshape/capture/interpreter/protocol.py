@@ -18,7 +18,7 @@ from typing import Any
 from anyshape.capture.heap import decimals
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.nested_containers import length_of, values_of
-from anyshape.capture.heap.values import NULL, PROXIES, Break, Call, SizeValue
+from anyshape.capture.heap.values import NULL, PROXIES, Call, SizeValue
 from anyshape.capture.interpreter import (
     c_callbacks,
     iteration_polyfills,
@@ -314,7 +314,7 @@ def _recorded_contains(machine: Interpreter, container: Any, item: Any) -> Any:
     if type(container) is range and type(item) in PROXIES:
         return Call(polyfills.range_contains, (container, item))
     if issubclass(type(container), (str, bytes)) and type(item) in PROXIES:
-        raise Break("proxy-leak", "a text that differs from call to call")
+        raise broken("proxy-leak", "a text that differs from call to call")
     if decimals.are_among((container, item)):
         return machine.native(operator.contains, (container, item), {})
     value = operator.contains(container, item)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import NoReturn
 
-from anyshape.capture.heap.values import Break
+from anyshape.capture.heap.breaks import broken
 from anyshape.capture.interpreter.domain import Domain
 from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.machine import Language, Machine
@@ -31,7 +31,7 @@ class StressedMachine(Machine):
             frame.index += 1
             self.left -= 1
             if self.left < 0 and instructions is frame.code.instructions:
-                raise Break("stress")
+                raise broken("stress")
             switched = handler(self, frame, arg)
             if switched is not None:
                 frame = switched

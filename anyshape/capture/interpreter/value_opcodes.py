@@ -10,7 +10,6 @@ from anyshape.capture.heap.values import (
     BY_VALUE,
     NULL,
     PROXIES,
-    Break,
     Call,
     OpaqueValue,
     TextValue,
@@ -309,7 +308,7 @@ def build_const_key_map(machine: Interpreter, frame: Frame, arg: int) -> None:
 def build_string(machine: Interpreter, frame: Frame, arg: int) -> None:
     if any(type(part) in PROXIES for part in frame.stack[-arg:]):
         if any(type(part) not in (str, TextValue) for part in frame.stack[-arg:]):
-            raise Break("proxy-leak", "a text that differs from call to call")
+            raise broken("proxy-leak", "a text that differs from call to call")
         frame.stack.append(size_texts.joined(_take(frame, arg)))
     else:
         frame.stack.append("".join(_take(frame, arg)))

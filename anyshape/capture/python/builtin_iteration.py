@@ -13,7 +13,7 @@ from typing import Any
 from anyshape.capture.heap import purity
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.nested_containers import elements_of
-from anyshape.capture.heap.values import ABSENT, NULL, PROXIES, SYMBOLIC_NUMBERS, Break, Call
+from anyshape.capture.heap.values import ABSENT, NULL, PROXIES, SYMBOLIC_NUMBERS, Call
 from anyshape.capture.interpreter import (
     attributes,
     c_callbacks,
@@ -495,7 +495,7 @@ def _join(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     ):
         if size_texts.are_texts(args[0], *args[1]):
             return size_texts.joined([t for text in args[1] for t in (args[0], text)][1:])
-        raise Break("proxy-leak", "a text that differs from call to call")
+        raise broken("proxy-leak", "a text that differs from call to call")
     return machine.native(str.join, args, kwargs)
 
 

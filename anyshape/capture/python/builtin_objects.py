@@ -18,7 +18,7 @@ from typing import Any
 
 from anyshape.capture.heap import class_attributes, purity
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.values import NULL, PROXIES, Break, Call, contents
+from anyshape.capture.heap.values import NULL, PROXIES, Call, contents
 from anyshape.capture.interpreter import attributes, class_polyfills, polyfills
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
@@ -168,7 +168,7 @@ def made_class(machine: Interpreter, make: Any, args: Args, kwargs: Kwargs) -> A
     """`make(*args)` of a metaclass or `type.__new__`: C code that names the module of the calling
     frame, which is not ours."""
     if machine.heap.journal is not None:
-        raise Break("fork-write", "a class is made inside a fork")  # C calls `__set_name__`
+        raise broken("fork", "a class is made")  # C calls `__set_name__`
     frame = visible_frame(machine)
     if args and machine.recording and issubclass(type(args[-1]), dict):
         args = (*args[:-1], machine.heap.mirror(args[-1]))

@@ -198,7 +198,7 @@ def _refuse_opaque(fn: Any, seen: tuple[Any, ...]) -> None:
     what stands for it for an object of another class."""
     looks = type(fn) not in purity.CALLABLE_TYPES or fn not in _KEEPING_IDS
     if looks and any(type(item) is OpaqueValue for item in _items(seen)):
-        raise Break("proxy-leak", "a text that differs from call to call")
+        raise broken("proxy-leak", "a text that differs from call to call")
 
 
 def _computes_with_decimals(fn: Any, given: tuple[Any, ...]) -> bool:

@@ -452,7 +452,7 @@ def test_a_rollback_gives_them_again(program: Callable[..., Any]) -> None:
     try:
         first = show(machine.resume())
     except Break as refusal:
-        assert refusal.reason == "fork-iterator"
+        assert refusal.reason == "fork"
         first = program(5, 3)
     machine.rollback(mark)
     machine.release(mark)

@@ -55,7 +55,7 @@ NOT_FORKED = {
     "library.logging": "a lock is taken and given back by C code",
     "library.math_random_heapq": OUTSIDE,  # a generator's state; the compiler breaks before it
 }
-REFUSED = {"fork-iterator", "fork-write"}  # a break in a fork: the domain does without the fork
+REFUSED = {"fork"}  # a break in a fork: the domain does without the fork
 
 
 class Recorder(Domain):

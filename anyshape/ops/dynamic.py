@@ -20,7 +20,7 @@ from anyshape.ops.layout import contiguous_strides, numel
 from anyshape.ops.rules import dim_of, is_tensor, new, tensor
 from anyshape.ops.split import decided_count
 from anyshape.ops.table import op
-from anyshape.symbolic import Dim, Expr, eq, floordiv, ne
+from anyshape.symbolic import Dim, Expr, eq, floordiv, ge, le, ne
 
 # --- numbers ---
 
@@ -56,9 +56,11 @@ def _is_whole(operand: Any) -> bool:
 def _number_type(cx: TypeContext, function: Any, operands: Any) -> ScalarType:
     chosen = function == "select" and all(map(_is_whole, operands[1:]))
     if function in WHOLE or chosen:
-        return ScalarType(
-            "int", cx.space.fresh("u", policy="unbacked", knowledge="midrun", signed=True)
-        )
+        number = cx.space.fresh("u", policy="unbacked", knowledge="midrun", signed=True)
+        if chosen and all(type(operand) is int for operand in operands[1:]):
+            cx.facts.assume(ge(number, min(operands[1:])), cx.location)
+            cx.facts.assume(le(number, max(operands[1:])), cx.location)
+        return ScalarType("int", number)
     return ScalarType("float", ScalarInput(cx.space.free_name("n"), "float"))
 
 

@@ -392,8 +392,11 @@ def unary(recorder: Recorder, op: str, a: Any) -> Any:
     if op == "bool":
         return a if a.kind is bool else ScalarValue(Scalar("bool", "ne", (scalar, 0)), bool)
     if a.kind is bool:
-        if op in ("int", "index", "+"):
-            return _int_of_bool(recorder, a)
+        if op in AS_NUMBERS:
+            number = _int_of_bool(recorder, a)
+            if type(number) in PROXIES:
+                return unary(recorder, AS_NUMBERS[op], number)
+            return UNARY_NATIVE[op](number)
         if op == "not":
             condition = condition_of(a)
             negative = Scalar("bool", "not", (scalar,)) if condition is None else negated(condition)
@@ -411,14 +414,24 @@ def unary(recorder: Recorder, op: str, a: Any) -> Any:
 
 
 def _int_of_bool(recorder: Recorder, value: ScalarValue) -> Any:
-    """0 or 1: guarded on the hint, an expression where data decides."""
+    """0 or 1: guarded on the hint, an expression or a number of a node where data decides."""
     condition = condition_of(value)
+    if condition is None and not (recorder.is_dropped or recorder.is_known(value.scalar)):
+        return recorder.wrap(recorder.call("number", "select", (value.scalar, 1, 0)))
     if condition is None or isinstance(condition, bool) or recorder.cx.hint(condition) is not None:
         return int(decide(recorder, value))
     return size(indicator(condition))
 
 
+AS_NUMBERS: Mapping[str, str] = {
+    **{"int": "+", "index": "+", "+": "+", "round": "+"},
+    **{"-": "-", "~": "~", "abs": "+", "float": "float"},
+}
+"""What an operation on a bool is of 0 or 1."""
+
+
 UNARY_NATIVE: Mapping[str, Callable[[Any], Any]] = {
+    "+": operator.pos,
     "-": operator.neg,
     "~": operator.invert,
     "abs": abs,

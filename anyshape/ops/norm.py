@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from anyshape.ir.dtypes import DType, int64
+from anyshape.ir.dtypes import DType, float64, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.gradients import activations, norms, reductions
@@ -375,7 +375,9 @@ def _batch_norm_moved(
     # The sums that the result is made of, so that they are read once.
     center, squares = moments(b, cast(b, x, wide(x.dtype)), dims, order_of_channels(b, x))
     spread = b.div(squares, degrees_of_freedom(count_of(x.shape, dims), 1))
-    center, spread = (b.reshape(cast(b, v, x.dtype), x.shape[1:2]) for v in (center, spread))
+    if spread.dtype is not float64:
+        spread = cast(b, spread, x.dtype)
+    center, spread = (b.reshape(v, x.shape[1:2]) for v in (cast(b, center, x.dtype), spread))
     moved = _moved(b, mean, center, momentum, numel(x.shape))
     return made, moved, _moved(b, var, spread, momentum, numel(x.shape))
 
@@ -385,7 +387,9 @@ def _moved(b: Any, running: Any, now: Any, momentum: Any, count: Dim) -> Any:
     message = "expected running statistics with an element for each channel"
     require_sizes(b.cx, running.shape, now.shape, message)
     stays = of_numbers("sub", 1.0, momentum)
-    blended = b.add(b.mul(cast(b, now, running.dtype), momentum), b.mul(running, stays))
+    work = float64 if now.dtype is float64 else running.dtype
+    parts = b.mul(cast(b, now, work), momentum), b.mul(cast(b, running, work), stays)
+    blended = cast(b, b.add(*parts), running.dtype)
     if b.cx.known(ne(count, 0)) is True:
         return blended
     some = b.ne(b.full((), count, int64, running.type.device), 0)

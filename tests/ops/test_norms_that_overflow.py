@@ -192,3 +192,51 @@ def test_a_kernel_says_which_moments_it_sums_again() -> None:
         verify_kernel(replace(kernel, elements=(*elements[:3], replace(squares, given=(1,)))))
     with pytest.raises(Malformed, match="without rows"):
         verify_kernel(replace(kernel, reduction_axes=(), elements=(elements[0], elements[0], mean)))
+
+
+OF_NO_DENSE_IMAGE: dict[
+    str, tuple[Callable[[Tensor], Tensor], Callable[[int], tuple[int, ...]]]
+] = {
+    "a batch with gaps": (
+        lambda x: F.batch_norm(x[:, ::2], None, None, training=True),
+        lambda n: (2, 6, n, 2),
+    ),
+    "a batch of columns": (
+        lambda x: F.batch_norm(x.mT, None, None, training=True),
+        lambda n: (3, n, 4),
+    ),
+    "a turned batch": (
+        lambda x: F.batch_norm(x.t(), None, None, training=True),
+        lambda n: (3, n),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_NO_DENSE_IMAGE)
+def test_a_batch_that_is_not_dense_has_float64_squares(name: str) -> None:
+    """Its mean is a sum in float32, which overflows by the order of its parts past 1e35."""
+    norm, shape = OF_NO_DENSE_IMAGE[name]
+    fast = anyshape.compile(norm, fullgraph=True)
+    for length in (3, 17, 130, 2049):
+        for large in (1.0, 2e18, 2e19, 1e20, 1e30):
+            for kind in ("all", "half", "few"):
+                x = spread_rows(shape(length), large, kind)
+                given, expected = fast(x), norm(x)
+                assert kinds(given) == kinds(expected), (length, large, kind)
+                torch.testing.assert_close(given, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("large", [1.0, 1e18, 1e19, 1e20])
+def test_a_batch_with_gaps_has_eagers_running_statistics(large: float) -> None:
+    """Eager sums it up in float64, one number after another."""
+
+    def step(x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        return F.batch_norm(x[:, ::2], mean, var, training=True)
+
+    fast = anyshape.compile(step, fullgraph=True)
+    for length in (3, 17, 130):
+        x = spread_rows((2, 6, length, 2), large, "few")
+        given, expected = ([torch.zeros(3), torch.ones(3)] for _ in range(2))
+        torch.testing.assert_close(fast(x, *given), step(x, *expected))
+        torch.testing.assert_close(given, expected)
+    assert fast.stats().specializations == 1

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
-from anyshape.ir.dtypes import float32
-from anyshape.ir.graph import HOST
+from anyshape.ir.dtypes import float32, float64
+from anyshape.ir.graph import HOST, TensorType
 from anyshape.ir.loops import Order
-from anyshape.ops.context import NoRow
+from anyshape.ops.context import NoRow, TypeContext
 from anyshape.ops.gradients.activations import wide, widened
 from anyshape.ops.gradients.elementwise import MAXIMUM, MINIMUM, masked, zeros
-from anyshape.ops.layout import numel, suggests_channels_last
+from anyshape.ops.layout import is_contiguous, numel, suggests_channels_last
 from anyshape.ops.rules import dim_of, is_tensor
 from anyshape.symbolic import Dim
 
@@ -192,13 +193,18 @@ def _last(x: Any, shape: Any) -> tuple[int, ...]:
     return tuple(range(len(x.shape) - count, len(x.shape)))
 
 
-def moments(b: Any, x: Any, dims: tuple[int, ...], order: Order | None) -> tuple[Any, Any]:
+Sums: TypeAlias = Order | Literal["wide"] | None
+"""How ATen sums up moments: in the order of one of its kernels, or one after another in float64."""
+
+
+def moments(b: Any, x: Any, dims: tuple[int, ...], order: Sums) -> tuple[Any, Any]:
     """Over ``dims``: the mean, and the sum of the squares of ``x`` without it; where squares
-    overflow near them, as ATen's kernel of this ``order`` has them."""
+    overflow near them, as ATen's kernel of this ``order`` has them. Those of ``wide`` are
+    float64."""
     mean = b.div(b.sum(x, dims, True), _count(x, dims))
     if order in ("double", "single"):
         mean = b.moment(x, dims, True, mean, order=order, part="mean")
-    gap = b.sub(x, mean)
+    gap = b.sub(*(b.to_dtype(v, float64) if order == "wide" else v for v in (x, mean)))
     squares = b.sum(b.mul(gap, gap), dims, True)
     if order in ("joined", "joined_halves", "raw"):
         squares = b.moment(x, dims, True, mean, squares, order=order, part="squares")
@@ -236,16 +242,25 @@ def order_of_instances(x: Any) -> Order | None:
     return "double" if x.dtype is float32 and x.type.device == HOST else None
 
 
-def order_of_channels(b: Any, x: Any) -> Order | None:
-    """That of batch norm."""
+def _is_dense(cx: TypeContext, t: TensorType) -> bool:
+    """Is it known to be row-major, or row-major with its channels innermost?"""
+    if is_contiguous(cx, t):
+        return True
+    order = (0, *range(2, t.rank), 1)
+    shape, strides = (tuple([sizes[d] for d in order]) for sizes in (t.shape, t.strides))
+    return t.rank in (4, 5) and is_contiguous(cx, replace(t, shape=shape, strides=strides))
+
+
+def order_of_channels(b: Any, x: Any) -> Sums:
+    """That of batch norm, which has kernels for images that are dense, and another for the rest."""
     order = order_of_instances(x)
+    if order is not None and not _is_dense(b.cx, x.type):
+        return "wide"
     innermost = len(x.shape) == 2 or suggests_channels_last(b.cx, x.type)
     return "single" if order is not None and innermost else order
 
 
-def normalised(
-    b: Any, x: Any, dims: tuple[int, ...], eps: Any, order: Order | None
-) -> tuple[Any, Any]:
+def normalised(b: Any, x: Any, dims: tuple[int, ...], eps: Any, order: Sums) -> tuple[Any, Any]:
     """What layer_norm makes of ``x`` before its weight, and by what it multiplies."""
     (work,) = widened(b, x)
     mean, factor = center_and_factor(b, work, dims, eps, order)
@@ -253,13 +268,14 @@ def normalised(
 
 
 def center_and_factor(
-    b: Any, x: Any, dims: tuple[int, ...], eps: Any, order: Order | None
+    b: Any, x: Any, dims: tuple[int, ...], eps: Any, order: Sums
 ) -> tuple[Any, Any]:
     """What is taken off ``x``, and by what the rest is multiplied."""
     mean, squares = moments(b, x, dims, order)
     if order in ("double", "single"):  # the kernel multiplies first, by 0 here
         mean = b.where(b.eq(squares, math.inf), b.mul(mean, 0.0), mean)
-    return mean, b.rsqrt(b.add(b.div(squares, _count(x, dims)), eps))
+    factor = b.rsqrt(b.add(b.div(squares, _count(x, dims)), eps))
+    return mean, b.to_dtype(factor, x.dtype) if order == "wide" else factor
 
 
 def _weighted(b: Any, g: Any, weight: Any) -> Any:

@@ -63,6 +63,26 @@ def argument_strides(recorder: Recorder, tensor: torch.Tensor, source: Source) -
     return tuple(strides)
 
 
+def with_own_strides(
+    recorder: Recorder,
+    tensor: torch.Tensor,
+    source: Source,
+    shape: tuple[Dim, ...],
+    strides: tuple[Dim, ...],
+) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
+    """The shape and strides with 1 and the very stride, guarded, of each dimension of one element
+    whose stride is not the one that its type has."""
+    sizes, steps = [*shape], [*strides]
+    for dim, stride in enumerate(tensor.stride()):
+        if tensor.shape[dim] == 1 and recorder.cx.hint(eq(strides[dim], stride)) is False:
+            read = recorder.measured(stride, recorder.sources.child(source, "stride", dim)).expr
+            recorder.rely(eq(shape[dim], 1))
+            recorder.rely(eq(read, stride))
+            sizes[dim], steps[dim] = 1, stride
+    simplified = recorder.cx.facts.simplify
+    return tuple(map(simplified, sizes)), tuple(map(simplified, steps))
+
+
 class _Dimension:
     """One dimension of one argument, and the symbol that it binds, if it binds one."""
 

@@ -1,0 +1,88 @@
+"""Strides of their own that arguments have in dimensions of one element, where these say how the
+other dimensions of a result lie.
+
+Types have strides as if every size were above 1. ATen sorts the dimensions of a result by the
+strides of its operands. Where one operand has all dimensions, one of a single element moves alone.
+Where none has, as of what is broadcast (``x[:, None].expand(-1, n, -1) > 0``) or indexed, it may
+take another dimension past a third, which it does not compare with: then the result lies otherwise
+than its type says, and a reshape of it is no view.
+
+In: a recorder whose program has ended. Out: guards that arguments lie as their types say, where
+that matters; ``StridesOfOnesMatter`` where the example does not, so that capture begins again with
+its very strides in the types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anyshape.capture.heap.values import TensorValue
+from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.tensors.aliases import lies_as_read
+from anyshape.ir.graph import Node, TensorType, Value
+from anyshape.ops import OPS
+from anyshape.ops.rules import PointwiseRule
+from anyshape.symbolic import any_of, eq, ge
+
+
+class StridesOfOnesMatter(BaseException):
+    """An argument has a stride of its own in a dimension of one element, and it is read."""
+
+
+def rely_on_strides_of_ones(recorder: Recorder) -> None:
+    """Guards the strides of the arguments that say how a result lies whose layout is asked for, by
+    the program or by a reshape, where dimensions of one element may decide that."""
+    nodes = recorder.builder.nodes
+    if not any(map(_leaves_order_open, nodes)):
+        return
+    asked = {*recorder.laid, *(node.read[0] for node in nodes if _depends_on_layout(node))}
+    deciding: set[Value] = set()
+    for node in reversed(nodes):
+        decides = not deciding.isdisjoint(node.outputs)
+        if not (decides or not asked.isdisjoint(node.outputs)) or not lies_as_read(recorder, node):
+            continue
+        reached = deciding if decides or _leaves_order_open(node) else asked
+        reached.update(node.inputs())
+    for entry in recorder.builder.inputs:
+        if entry.value in deciding and isinstance(entry.value.type, TensorType):
+            _rely_on_strides(recorder, entry.value)
+
+
+def _leaves_order_open(node: Node) -> bool:
+    """Are there two dimensions of the result that no operand tells apart?"""
+    row = OPS.get(node.op)
+    if row is None or row.alias != "none" or row.mutates or len(node.outputs) != 1:
+        return False
+    kind = node.output.type
+    if not isinstance(kind, TensorType) or kind.rank < 3:
+        return False
+    operands = [v.tensor for v in node.read if isinstance(v.type, TensorType)]
+    if node.op == "index":
+        return True
+    if not isinstance(row.type, PointwiseRule):
+        return any(0 in t.strides for t in operands)
+    return not any(t.shape == kind.shape and 0 not in t.strides for t in operands)
+
+
+def _depends_on_layout(node: Node) -> bool:
+    row = OPS.get(node.op)
+    return row is not None and (row.views_where is not None or node.op == "view")
+
+
+def _rely_on_strides(recorder: Recorder, value: Value) -> None:
+    source, real = recorder.source_of(value), recorder.real_tensor(TensorValue(value))
+    if source is None or real is None or value.name in recorder.constants:
+        return
+    empty = [eq(size, 0) for size in value.shape]
+    for dim in _dimensions_of_one(recorder, value):
+        stride = recorder.sources.child(source, "stride", dim)
+        read = recorder.measured(real.stride(dim), stride).expr
+        if not recorder.decide(any_of(eq(read, value.tensor.strides[dim]), *empty)):
+            raise StridesOfOnesMatter
+
+
+def _dimensions_of_one(recorder: Recorder, value: Value) -> Iterator[int]:
+    """Those that may have one element."""
+    for dim, size in enumerate(value.shape):
+        if recorder.cx.known(ge(size, 2)) is not True:
+            yield dim

@@ -25,6 +25,10 @@ from anyshape.ops.rules import PointwiseRule
 from anyshape.symbolic import any_of, eq, ge
 
 
+RESHAPES = frozenset(name for name, row in OPS.items() if row.views_where is not None) | {"view"}
+"""Operators that give views, or copies, or are refused, by how their argument lies."""
+
+
 class StridesOfOnesMatter(BaseException):
     """An argument has a stride of its own in a dimension of one element, and it is read."""
 
@@ -33,9 +37,10 @@ def rely_on_strides_of_ones(recorder: Recorder) -> None:
     """Guards the strides of the arguments that say how a result lies whose layout is asked for, by
     the program or by a reshape, where dimensions of one element may decide that."""
     nodes = recorder.builder.nodes
-    if not any(map(_leaves_order_open, nodes)):
+    reshaped = [node.read[0] for node in nodes if node.op in RESHAPES]
+    asked = {*recorder.laid, *reshaped}
+    if not asked or not any(map(_leaves_order_open, nodes)):
         return
-    asked = {*recorder.laid, *(node.read[0] for node in nodes if _depends_on_layout(node))}
     deciding: set[Value] = set()
     for node in reversed(nodes):
         decides = not deciding.isdisjoint(node.outputs)
@@ -62,11 +67,6 @@ def _leaves_order_open(node: Node) -> bool:
     if not isinstance(row.type, PointwiseRule):
         return any(0 in t.strides for t in operands)
     return not any(t.shape == kind.shape and 0 not in t.strides for t in operands)
-
-
-def _depends_on_layout(node: Node) -> bool:
-    row = OPS.get(node.op)
-    return row is not None and (row.views_where is not None or node.op == "view")
 
 
 def _rely_on_strides(recorder: Recorder, value: Value) -> None:

@@ -24,7 +24,6 @@ from anyshape.ops import OPS
 from anyshape.ops.rules import PointwiseRule
 from anyshape.symbolic import any_of, eq, ge
 
-
 RESHAPES = frozenset(name for name, row in OPS.items() if row.views_where is not None) | {"view"}
 """Operators that give views, or copies, or are refused, by how their argument lies."""
 

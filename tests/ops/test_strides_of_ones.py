@@ -86,3 +86,18 @@ def test_writes_through_reshapes_of_what_is_broadcast_reach_what_they_reach_in_e
             y = torch.empty_strided(rows, own_strides(pick, rows)).zero_()
             for ours, eager in zip(fast(x, y), program(x, y)):
                 assert torch.equal(ours, eager), (sizes, x.stride(), y.stride())
+
+
+def test_a_pixel_of_its_own_strides_is_indexed_and_flattened_as_in_eager() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> Any:
+        made = (x + y)[(x + y).argsort(0)[:, 0]]
+        return made, made.ravel()
+
+    fast, x = anyshape.compile(program), torch.zeros(1)
+    for strides in ((4, 1, 1, 16), (4, 1, 1, 1), (4, 1, 4, 4), (1, 4, 1, 16)):
+        y = torch.arange(32.0).as_strided((4, 4, 1, 1), strides)
+        ours, eager = fast(x, y), program(x, y)
+        assert [t.stride() for t in ours] == [t.stride() for t in eager]
+        assert (ours[0].data_ptr() == ours[1].data_ptr()) == (
+            eager[0].data_ptr() == eager[1].data_ptr()
+        )

@@ -245,8 +245,8 @@ class Capturer:
                 numbers = frozenset() if returns else numbers_of(ending, recorder.is_symbolic)
                 new_machine = partial(concrete_machine, self.codes)
                 outputs, rebuild, once = finish(domain, ending, new_machine)
-                rely_on_strides_of_ones(recorder)
                 with _failing_checks(recorder):
+                    rely_on_strides_of_ones(recorder)
                     outputs = aliases.settled(recorder, outputs)
                 aliases.refuse_seen_gradients(recorder, outputs)
                 recorder.choices.refuse_seen(recorder.builder.nodes, outputs)

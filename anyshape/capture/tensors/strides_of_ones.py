@@ -76,7 +76,9 @@ def _rely_on_strides(recorder: Recorder, value: Value) -> None:
     for dim in _dimensions_of_one(recorder, value):
         stride = recorder.sources.child(source, "stride", dim)
         read = recorder.measured(real.stride(dim), stride).expr
-        if not recorder.decide(any_of(eq(read, value.tensor.strides[dim]), *empty)):
+        as_typed = any_of(eq(read, value.tensor.strides[dim]), *empty)
+        if not recorder.decide_or_check(as_typed, "a stride that its sizes give"):
+            assert not recorder.own_strides
             raise StridesOfOnesMatter
 
 

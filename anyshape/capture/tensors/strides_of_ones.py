@@ -9,7 +9,7 @@ than its type says, and a reshape of it is no view.
 
 In: a recorder whose program has ended. Out: guards that arguments lie as their types say, where
 that matters; ``StridesOfOnesMatter`` where the example does not, so that capture begins again with
-its very strides in the types.
+sizes of 1, and their very strides, in the types.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.tensors.aliases import lies_as_read
 from anyshape.ir.graph import Node, TensorType, Value
 from anyshape.ops import OPS
+from anyshape.ops.row_major_results import is_row_major
 from anyshape.ops.rules import PointwiseRule
 from anyshape.symbolic import any_of, eq, ge
 
@@ -29,7 +30,8 @@ RESHAPES = frozenset(name for name, row in OPS.items() if row.views_where is not
 
 
 class StridesOfOnesMatter(BaseException):
-    """An argument has a stride of its own in a dimension of one element, and it is read."""
+    """An argument has a stride of its own in a dimension of one element, and it is read; or how an
+    index lies is, of what lies in another order: ATen views its positions with dimensions of 1."""
 
 
 def rely_on_strides_of_ones(recorder: Recorder) -> None:
@@ -45,11 +47,18 @@ def rely_on_strides_of_ones(recorder: Recorder) -> None:
         decides = not deciding.isdisjoint(node.outputs)
         if not (decides or not asked.isdisjoint(node.outputs)) or not lies_as_read(recorder, node):
             continue
+        if node.op == "index" and not (recorder.own_strides or _is_of_rows(recorder, node)):
+            raise StridesOfOnesMatter
         reached = deciding if decides or _leaves_order_open(node) else asked
         reached.update(node.inputs())
     for entry in recorder.builder.inputs:
         if entry.value in deciding and isinstance(entry.value.type, TensorType):
             _rely_on_strides(recorder, entry.value)
+
+
+def _is_of_rows(recorder: Recorder, node: Node) -> bool:
+    tensors = [v for v in node.read if isinstance(v.type, TensorType)]
+    return all(is_row_major(recorder.builder, value) for value in tensors)
 
 
 def _leaves_order_open(node: Node) -> bool:

@@ -47,16 +47,19 @@ def rely_on_strides_of_ones(recorder: Recorder) -> None:
         decides = not deciding.isdisjoint(node.outputs)
         if not (decides or not asked.isdisjoint(node.outputs)) or not lies_as_read(recorder, node):
             continue
-        if node.op == "index" and not (recorder.own_strides or _is_of_rows(recorder, node)):
-            raise StridesOfOnesMatter
-        reached = deciding if decides or _leaves_order_open(node) else asked
+        is_open = _leaves_order_open(node)
+        if is_open and node.op == "index" and not recorder.own_strides:
+            if not _is_of_rows(recorder, node):
+                raise StridesOfOnesMatter
+        reached = deciding if decides or is_open else asked
         reached.update(node.inputs())
-    for entry in recorder.builder.inputs:
+    for entry in tuple(recorder.builder.inputs):
         if entry.value in deciding and isinstance(entry.value.type, TensorType):
             _rely_on_strides(recorder, entry.value)
 
 
 def _is_of_rows(recorder: Recorder, node: Node) -> bool:
+    """Are all tensors that it reads row-major by their types?"""
     tensors = [v for v in node.read if isinstance(v.type, TensorType)]
     return all(is_row_major(recorder.builder, value) for value in tensors)
 

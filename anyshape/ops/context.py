@@ -100,6 +100,10 @@ class TypeContext:
         except ZeroDivisionError:
             raise Undecided(condition) from None
 
+    def is_open(self, condition: Condition | bool) -> bool:
+        """Does data decide it, as far as is known?"""
+        return self.known(condition) is None and self.hint(condition) is None
+
     def require(self, condition: Condition | bool, message: str) -> None:
         """A precondition: eager raises where it is false. Becomes a fact."""
         known = self.known(condition)

@@ -10,7 +10,7 @@ that what they say is kept for these facts alone: a side of a branch knows more 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from anyshape.symbolic import (
     Dim,
     Expr,
     Symbol,
+    all_of,
     eq,
     evaluate,
     le,
@@ -29,7 +30,6 @@ from anyshape.symbolic import (
 )
 
 Shape = tuple[Dim, ...]
-
 LARGE_STEP = 1 << 40
 
 
@@ -186,15 +186,15 @@ def _settled_order(
     not all pairs compare, that decides for third dimensions too.
     """
     order = _iteration_order(cx, shape, operands)
-    if len(shape) < 3 or all(_descends(cx, t) for t in operands):
+    if len(shape) < 3 or all(t.strides == contiguous_strides(cx, t.shape) for t in operands):
         return shape, order
     if cx.on_guard is None:  # what capture has guarded is known by now
         return _at_known_ones(cx, shape, operands) or (shape, order)
-    for symbol in _sizes_of(shape, operands):
-        one = eq(symbol.expr, 1)
+    for symbols in _sets_of_ones(shape, operands):
+        one = all_of(*(eq(symbol.expr, 1) for symbol in symbols))
         if isinstance(one, bool) or cx.known(one) is False:
             continue
-        given = {symbol: 1}
+        given = dict.fromkeys(symbols, 1)
         at_one = tuple([substitute(n, given) for n in shape])
         operands_at_one = [_substituted(t, given) for t in operands]
         by_data = cx.hint(one) is None
@@ -221,8 +221,8 @@ def _at_known_ones(
     given = {s: 1 for s in _sizes_of(shape, operands) if cx.known(eq(s.expr, 1))}
     if not given:
         return None
-    at_ones = tuple([substitute(n, given) for n in shape])
-    return at_ones, _iteration_order(cx, at_ones, [_substituted(t, given) for t in operands])
+    ones = tuple([substitute(n, given) for n in shape])
+    return ones, _iteration_order(cx, ones, [_substituted(t, given) for t in operands])
 
 
 def _stepping(t: TensorType, step: int) -> TensorType:
@@ -234,16 +234,19 @@ def _stepping(t: TensorType, step: int) -> TensorType:
     return replace(t, strides=tuple([step if n == 1 and s == 0 else s for n, s in rows]))
 
 
+def _sets_of_ones(shape: Shape, operands: Sequence[TensorType]) -> Iterator[tuple[Symbol, ...]]:
+    """Each size; two and all of them together where no operand tells all dimensions apart."""
+    sizes = _sizes_of(shape, operands)
+    told = any(t.shape == shape and 0 not in t.strides for t in operands)
+    for count in (1,) if told else dict.fromkeys((1, 2, len(sizes))):
+        yield from itertools.combinations(sizes, count)
+
+
 def _sizes_of(shape: Shape, operands: Sequence[TensorType]) -> list[Symbol]:
     """The symbols that are sizes of the result or of an operand that broadcasts."""
     sizes = (*shape, *(size for t in operands for size in t.shape))
     symbols = (size.symbol for size in sizes if isinstance(size, Expr))
     return list(dict.fromkeys(symbol for symbol in symbols if symbol is not None))
-
-
-def _descends(cx: TypeContext, t: TensorType) -> bool:
-    """Is it row-major, so that its order is that of its dimensions whichever of them are 1?"""
-    return t.strides == contiguous_strides(cx, t.shape)
 
 
 def _substituted(t: TensorType, values: Mapping[Symbol, Dim]) -> TensorType:
@@ -270,8 +273,7 @@ def _iteration_order(cx: TypeContext, shape: Shape, operands: Sequence[TensorTyp
 
 def _stride_table(cx: TypeContext, shape: Shape, t: TensorType) -> dict[int, tuple[Dim, int]]:
     """The operand's stride, and its position in a dense order (0: none), by dimension of the
-    result.
-    """
+    result."""
     offset = len(shape) - t.rank
     order = dense_order(t.shape, t.strides) or ()
     positions = {d: n + 1 for n, d in enumerate(order) if t.shape[d] != 1}
@@ -320,8 +322,7 @@ def _is_larger_asking(cx: TypeContext, a: Dim, b: Dim) -> bool:
 
 
 def _compare_asking(cx: TypeContext, a: Dim, b: Dim) -> int:
-    """As ``compare_strides``, guarded where strides of an argument that nothing ties to its sizes
-    decide."""
+    """As ``compare_strides``, guarded where strides decide that no size of an argument gives."""
     found = compare_strides(cx, a, b)
     if not isinstance(a, int) and not isinstance(b, int) and cx.on_guard is not None:
         free = a.symbols.isdisjoint(b.symbols)
@@ -431,7 +432,6 @@ class _Decider(Protocol):
     def hints(self) -> Mapping[Symbol, int]: ...
     @property
     def on_guard(self) -> object: ...
-
     def known(self, condition: Condition | bool, /) -> bool | None: ...
     def hint(self, condition: Condition | bool, /) -> bool | None: ...
     def decide(self, condition: Condition | bool, /) -> bool: ...

@@ -37,10 +37,11 @@ class Own:
                 step *= max(shape[d], 1)
         return tuple(found)
 
-    def of(self, value: Tensor) -> Tensor:
-        """The values, laid out so."""
+    def of(self, value: Tensor, cotangents: Sequence[Tensor | None]) -> Tensor:
+        """The values, laid out so. Of a gradient that repeats elements of a cotangent there, and of
+        a copy in eager (behind a slice of everything), a copy is made."""
         strides = self.strides(value.shape)
-        if value.stride() == strides:
+        if value.stride() == strides and not (self.repeated and _shares(value, cotangents)):
             return value
         made = value.new_empty_strided(value.shape, strides)
         once = tuple(
@@ -155,7 +156,7 @@ def laid_out(
     for value, layout in zip(values, layouts, strict=True):
         match layout:
             case Own() if value is not None:
-                made.append(layout.of(value))
+                made.append(layout.of(value, cotangents))
             case Same("cotangent", position):
                 made.append(cotangents[position])
             case Same("gradient", position):
@@ -172,6 +173,11 @@ def _position_of(gradient: Tensor, among: Sequence[Tensor | None]) -> int | None
 def storage_of(t: Tensor) -> int:
     """Tensors of one memory have one; torch's zeros that are not written out have none."""
     return t.untyped_storage().data_ptr() if t.numel() and not t._is_zerotensor() else id(t)
+
+
+def _shares(value: Tensor, others: Sequence[Tensor | None]) -> bool:
+    """Does it lie in the memory of one of the others?"""
+    return storage_of(value) in {storage_of(t) for t in others if t is not None}
 
 
 def order_of(shape: Sequence[int], strides: Sequence[int]) -> Own:

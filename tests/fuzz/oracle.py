@@ -19,11 +19,13 @@ from anyshape.capture.python.language import python_machine
 from anyshape.errors import AnyshapeWarning
 from anyshape.reference import strides_that_matter
 from tests.fuzz.programs import Fuzzed, function_of, seed, tensors_in
+from tests.fuzz.roundings import SIDES, OtherRoundings, Side
 
 UNITS = 4
 """Units in the last place, of the largest number of a tensor, that a result may be off beside
 twice eager's own error: those of a few operators in a row."""
 UNITS_WITHOUT_REFERENCE = 64
+FLOAT32 = torch.finfo(torch.float32).eps
 EAGERS_MISTAKE = "INTERNAL ASSERT FAILED"
 """Of eager torch itself, which asks for a report: there is nothing to compare with."""
 OUR_MISTAKES = re.compile(r"\bE(?:602|9\d\d|5\d\d)\b")
@@ -93,12 +95,12 @@ def differences(
     *,
     exact: bool,
     reference: Reference = lambda: None,
-    nudge: Reference = lambda: None,
+    nudges: Sequence[Reference] = (),
     narrow: bool = False,
     coarse: float = 0.0,
 ) -> Iterator[str]:
-    """How a call differs from eager's. ``reference``: the same call in float64; ``nudge``: that
-    with arguments a little off; ``narrow``: it has none, and some numbers are not float64;
+    """How a call differs from eager's. ``reference``: the same call in float64; ``nudges``: calls
+    that are a rounding off; ``narrow``: it has none, and some numbers are not float64;
     ``coarse``: a unit of 1, of the dtype that rounds most in it."""
     if EAGERS_MISTAKE in wanted.message or any(map(_is_impossible, _leaves(wanted))):
         return
@@ -109,7 +111,8 @@ def differences(
     if [name for name, _ in ours] != [name for name, _ in theirs]:
         yield f"results are nested as {[n for n, _ in ours]}, eager's as {[n for n, _ in theirs]}"
         return
-    truths, nudged = _Truths(reference, len(theirs)), _Truths(nudge, len(theirs))
+    truths = _Truths(reference, len(theirs))
+    nudged = [_Truths(nudge, len(theirs)) for nudge in nudges]
     for number, ((name, a), (_, b)) in enumerate(zip(ours, theirs)):
         problems = list(unlike(a, b, exact, lambda: truths.of(number), narrow, coarse))
         if problems and not exact and _is_carried(a, b, truths.of(number), nudged, number, coarse):
@@ -134,18 +137,20 @@ def _is_impossible(leaf: tuple[str, Any]) -> bool:
     return isinstance(leaf[1], Tensor) and any(size < 0 for size in leaf[1].shape)
 
 
-def _is_carried(a: Any, b: Any, truth: Any, nudged: _Truths, number: int, coarse: float) -> bool:
-    """Do two results differ in values alone, and by no more than a rounding of the arguments?"""
-    if not isinstance(a, Tensor) or not isinstance(b, Tensor) or truth is None:
+def _is_carried(
+    a: Any, b: Any, truth: Any, nudged: Sequence[_Truths], number: int, coarse: float
+) -> bool:
+    """Do two results differ in values alone, and by no more than roundings?"""
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor):
         return False
     if any(_told_by(of, a) != _told_by(of, b) for of in ASPECTS.values()):
         return False
-    return close(a, b, truth, nudged=nudged.of(number), coarse=coarse)
+    return close(a, b, truth, nudged=[n.of(number) for n in nudged], coarse=coarse)
 
 
 @dataclass(slots=True)
 class _Truths:
-    """The leaves of the call in float64, once somebody asks."""
+    """The leaves of another call, once somebody asks."""
 
     reference: Reference
     count: int
@@ -253,13 +258,13 @@ def close(
     eager: Tensor,
     truth: Any,
     narrow: bool = False,
-    nudged: Any = None,
+    nudged: Sequence[Any] = (),
     coarse: float = 0.0,
 ) -> bool:
     """As near to eager as eager is to float64, and a few units in the last place: those of float32
-    where nobody says what float64 is made of (``narrow``). ``nudged`` is the result in float64 of
-    arguments that are half a unit off, of float32 or of what is ``coarse``: how far that carries is
-    no mistake, up to a limit."""
+    where nobody says what float64 is made of (``narrow``). ``nudged`` are results of arguments that
+    are half a unit off, of float32 or of what is ``coarse``, and of operators that round to the
+    other side: how far that carries is no mistake, up to a limit."""
     ours, eager = _plain(ours), _plain(eager)
     if not eager.is_floating_point():
         return False
@@ -272,17 +277,19 @@ def close(
     largest = float(b[~odd].abs().max()) if (~odd).any() else 0.0
     most = UNITS_WITHOUT_REFERENCE * unit * max(largest, 1.0)
     allowed = max(most, UNITS * coarse * largest)
-    if t is not None:
-        own = _farthest(b, t, odd)
-        if eager.dtype is torch.float64:
-            # nothing is wider, but what was rounded to float32 on the way is told
-            rounded = UNITS * torch.finfo(torch.float32).eps * largest if own > allowed else 0.0
-            allowed = max(allowed, 2 * own + rounded)
+    others = [o for other in nudged if (o := _as_shaped(other, eager)) is not None]
+    if t is not None or others:
+        base = b if t is None else t
+        own = _farthest(b, base, odd)
+        if eager.dtype is torch.float64 and own <= allowed:  # nothing is wider
+            allowed = max(allowed, 2 * own)
         else:
-            if (other := _as_shaped(nudged, eager)) is not None:
-                most = max(most, UNITS * coarse * largest)
-                own = max(own, min(_farthest(other, t, odd), most))
-            allowed = 2 * own + UNITS * unit * max(largest, 1.0)
+            least = unit * max(largest, 1.0)
+            if eager.dtype is torch.float64:  # what was rounded to float32 on the way is told
+                most, least = most / unit * FLOAT32, FLOAT32 * largest
+            most = max(most, UNITS * coarse * largest)
+            carried = max((_farthest(other, base, odd) for other in others), default=0.0)
+            allowed = 2 * max(own, min(carried, most)) + UNITS * least
     return bool((torch.where(odd, 0.0, a - b).abs() <= allowed).all())
 
 
@@ -401,16 +408,25 @@ def reference_of(program: Fuzzed, case: int, nudged: bool = False) -> Outcome | 
         arguments = wide.arguments(case)
         with torch.no_grad():
             for number, x in enumerate(arguments if nudged else ()):
-                if isinstance(x, Tensor) and x.dtype is torch.float64 and not _repeats(x):
-                    off = torch.arange(x.numel(), dtype=x.dtype).add(number).cos().view(x.shape)
-                    x.mul_(1 + off * (unit / 2))
+                if isinstance(x, Tensor) and x.dtype is torch.float64:
+                    once = _without_repeats(x)
+                    off = torch.arange(once.numel(), dtype=x.dtype).add(number).cos()
+                    once.mul_(1 + off.view(once.shape) * (unit / 2))
         return call(function_of(wide.source), arguments)
     finally:
         torch.set_default_dtype(before)
 
 
-def _repeats(x: Tensor) -> bool:
-    return any(size > 1 and step == 0 for size, step in zip(x.shape, x.stride()))
+def _without_repeats(x: Tensor) -> Tensor:
+    """Each element of memory once."""
+    return x[tuple(slice(0, 1) if step == 0 else slice(None) for step in x.stride())]
+
+
+def rounded(program: Fuzzed, case: int, side: Side) -> Outcome:
+    """The call, whose operators round to other sides."""
+    arguments = program.arguments(case)
+    with OtherRoundings(side):
+        return call(function_of(program.source), arguments)
 
 
 # --- one program ---
@@ -481,8 +497,11 @@ def _in_case(
     ours = call(fast, program.arguments(case))
     truth = partial(reference_of, program, case)
     narrow = is_narrow(program)
-    nudge = partial(reference_of, program, case, nudged=True)
-    judged = partial(differences, reference=truth, nudge=nudge, narrow=narrow)
+    nudges = [
+        partial(reference_of, program, case, nudged=True),
+        *(partial(rounded, program, case, side) for side in SIDES),
+    ]
+    judged = partial(differences, reference=truth, nudges=nudges, narrow=narrow)
     problems = list(judged(ours, eager, exact=False, coarse=coarsest(program)))
     yield from (f"compiled: {p}" for p in problems)
     if not problems:

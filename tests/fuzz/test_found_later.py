@@ -70,6 +70,38 @@ FOUND = {
         (3, 2, 1),
         (0, 2, 1),
     ),
+    "a row whose stride is its argument's own says how other dimensions lie": at(
+        over(
+            "a b",
+            "t = torch.where(x0[:, None].expand(-1, x0.shape[1], -1) > 0, 2.0, 1.0).bool()",
+            "t.is_contiguous(), t.flatten(1).fill_(False), t",
+            layouts="transposed",
+            dtypes="float16",
+        ),
+        (6, 2, 3),
+        (1, 6, 1),
+        (2, 33, 1),
+        (0, 3, 2),
+    ),
+    "strides of what one truth selects, which is nothing": at(
+        over("2 a b", "x0[x0.sum() > 1].stride(),", dtypes="int64"),
+        (17, 9, 2),
+        (1, 1, 1),
+        (4, 4, 4),
+        (2, 0, 1),
+    ),
+    "a gradient that repeats what a slice of everything has copied": at(
+        over(
+            "a b 4, 4 4",
+            "t = x0.mT.sum(-2).reshape(-1)",
+            "torch.cat([x1[-1], t[-t.shape[0] :]]),",
+            gradients=True,
+        ),
+        (2, 2, 2),
+        (8, 8, 3),
+        (2, 3, 0),
+        (1, 1, 1),
+    ),
 }
 
 

@@ -27,7 +27,9 @@ from tests.fuzz.oracle import (
     wrong,
 )
 from tests.fuzz.programs import Fuzzed, Growing
+from tests.fuzz.roundings import SIDES, OtherRoundings
 from tests.fuzz.shrink import cause, shrunk
+from tests.fuzz.test_found import at, over
 from tests.fuzz.workers import MEMORY_BYTES, WAYS, Drawn, differences_of, program_of
 
 
@@ -117,18 +119,18 @@ def test_close_is_as_close_as_eager_is_to_float64() -> None:
 def test_how_far_a_rounding_of_the_arguments_carries_is_no_mistake_up_to_a_limit() -> None:
     eager, truth = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0]).double()
     assert not close(eager + 5e-6, eager, truth)
-    assert close(eager + 5e-6, eager, truth, nudged=truth + 1e-5)
-    assert not close(eager + 1e-3, eager, truth, nudged=truth + 1e-3)
+    assert close(eager + 5e-6, eager, truth, nudged=[truth + 1e-5])
+    assert not close(eager + 1e-3, eager, truth, nudged=[truth + 1e-3])
 
 
 def test_float32_that_was_a_half_on_the_way_is_judged_by_how_far_that_carries() -> None:
     """A variance of sums of halves: eager's own error is one draw of roundings of many."""
     eager, truth = torch.tensor(0.2448), torch.tensor(0.2446).double()
-    nudged, unit = truth + 5e-4, torch.finfo(torch.bfloat16).eps
+    nudged, unit = [truth + 5e-4], torch.finfo(torch.bfloat16).eps
     assert not close(eager - 1e-3, eager, truth, nudged=nudged)
     assert close(eager - 1e-3, eager, truth, nudged=nudged, coarse=unit)
     assert not close(eager - 1e-2, eager, truth, nudged=nudged, coarse=unit)
-    assert not close(eager - 1e-3, eager, truth, nudged=truth, coarse=unit)
+    assert not close(eager - 1e-3, eager, truth, nudged=[truth], coarse=unit)
     assert close(eager - 1e-3, eager, None, narrow=True, coarse=unit)
     assert not close(eager - 1e-3, eager, None, narrow=True)
     halves = Fuzzed((Input("x0", ("a",), "float32", ("plain",)),), ("t = x0.bfloat16()",), "t")
@@ -285,3 +287,73 @@ def test_a_line_that_makes_an_integer_of_infinity_is_not_taken() -> None:
     )
     growing.restart(range(len(growing.base.sizes)))
     assert not growing.accepts("t0 = int(x0.sum() / 0 + float('inf'))", rounded=False)
+
+
+def test_float64_that_was_float32_on_the_way_may_be_as_far_off_as_its_roundings_carry() -> None:
+    eager, truth = torch.tensor([4e-8], dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    assert not close(eager + 1e-6, eager, truth)
+    assert close(eager + 1e-6, eager, truth, nudged=[truth + 1e-6])
+    assert not close(eager + 1e-4, eager, truth, nudged=[truth + 1e-4])
+    assert not close(eager * 1e-9 + 1e-6, eager * 1e-9, truth, nudged=[truth + 1e-6])
+
+
+def test_operators_round_to_the_other_side_of_the_exact_result() -> None:
+    x = torch.rand(100, requires_grad=True)
+    with OtherRoundings(SIDES[0]):
+        other = (x * 3).exp()
+        (gradient,) = torch.autograd.grad((x * 3).sum(), x)
+        whole, kept = torch.arange(5.0) * 2, x.detach().clone()[torch.arange(100)]
+    plain = (x * 3).exp()
+    exact = (x.double() * 3).exp()
+    off = (other - plain).abs() / plain
+    assert (off > 0).sum() > 50 and off.max() < 64 * torch.finfo(torch.float32).eps
+    assert ((other - exact) * (plain - exact) <= 0).sum() > 50
+    assert torch.equal(gradient, torch.full((100,), 3.0))
+    assert torch.equal(whole, torch.arange(5.0) * 2) and torch.equal(kept, x)
+
+
+def test_what_draws_numbers_has_no_reference_and_may_be_as_far_off_as_its_roundings_carry() -> None:
+    eager = torch.tensor([1.0, 0.5])
+    assert not close(eager + 1e-5, eager, None)
+    assert close(eager + 1e-5, eager, None, nudged=[eager + 6e-6])
+    assert not close(eager + 1e-4, eager, None, nudged=[eager + 1e-4])
+
+
+CANCELS = {
+    "a sum of terms that are 0": at(
+        over(
+            "a 4, 1",
+            't = torch.nn.functional.kl_div(x0.log_softmax(-1), x0.softmax(-1), reduction="sum")',
+            "x1 += t",
+            "x1,",
+            dtypes="float32 float64",
+        ),
+        (17, 9, 2),
+    ),
+    "products of a number that repeats": at(
+        over(
+            "4 4",
+            "t = torch.nn.functional.gelu(x0)",
+            "for k in range(3):\n    t = t + torch.nn.functional.linear(torch.nn.functional.gelu(t), x0.mT) * 0.1",
+            "torch.nn.functional.gelu(torch.nn.functional.linear(t, x0.mT)),",
+            layouts="expanded",
+        ),
+        (4, 3, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CANCELS)
+def test_what_cancels_may_be_as_far_off_as_roundings_of_its_terms_carry(name: str) -> None:
+    assert not wrong(CANCELS[name])
+
+
+def test_roundings_above_and_below_enclose_what_is_exact() -> None:
+    x, y = torch.rand(100), torch.rand(100)
+    found = []
+    for side in SIDES[1:3]:
+        with OtherRoundings(side):
+            found.append((x * y).double())
+    exact, (below, above) = x.double() * y.double(), found
+    assert (below <= exact).all() and (above >= exact).all()
+    assert ((above - below) <= torch.finfo(torch.float32).eps * above).all()

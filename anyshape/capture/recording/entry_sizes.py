@@ -63,6 +63,46 @@ def argument_strides(recorder: Recorder, tensor: torch.Tensor, source: Source) -
     return tuple(strides)
 
 
+def with_own_strides(
+    recorder: Recorder,
+    tensor: torch.Tensor,
+    source: Source,
+    shape: tuple[Dim, ...],
+    strides: tuple[Dim, ...],
+) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
+    """The shape and strides with 1, guarded, for each size that is 1, and its own stride where that
+    is not the one of its type. Other sizes are guarded not to be 1."""
+    sizes, steps = [*shape], [*strides]
+    for dim, stride in enumerate(tensor.stride()):
+        one = eq(shape[dim], 1)
+        if recorder.cx.hint(one) is None or not recorder.decide(one):  # none: it is declared
+            continue
+        sizes[dim] = 1
+        if recorder.cx.hint(eq(strides[dim], stride)) is False:
+            steps[dim] = _own_stride(recorder, tensor, source, strides, dim)
+    simplified = recorder.cx.facts.simplify
+    return tuple(map(simplified, sizes)), tuple(map(simplified, steps))
+
+
+def _own_stride(
+    recorder: Recorder,
+    tensor: torch.Tensor,
+    source: Source,
+    strides: tuple[Dim, ...],
+    dim: int,
+) -> Dim:
+    """That of a dimension of one element: 0, 1, the one of another dimension, or a symbol, which
+    none of them is."""
+    own = tensor.stride(dim)
+    read = recorder.measured(own, recorder.sources.child(source, "stride", dim)).expr
+    of_others = [strides[d] for d, size in enumerate(tensor.shape) if size != 1]
+    for other in (0, 1, *of_others):
+        alike = eq(read, other)
+        if recorder.cx.hint(alike) is not None and recorder.decide(alike):
+            return other
+    return read
+
+
 class _Dimension:
     """One dimension of one argument, and the symbol that it binds, if it binds one."""
 

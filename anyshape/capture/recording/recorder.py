@@ -43,7 +43,11 @@ from anyshape.capture.interpreter.frame import Frame, locate, users_frame
 from anyshape.capture.recording.autocast import Casting
 from anyshape.capture.recording.called import Called
 from anyshape.capture.recording.choices import Choices
-from anyshape.capture.recording.entry_sizes import argument_shape, argument_strides
+from anyshape.capture.recording.entry_sizes import (
+    argument_shape,
+    argument_strides,
+    with_own_strides,
+)
 from anyshape.capture.recording.expected import Expectations
 from anyshape.capture.recording.gradients import propagate
 from anyshape.capture.recording.image_order import in_eager_order
@@ -133,6 +137,7 @@ class Recorder:
     changed: set[type] = field(default_factory=set)  # the classes of outside objects written
     values: bool = True  # may a program rely on the values of what differs from call to call?
     picks_are_views: bool = False  # is `x[i]`, with a number in a tensor, never a copy?
+    own_strides: bool = False  # do types say those of an argument's dimensions of one element?
     asked: dict[Value, None] = field(default_factory=dict)  # of what they are views, and where
     whole: bool = False  # is a break an error, so that a float's value is rather relied on?
     expected: Expectations = field(default_factory=Expectations)
@@ -537,6 +542,8 @@ class Recorder:
             strides = permuted_strides(shape, spec.order)
         else:
             strides = argument_strides(self, tensor, source)
+        if self.own_strides and spec.layout != "strided":
+            shape, strides = with_own_strides(self, tensor, source, shape, strides)
         dtype, device = DTYPE_OF_TORCH[tensor.dtype], device_text(tensor.device)
         made = TensorType(dtype, device, shape, strides, tensor.requires_grad)
         value = self.builder.input(made, "argument", source.text)

@@ -51,6 +51,7 @@ from anyshape.capture.tensors.mode_contexts import NotWithin, refuse_open, under
 from anyshape.capture.tensors.own_backwards import apply_with_backward, refuse_seen_memory
 from anyshape.capture.tensors.refused_by_eager import RefusedByEager, ask_eager
 from anyshape.capture.tensors.replaced_data import known_by_their_data
+from anyshape.capture.tensors.strides_of_ones import StridesOfOnesMatter, rely_on_strides_of_ones
 from anyshape.errors import AnyshapeError, mistake, said, stage_of
 from anyshape.ir.graph import Graph, Location, Node
 from anyshape.nouns import frozen, mutable
@@ -120,6 +121,7 @@ class _Assumed:
 
     forms_texts: bool = True
     picks_are_views: bool = False
+    own_strides: bool = False
     counters: frozenset[str] = frozenset()
     refused: frozenset[Location] = frozenset()
     checkpoints: bool = True
@@ -193,6 +195,7 @@ class Capturer:
             whole=self.options.fullgraph,
             expected=Expectations(assumed.expects, assumed.nothing_raises),
             picks_are_views=assumed.picks_are_views,
+            own_strides=assumed.own_strides,
             refused=assumed.refused,
             checkpoints=assumed.checkpoints,
             takes_gradients=assumed.takes_gradients,
@@ -243,6 +246,7 @@ class Capturer:
                 new_machine = partial(concrete_machine, self.codes)
                 outputs, rebuild, once = finish(domain, ending, new_machine)
                 with _failing_checks(recorder):
+                    rely_on_strides_of_ones(recorder)
                     outputs = aliases.settled(recorder, outputs)
                 aliases.refuse_seen_gradients(recorder, outputs)
                 recorder.choices.refuse_seen(recorder.builder.nodes, outputs)
@@ -491,7 +495,7 @@ class _LedElsewhere(BaseException):
 DENIALS = (
     *(_LooksIntoTexts, aliases.PicksAreSeen, aliases.GradientsAreSeen, ChoicesAreSeen),
     *(_BreaksInSort, _BreaksInPickle, NotWithin, _NotOnce, RefusedByEager, _Counts),
-    _LedElsewhere,
+    *(_LedElsewhere, StridesOfOnesMatter),
 )
 
 
@@ -502,6 +506,8 @@ def denied(assumed: _Assumed, found: BaseException) -> dict[str, Any]:
             return {"forms_texts": False}
         case aliases.PicksAreSeen():
             return {"picks_are_views": True}
+        case StridesOfOnesMatter():
+            return {"own_strides": True}
         case aliases.GradientsAreSeen():
             return {"takes_gradients": False}
         case ChoicesAreSeen():

@@ -219,11 +219,11 @@ def _settle_followed(recorder: Recorder, unsure: Sequence[Node], shown: Sequence
             continue
         if node in open_nodes:
             _decide_order(recorder, node)
-        elif _lies_as_read(recorder, node):
+        elif lies_as_read(recorder, node):
             wanted.update(node.inputs())
 
 
-def _lies_as_read(recorder: Recorder, node: Node) -> bool:
+def lies_as_read(recorder: Recorder, node: Node) -> bool:
     """May a result lie as an argument does?"""
     row = OPS.get(node.op)
     if row is None or row.alias != "none" or row.mutates:

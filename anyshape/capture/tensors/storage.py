@@ -76,8 +76,8 @@ def strides_as_eager(domain: RecordingDomain, x: TensorValue) -> Shape:
     if maker is not None and maker.op in OPS and _lies_in_rows(recorder, maker):
         return _strides_in_rows(recorder, kind)
     several = [ge(size, 2) for size in kind.shape]
-    if any(cx.known(c) is None and cx.hint(c) is None for c in several):
-        return _strides_of_some(cx, kind)
+    if any(map(cx.is_open, (*several, *(eq(size, 0) for size in kind.shape)))):
+        return _strides_of_some(recorder, kind)
     if all(cx.known(c) or cx.hint(c) for c in several):
         assert all(map(recorder.decide, several))
         return kind.strides
@@ -102,13 +102,17 @@ def _none_as_one(cx: TypeContext, kind: TensorType, order: Sequence[int]) -> Sha
     return strides_in_order(sizes, order)
 
 
-def _strides_of_some(cx: TypeContext, kind: TensorType) -> Shape:
-    """Where data decides a size: as of several elements, which is checked where it tells."""
+def _strides_of_some(recorder: Recorder, kind: TensorType) -> Shape:
+    """Where data decides a size: as of several elements, which is checked where it tells: of none,
+    an index lies row by row only if no other size is 1."""
+    cx = recorder.cx
     empty = any_of(*(eq(size, 0) for size in kind.shape))
     if cx.known(empty) is False:
         return kind.strides
+    others = [several for size in kind.shape if cx.hint(several := ge(size, 2)) is not None]
     order = dense_order(kind.shape, kind.strides)
-    if order is not None and kind.strides == contiguous_strides(cx, kind.shape):
+    rows = order is not None and kind.strides == contiguous_strides(cx, kind.shape)
+    if order is not None and rows and all(map(recorder.decide, others)):
         return _none_as_one(cx, kind, order)
     cx.require(~empty if not isinstance(empty, bool) else not empty, "strides of what is not empty")
     return kind.strides

@@ -1,0 +1,101 @@
+"""Strides of their own that arguments have in dimensions of one element, where these say how the
+other dimensions of a result lie.
+
+Types have strides as if every size were above 1. ATen sorts the dimensions of a result by the
+strides of its operands. Where one operand has all dimensions, one of a single element moves alone.
+Where none has, as of what is broadcast (``x[:, None].expand(-1, n, -1) > 0``) or indexed, it may
+take another dimension past a third, which it does not compare with: then the result lies otherwise
+than its type says, and a reshape of it is no view.
+
+In: a recorder whose program has ended. Out: guards that arguments lie as their types say, where
+that matters; ``StridesOfOnesMatter`` where the example does not, so that capture begins again with
+sizes of 1, and their very strides, in the types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anyshape.capture.heap.values import TensorValue
+from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.tensors.aliases import lies_as_read
+from anyshape.ir.graph import Node, TensorType, Value
+from anyshape.ops import OPS
+from anyshape.ops.row_major_results import is_row_major
+from anyshape.ops.rules import PointwiseRule
+from anyshape.symbolic import any_of, eq, ge
+
+RESHAPES = frozenset(name for name, row in OPS.items() if row.views_where is not None) | {"view"}
+"""Operators that give views, or copies, or are refused, by how their argument lies."""
+
+
+class StridesOfOnesMatter(BaseException):
+    """An argument has a stride of its own in a dimension of one element, and it is read; or how an
+    index lies is, of what lies in another order: ATen views its positions with dimensions of 1."""
+
+
+def rely_on_strides_of_ones(recorder: Recorder) -> None:
+    """Guards the strides of the arguments that say how a result lies whose layout is asked for, by
+    the program or by a reshape, where dimensions of one element may decide that."""
+    nodes = recorder.builder.nodes
+    reshaped = [node.read[0] for node in nodes if node.op in RESHAPES]
+    asked = {*recorder.laid, *reshaped}
+    if not asked or not any(map(_leaves_order_open, nodes)):
+        return
+    deciding: set[Value] = set()
+    for node in reversed(nodes):
+        decides = not deciding.isdisjoint(node.outputs)
+        if not (decides or not asked.isdisjoint(node.outputs)) or not lies_as_read(recorder, node):
+            continue
+        is_open = _leaves_order_open(node)
+        if is_open and node.op == "index" and not recorder.own_strides:
+            if not _is_of_rows(recorder, node):
+                raise StridesOfOnesMatter
+        reached = deciding if decides or is_open else asked
+        reached.update(node.inputs())
+    for entry in tuple(recorder.builder.inputs):
+        if entry.value in deciding and isinstance(entry.value.type, TensorType):
+            _rely_on_strides(recorder, entry.value)
+
+
+def _is_of_rows(recorder: Recorder, node: Node) -> bool:
+    """Are all tensors that it reads row-major by their types?"""
+    tensors = [v for v in node.read if isinstance(v.type, TensorType)]
+    return all(is_row_major(recorder.builder, value) for value in tensors)
+
+
+def _leaves_order_open(node: Node) -> bool:
+    """Are there two dimensions of the result that no operand tells apart?"""
+    row = OPS.get(node.op)
+    if row is None or row.alias != "none" or row.mutates or len(node.outputs) != 1:
+        return False
+    kind = node.output.type
+    if not isinstance(kind, TensorType) or kind.rank < 3:
+        return False
+    operands = [v.tensor for v in node.read if isinstance(v.type, TensorType)]
+    if node.op == "index":
+        return True
+    if not isinstance(row.type, PointwiseRule):
+        return any(0 in t.strides for t in operands)
+    return not any(t.shape == kind.shape and 0 not in t.strides for t in operands)
+
+
+def _rely_on_strides(recorder: Recorder, value: Value) -> None:
+    source, real = recorder.source_of(value), recorder.real_tensor(TensorValue(value))
+    if source is None or real is None or value.name in recorder.constants:
+        return
+    empty = [eq(size, 0) for size in value.shape]
+    for dim in _dimensions_of_one(recorder, value):
+        stride = recorder.sources.child(source, "stride", dim)
+        read = recorder.measured(real.stride(dim), stride).expr
+        as_typed = any_of(eq(read, value.tensor.strides[dim]), *empty)
+        if not recorder.decide_or_check(as_typed, "a stride that its sizes give"):
+            assert not recorder.own_strides
+            raise StridesOfOnesMatter
+
+
+def _dimensions_of_one(recorder: Recorder, value: Value) -> Iterator[int]:
+    """Those that may have one element."""
+    for dim, size in enumerate(value.shape):
+        if recorder.cx.known(ge(size, 2)) is not True:
+            yield dim

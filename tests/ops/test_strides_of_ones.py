@@ -1,0 +1,103 @@
+"""Strides that arguments have of their own in dimensions of one element: what is broadcast or
+indexed may lie in another order for them, and a reshape of it is a view or a copy."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+
+import anyshape
+
+MADE: dict[str, Any] = {
+    "a comparison": lambda x: x[:, None].expand(-1, x.shape[1], -1) > 0,
+    "a product of a sum": lambda x: (x + 1)[:, None] * torch.ones(4, x.shape[1]),
+    "a choice": lambda x: torch.where(x[:, None] > 0, x[None], 1.0),
+    "a copy": lambda x: x[:, None].expand(-1, x.shape[1], -1).clone(),
+    "indexed": lambda x: x[:, None].expand(-1, 3, -1)[:, torch.tensor([0, 2, 1])],
+}
+
+
+def written(made: torch.Tensor, seen: torch.Tensor) -> Any:
+    seen.fill_(1)
+    return made, seen
+
+
+ASKED: dict[str, Any] = {
+    "is_contiguous": lambda made: made.is_contiguous(),
+    "contiguous": lambda made: made.contiguous() is made,
+    "flatten": lambda made: written(made, made.flatten(1)),
+    "view": lambda made: written(made, made.view(made.shape[0] * made.shape[1], -1)),
+}
+LAYOUTS = [((1, 6), (1, 1)), ((1, 6), (6, 1)), ((6, 1), (1, 6)), ((6, 1), (1, 1)), ((3, 4), (1, 3))]
+
+
+def outcome(program: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    try:
+        found = program(torch.empty_strided(shape, strides).zero_())
+    except RuntimeError:
+        return "raises"
+    return found if isinstance(found, bool) else [(t.tolist(), t.stride()) for t in found]
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("made", MADE)
+def test_an_order_that_the_stride_of_one_element_decides_is_eagers(made: str, asked: str) -> None:
+    program = lambda x: ASKED[asked](MADE[made](x))
+    for first in LAYOUTS[:1], LAYOUTS[4:]:
+        fast = anyshape.compile(program)
+        for layout in (*first, *LAYOUTS):
+            assert outcome(fast, *layout) == outcome(program, *layout), layout
+
+
+def test_arguments_that_lie_as_their_types_say_need_one_specialization() -> None:
+    fast = anyshape.compile(lambda mask, causal: (mask[:, None, None] & causal).flatten(1))
+    for batch, length in ((2, 5), (1, 4), (3, 1), (1, 1)):
+        mask, causal = torch.ones(batch, length) > 0, torch.ones(length, length) > 0
+        assert torch.equal(fast(mask, causal), (mask[:, None, None] & causal).flatten(1))
+    assert fast.stats().specializations == 1
+
+
+def own_strides(pick: random.Random, shape: list[int]) -> list[int]:
+    """Dense in any order, but that dimensions of one element may have any stride."""
+    strides, step = [0] * len(shape), 1
+    for d in pick.sample(range(len(shape)), len(shape)):
+        strides[d] = pick.choice((1, 2, 7, step)) if shape[d] == 1 else step
+        step *= shape[d]
+    return strides
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_writes_through_reshapes_of_what_is_broadcast_reach_what_they_reach_in_eager(
+    seed: int,
+) -> None:
+    pick = random.Random(seed)
+    program = lambda x, y: written(
+        made := x[:, :, None] + y, made.flatten(pick_from, pick_from + 1)
+    )
+    for pick_from in (0, 1):
+        fast = anyshape.compile(program)
+        for _ in range(6):
+            sizes = [pick.choice((1, 1, 2, 3)) for _ in range(3)]
+            x = torch.empty_strided(sizes, own_strides(pick, sizes)).zero_()
+            rows = [4, sizes[2]]
+            y = torch.empty_strided(rows, own_strides(pick, rows)).zero_()
+            for ours, eager in zip(fast(x, y), program(x, y)):
+                assert torch.equal(ours, eager), (sizes, x.stride(), y.stride())
+
+
+def test_a_pixel_of_its_own_strides_is_indexed_and_flattened_as_in_eager() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> Any:
+        made = (x + y)[(x + y).argsort(0)[:, 0]]
+        return made, made.ravel()
+
+    fast, x = anyshape.compile(program), torch.zeros(1)
+    for strides in ((4, 1, 1, 16), (4, 1, 1, 1), (4, 1, 4, 4), (1, 4, 1, 16)):
+        y = torch.arange(32.0).as_strided((4, 4, 1, 1), strides)
+        ours, eager = fast(x, y), program(x, y)
+        assert [t.stride() for t in ours] == [t.stride() for t in eager]
+        assert (ours[0].data_ptr() == ours[1].data_ptr()) == (
+            eager[0].data_ptr() == eager[1].data_ptr()
+        )

@@ -20,7 +20,7 @@ from anyshape.capture.heap.values import TensorValue
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.recording.retyping import Retyped
-from anyshape.capture.tensors.aliases import shares
+from anyshape.capture.tensors.aliases import is_pick, shares
 from anyshape.capture.tensors.tensor_ops import Handler, call_row, getitem, read_index
 from anyshape.ir.graph import Node, TensorType, Value, row_major
 from anyshape.ops import OPS
@@ -129,6 +129,8 @@ class _AsEager(Retyped):
             return self._handed_in(value, kind)
         if row is not None and row.mutates:
             return self.type_of(node.read[0])
+        if is_pick(node):  # a copy in the place of a view lies as a copy
+            self.recorder.asked[node.output] = None
         if row is not None and row.guessed:
             raise OpError(f"nobody says how the result of {row.name} lies")
         has_rule = row is not None and (row.type is not None or row.expand is not None)
@@ -170,7 +172,7 @@ class _AsEager(Retyped):
 def _lies_in_rows(recorder: Recorder, node: Node) -> bool:
     """Is the result new and row-major whatever the strides of the operands?"""
     row = OPS[node.op]
-    if row.alias != "none" or node.op in LIKE_WHERE_SMALL:
+    if row.alias != "none" or node.op in LIKE_WHERE_SMALL or is_pick(node):
         return False
     made = [v.tensor for v in node.outputs if isinstance(v.type, TensorType)]
     read = [v.tensor for v in node.read if isinstance(v.type, TensorType)]

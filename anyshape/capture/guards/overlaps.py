@@ -166,7 +166,7 @@ def _are_disjoint(cx: TypeContext, a: Span, b: Span) -> bool:
 
 
 def _are_equal_or_disjoint(cx: TypeContext, a: Span, b: Span) -> bool:
-    """Of single elements one of the two holds."""
+    """Of single elements one of the two holds; eager refuses the same one at another stride."""
     if a[2] == b[2] == 1:
-        return True
+        return cx.same(a[1], b[1])
     return all(cx.same(one, other) for one, other in zip(a, b, strict=True))

@@ -141,9 +141,9 @@ def _is_one(a: Step, b: Step) -> bool:
 def _part(root: Value, steps: Sequence[Step]) -> Part:
     part = Part(tuple((0, 1, size) for size in root.shape), tuple(range(len(root.shape))))
     for node, position in steps:
-        before = node.read[0].shape
-        row = OPS[node.op]
-        if row.mutates or (row.keeps_elements and before == node.outputs[0].shape):
+        row, before, after = OPS[node.op], node.read[0].tensor, node.outputs[0].tensor
+        alike = before.shape == after.shape and before.strides == after.strides
+        if row.mutates or (row.keeps_elements and alike):
             continue
         rule = None if part.then else row.part
         if rule is not None:

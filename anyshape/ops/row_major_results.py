@@ -23,9 +23,9 @@ from anyshape.ops.rules import PointwiseRule
 from anyshape.ops.table import OpDef
 from anyshape.symbolic import Dim, eq
 
-LIKE_WHERE_EMPTY = frozenset({"roll", "rms_norm"})
-"""Operators of which eager makes row-major results, but leaves an empty tensor as it lies. Their
-type rules say so where a size is known to be 0."""
+LIKE_WHERE_SMALL = frozenset({"roll", "rms_norm", "matrix_exp"})
+"""Operators of which eager makes row-major results, but leaves an empty tensor as it lies, and
+``matrix_exp`` matrices of one element, too. Their type rules say so where such sizes are known."""
 
 
 def makes_rows(builder: Builder, row: OpDef, node: Node, *, images: bool = True) -> bool:

@@ -11,20 +11,19 @@ graph. Out: the graph that makes those outputs, from values whose strides are ce
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from anyshape.ir.graph import (
     Graph,
-    Input,
     Node,
     TensorType,
     Value,
 )
+from anyshape.ir.parts import part_of
 from anyshape.ir.shortcuts import only_where
 from anyshape.nouns import frozen
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext, Undecided
-from anyshape.ops.row_major_results import LIKE_WHERE_EMPTY, is_of_rows, is_row_major, makes_rows
+from anyshape.ops.row_major_results import LIKE_WHERE_SMALL, is_of_rows, is_row_major, makes_rows
 from anyshape.ops.rules import PointwiseRule
 from anyshape.ops.table import OpDef
 from anyshape.symbolic import Expr, Facts
@@ -131,17 +130,16 @@ def ambiguous_layouts(
         if value.tensor.rank != node.read[0].tensor.rank and is_row_major(builder, value)
     )
     as_typed = _certain(builder, open_nodes, certain | given)
-    usual = _part(graph, builder, given, as_typed, returned)
+    usual = _part(graph, builder, as_typed, returned)
     known = _certain(builder, open_nodes, certain, where_empty=True)
-    odd = _part(graph, builder, given, known, returned)
-    of_lines = _part(graph, builder, given, _certain(builder, open_nodes, certain, False), lines)
+    odd = _part(graph, builder, known, returned)
+    of_lines = _part(graph, builder, _certain(builder, open_nodes, certain, False), lines)
     return usual, odd, of_lines
 
 
 def _part(
     graph: Graph,
     builder: Builder,
-    given: set[Value],
     certain: set[Value],
     returned: Sequence[tuple[int, Value]],
 ) -> AmbiguousLayouts | None:
@@ -166,15 +164,7 @@ def _part(
             return None
         nodes.append(node)
         wanted.update(node.inputs())
-    made = {value for node in nodes for value in node.outputs}
-    cut = [Input(v, "argument", "") for v in sorted(wanted - given - made, key=_name)]
-    inputs = (*graph.inputs, *cut)
-    part = replace(graph, inputs=inputs, nodes=tuple(nodes[::-1]), outputs=tuple(outputs))
-    return AmbiguousLayouts(part, tuple(positions))
-
-
-def _name(value: Value) -> str:
-    return value.name
+    return AmbiguousLayouts(part_of(graph, nodes[::-1], outputs), tuple(positions))
 
 
 def _decided_by_rows(
@@ -197,7 +187,7 @@ def _decided_by_rows(
 
 
 def _is_of_one_layout(builder: Builder, row: OpDef, node: Node) -> bool:
-    copies = row.alias == "none" and node.op not in LIKE_WHERE_EMPTY
+    copies = row.alias == "none" and node.op not in LIKE_WHERE_SMALL
     decided = row.mutates or node.op in DECIDED_BY_ONES
     if not copies or decided or _may_turn_where_empty(row, node, node.outputs[0]):
         return False

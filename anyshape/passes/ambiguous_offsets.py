@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 
-from anyshape.ir.graph import Graph, Input, Node, Value, map_values, values_in
+from anyshape.ir.graph import Graph, Node, Value, map_values, values_in
+from anyshape.ir.parts import part_of
 from anyshape.nouns import frozen
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
@@ -127,7 +128,4 @@ def part_leading_to(
         node = replace(node, args=tuple(map_values(arg, unwritten) for arg in node.args))
         nodes.append(node)
         wanted.update(node.inputs())
-    made = {value for node in nodes for value in node.outputs}
-    given = {entry.value for entry in graph.inputs}
-    cut = [Input(v, "argument", "") for v in sorted(wanted - given - made, key=lambda v: v.name)]
-    return replace(graph, inputs=(*graph.inputs, *cut), nodes=tuple(nodes[::-1]), outputs=outputs)
+    return part_of(graph, nodes[::-1], outputs)

@@ -504,7 +504,7 @@ def _filled(sizes: Mapping[Symbol, int], value: Value, like: Any, number: int | 
     number. What is no tensor is itself."""
     kind = value.type
     if isinstance(kind, ScalarType):
-        return like
+        return _number_told(kind, sizes) if like is None else like
     if like is None:
         shape = [_number(dim, sizes) for dim in kind.shape]
         dense = kind.strides == row_major(kind.shape)
@@ -517,6 +517,13 @@ def _filled(sizes: Mapping[Symbol, int], value: Value, like: Any, number: int | 
     reach = 1 + sum((n - 1) * s for n, s in zip(shape, strides)) if all(shape) else 0
     filled = torch.full((reach,), number, dtype=dtype, device=kind.device)
     return filled.as_strided(shape, strides)
+
+
+def _number_told(kind: ScalarType, sizes: Mapping[Symbol, int]) -> int:
+    """The integer that the program reads from data; KeyError where no size tells it."""
+    if not isinstance(kind.expr, Expr):
+        raise KeyError(kind.expr)
+    return int(evaluate(kind.expr, sizes))
 
 
 def _exactly(arguments: Sequence[Any]) -> Form:

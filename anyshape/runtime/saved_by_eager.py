@@ -13,9 +13,8 @@ from dataclasses import replace
 import torch
 
 from anyshape.interrupts import is_interrupt
-from anyshape.ir.established import midrun_numbers
-from anyshape.ir.graph import Graph, Input, Node, ScalarType, TensorType, Value
-from anyshape.ir.scalars import ScalarInput
+from anyshape.ir.graph import Graph, Node, ScalarType, TensorType, Value
+from anyshape.ir.parts import part_of
 from anyshape.runtime.eager_function import eager_function
 from anyshape.symbolic import Dim, Expr, Symbol, evaluate
 from anyshape.torch_names import torch_dtype
@@ -105,19 +104,8 @@ def _saved(made: tuple[object, ...]) -> Iterator[Tensor]:
 
 def _alone(graph: Graph, node: Node) -> Graph:
     """The node as a graph; what it reads are arguments."""
-    given = {entry.value: entry for entry in graph.inputs}
-    others = [Input(v, "argument", "") for v in dict.fromkeys(node.inputs()) if v not in given]
-    arguments = (replace(entry, kind="argument") for entry in graph.inputs)
-    inputs = (*arguments, *others, *_numbers(node))
-    return replace(graph, inputs=inputs, nodes=(node,), outputs=node.outputs)
-
-
-def _numbers(node: Node) -> Iterator[Input]:
-    """Those in the node's arguments that an earlier node has read from data."""
-    for number in dict.fromkeys(midrun_numbers((node.args, tuple(node.kwargs.values())))):
-        if isinstance(number, ScalarInput):
-            value = Value(number.name, ScalarType(number.kind, number))
-            yield Input(value, "argument", "")
+    part = part_of(graph, (node,), node.outputs)
+    return replace(part, inputs=tuple([replace(entry, kind="argument") for entry in part.inputs]))
 
 
 def _made_of(leaf: Tensor) -> Tensor:

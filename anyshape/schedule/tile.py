@@ -76,7 +76,8 @@ def finish(drafted: Drafted, sizes: Sizes) -> Launch:
     maps: list[Coefficients | None]
     maps = [terms_of(index, drafted.extents) for index, _ in indices]
     weights = [weight for _, weight in indices]
-    order = _ordered(parallel, maps, weights, drafted.extents)
+    last_stays = drafted.ordered and any(store.mode == "set" for store in drafted.stores)
+    order = parallel if last_stays else _ordered(parallel, maps, weights, drafted.extents)
     row_order = (
         along if _has_scan(drafted, needed) else _ordered(along, maps, weights, drafted.extents)
     )

@@ -38,6 +38,8 @@ OVERLAPPING: dict[str, Program] = {
     "itself at places": lambda x: x.index_add_(0, torch.arange(x.shape[0]), x),
     "itself, scattered": lambda x: x.scatter_(0, torch.zeros(x.shape, dtype=torch.int64), x),
     "where, out": lambda x: torch.where(x > 0, x, x[0], out=x),
+    "one column, at another stride": lambda x: x[:, :1][:, ::2].add_(x[:, :1]),
+    "one column, copied at another stride": lambda x: x[:, 1:2][:, ::3].copy_(x[:, 1:2]),
 }
 
 APART: dict[str, Program] = {
@@ -55,6 +57,7 @@ APART: dict[str, Program] = {
     "parts of a view": lambda x: x.view(x.shape[0], 3, 1)[0].add_(x.view(x.shape[0], 3, 1)[1]),
     "what was computed": lambda x: x[1:].add_(x[:-1] * 1),
     "out": lambda x: torch.add(x[0], x[1], out=x[1]),
+    "columns of one, at two strides": lambda x: x[:, :1][:, ::2].add_(x[:, 1:2]),
 }
 
 

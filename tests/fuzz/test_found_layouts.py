@@ -128,6 +128,46 @@ FOUND["a gradient that is a cotangent, though another argument is written behind
     (1, 4, 3),
     (3, 2, 1),
 )
+FOUND["the stride of a row that a number in a tensor picks"] = at(
+    over(
+        "a 1",
+        "t = x0[x0.argmax()]",
+        "t.stride(), x0[None][:, x0.argmax()].exp().stride(), t",
+        layouts="stepped",
+    ),
+    (1, 6, 1),
+    (3, 1, 1),
+)
+FOUND["strides of where with a number, read"] = at(
+    over("a b", "x0.where(x0 <= 100, 0).stride(), torch.where(x0 < 0, 1.0, x0).stride()"),
+    (1, 6, 1),
+    (0, 1, 1),
+    (3, 2, 1),
+)
+FOUND["a part of a copied storage, as long as data says"] = at(
+    over(
+        "a 4",
+        "t = x0.diagonal_scatter(x0.diagonal())",
+        "t.flatten()[: int(t.abs().sum()) % 7], t.flatten()[1 : int(t.abs().sum()) + 2]",
+        layouts="offset",
+    ),
+    (2, 2, 2),
+    (0, 0, 0),
+    (3, 2, 1),
+)
+FOUND["one column is written at another stride than it is read"] = at(
+    over(
+        "a a",
+        "t = x0.to(bool)",
+        "t.flatten()[t.sum(-1) > 4] = 1",
+        "sum([part.sum() for part in t.unbind()], t.sum())",
+        "u = t.as_strided(t.shape, t.stride())",
+        "u[:, ::2] = u",
+        "u",
+    ),
+    (1, 1, 1),
+    (3, 1, 1),
+)
 
 
 @pytest.mark.parametrize("program", FOUND.values(), ids=FOUND.keys())

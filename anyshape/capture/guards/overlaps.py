@@ -141,9 +141,9 @@ def _is_one(a: Step, b: Step) -> bool:
 def _part(root: Value, steps: Sequence[Step]) -> Part:
     part = Part(tuple((0, 1, size) for size in root.shape), tuple(range(len(root.shape))))
     for node, position in steps:
-        before = node.read[0].shape
-        row = OPS[node.op]
-        if row.mutates or (row.keeps_elements and before == node.outputs[0].shape):
+        row, before, after = OPS[node.op], node.read[0].tensor, node.outputs[0].tensor
+        alike = before.shape == after.shape and before.strides == after.strides
+        if row.mutates or (row.keeps_elements and alike):
             continue
         rule = None if part.then else row.part
         if rule is not None:
@@ -166,7 +166,7 @@ def _are_disjoint(cx: TypeContext, a: Span, b: Span) -> bool:
 
 
 def _are_equal_or_disjoint(cx: TypeContext, a: Span, b: Span) -> bool:
-    """Of single elements one of the two holds."""
+    """Of single elements one of the two holds; eager refuses the same one at another stride."""
     if a[2] == b[2] == 1:
-        return True
+        return cx.same(a[1], b[1])
     return all(cx.same(one, other) for one, other in zip(a, b, strict=True))

@@ -12,7 +12,9 @@ from dataclasses import replace
 from anyshape.ir.graph import Node, TensorType, Value
 from anyshape.ops import OPS
 from anyshape.ops.context import TypeContext
+from anyshape.ops.gradients.indexing import source_and_index
 from anyshape.ops.shared_memory import lies_in_argument
+from anyshape.symbolic import eq
 
 
 def propagate(cx: TypeContext, nodes: Sequence[Node], before: int, grad: bool) -> None:
@@ -26,6 +28,17 @@ def propagate(cx: TypeContext, nodes: Sequence[Node], before: int, grad: bool) -
         if wanted or constant:
             for value in (*node.outputs, *(_written(node, nodes) if wanted else ())):
                 _mark(value, wanted)
+        if wanted:
+            _guard_source(cx, node)
+
+
+def _guard_source(cx: TypeContext, node: Node) -> None:
+    """Guards whether a scatter's source is as long as its index, where its gradient is recorded:
+    the rule has a formula for that, and eager, which records the others, refuses their gradient."""
+    for size, read in source_and_index(node):
+        alike = eq(size, read)
+        if any(map(_requires, node.read[2:])) and cx.hint(alike) is not None:
+            cx.decide(alike)
 
 
 def require(made: Value) -> None:

@@ -186,7 +186,7 @@ def is_given_back(recorder: Recorder, made: Value, source: Value) -> bool:
 def _settle(recorder: Recorder, outputs: Iterable[Arg]) -> None:
     nodes = recorder.builder.nodes
     unsure = [node for node in nodes if _may_copy(node) and _is_unsure(recorder, node)]
-    picked = [node for node in nodes if node.op == "index" and _is_select(node)]
+    picked = [node for node in nodes if is_pick(node)]
     if any(node.output in recorder.asked for node in picked) and not recorder.picks_are_views:
         raise PicksAreSeen
     if not unsure and not picked:
@@ -266,8 +266,10 @@ def _may_copy(node: Node) -> bool:
     return row is not None and row.views_where is not None
 
 
-def _is_select(node: Node) -> bool:
-    """``x[i]`` with numbers in tensors, of which eager makes a view of ``x``."""
+def is_pick(node: Node) -> bool:
+    """Is it ``x[i]`` with numbers in tensors, of which eager makes a view of ``x``?"""
+    if node.op != "index":
+        return False
     assert isinstance(node.args[1], tuple)
     return all(map(is_number, filter(None, node.args[1])))
 

@@ -12,6 +12,7 @@ from typing import Any
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import TensorValue
 from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.tensors import aliases
 from anyshape.ir.graph import Node, TensorType, Value, values_in
 from anyshape.nouns import mutable
@@ -22,7 +23,9 @@ from anyshape.ops.gradients.backward import (
     LEAVES,
     gives_sparse,
 )
+from anyshape.ops.gradients.indexing import source_and_index
 from anyshape.ops.table import OPS
+from anyshape.symbolic import any_of, eq
 
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
@@ -110,6 +113,7 @@ class Reached:
             reaches |= any(memory.of(value) in written for value in _targets(node))
             if reaches and not _is_cut(node) and node.op != AS_LEAF:
                 _refuse_options(node)
+                _refuse_shapes(recorder, node)
                 for value in filter(requires, node.inputs()):
                     values.add(value)
                     written.add(memory.of(value))
@@ -152,6 +156,15 @@ def _refuse_options(node: Node) -> None:
         raise not_captured("of what the program made a leaf")
     if gives_sparse(node, row):
         raise not_captured("with sparse gradients")
+
+
+def _refuse_shapes(recorder: Recorder, node: Node) -> None:
+    """A gradient of another shape than what it is of."""
+    for size, read in source_and_index(node):
+        alike = any_of(eq(size, read), eq(size, 1))
+        text = "the gradient of a scatter's source has the shape of the index"
+        if not recorder.decide_or_check(alike, text):
+            raise broken("operator-raises", what="backward", why=text)
 
 
 def _refuse_written(

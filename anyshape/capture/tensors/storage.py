@@ -20,7 +20,7 @@ from anyshape.capture.heap.values import TensorValue
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.recording.retyping import Retyped
-from anyshape.capture.tensors.aliases import shares
+from anyshape.capture.tensors.aliases import is_pick, shares
 from anyshape.capture.tensors.tensor_ops import Handler, call_row, getitem, read_index
 from anyshape.ir.graph import Node, TensorType, Value, row_major
 from anyshape.ops import OPS
@@ -35,7 +35,7 @@ from anyshape.ops.layout import (
     strides_in_order,
 )
 from anyshape.ops.parts import begins_at
-from anyshape.ops.row_major_results import LIKE_WHERE_EMPTY, makes_rows
+from anyshape.ops.row_major_results import LIKE_WHERE_SMALL, makes_rows
 from anyshape.ops.rules import dim_of, is_empty
 from anyshape.ops.table import OpDef, Pointwise
 from anyshape.symbolic import Condition, Dim, all_of, any_of, eq, ge, gt, le, maximum, mod
@@ -133,6 +133,8 @@ class _AsEager(Retyped):
             return self._handed_in(value, kind)
         if row is not None and row.mutates:
             return self.type_of(node.read[0])
+        if is_pick(node):  # a copy in the place of a view lies as a copy
+            self.recorder.asked[node.output] = None
         if row is not None and row.guessed:
             raise OpError(f"nobody says how the result of {row.name} lies")
         has_rule = row is not None and (row.type is not None or row.expand is not None)
@@ -174,19 +176,26 @@ class _AsEager(Retyped):
 def _lies_in_rows(recorder: Recorder, node: Node) -> bool:
     """Is the result new and row-major whatever the strides of the operands?"""
     row = OPS[node.op]
-    if row.alias != "none" or node.op in LIKE_WHERE_EMPTY:
+    if row.alias != "none" or node.op in LIKE_WHERE_SMALL or is_pick(node):
         return False
     made = [v.tensor for v in node.outputs if isinstance(v.type, TensorType)]
     read = [v.tensor for v in node.read if isinstance(v.type, TensorType)]
-    alike = all(t.shape == made[0].shape for t in read) and len(read) > 1
     elementwise = row.lower is None or isinstance(row.lower, Pointwise)
-    if elementwise and not alike:
+    if elementwise and not _are_of_shape(node.args, made[0].shape):
         return False
     kinds = (*made, *read) if elementwise else made
     if any(t.strides != contiguous_strides(recorder.cx, t.shape) for t in kinds):
         return False
     cx = TypeContext(recorder.cx.space, recorder.cx.facts.fork(), recorder.cx.hints)
     return elementwise or makes_rows(Builder(cx, OPS), row, node, images=False)
+
+
+def _are_of_shape(operands: Sequence[Any], shape: Shape) -> bool:
+    """Are they several tensors of this shape? A number among them has another one."""
+    return len(operands) > 1 and all(
+        isinstance(x, Value) and isinstance(x.type, TensorType) and x.shape == shape
+        for x in operands
+    )
 
 
 def _strides_handed_in(recorder: Recorder, value: Value, source: Source) -> Shape:

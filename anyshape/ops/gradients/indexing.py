@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from anyshape.ir.graph import Node, Value
 from anyshape.ops.context import NoRow
 from anyshape.ops.gradients.elementwise import zeros
 from anyshape.ops.gradients.reductions import scattered
@@ -77,11 +78,27 @@ def _of_source(b: Any, g: Any, y: Any, x: Any, dim: int, index: Any, src: Any, *
     return _as_source(b, b.gather(g, dim, index), index, src)
 
 
+def source_and_index(node: Node) -> tuple[tuple[Dim, Dim], ...]:
+    """The sizes of a scatter's source and of its index, where they may differ. Eager's gradient of
+    the source has the shape of the index; where a source of several elements is longer, it is
+    refused."""
+    given = (*node.args, *node.kwargs.values())
+    if node.op.removesuffix("_") not in ("scatter", "scatter_add") or len(given) < 4:
+        return ()
+    index, source = given[2:4]
+    if not isinstance(index, Value) or not isinstance(source, Value):
+        return ()
+    return tuple([pair for pair in zip(source.shape, index.shape) if pair[0] != pair[1]])
+
+
 def _as_source(b: Any, g: Any, index: Any, src: Any) -> Any:
-    """Of a source that is longer than the index, the rest is not read."""
+    """Of a source of one element, none may be read; eager refuses what is longer elsewhere."""
     pairs = tuple(zip(index.shape, src.shape))
-    if all(b.cx.same(have, want) for have, want in pairs):
+    longer = [not b.cx.same(have, want) for have, want in pairs]
+    if not any(longer):
         return g
+    if not all(b.cx.same(want, 1) for (_, want), is_longer in zip(pairs, longer) if is_longer):
+        raise NoRow("the source of a scatter is longer than its index")
     return b.pad(g, tuple((0, want - have) for have, want in pairs), 0)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from anyshape.ir.dtypes import COMPLEX_OF_REAL, REAL_OF_COMPLEX, DType, int32, int64
 from anyshape.ir.graph import TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
-from anyshape.ops.layout import Shape, contiguous_strides
+from anyshape.ops.layout import Shape, contiguous_strides, preserved_strides
 from anyshape.ops.rules import new, tensor
 from anyshape.ops.table import Extern, op
 from anyshape.symbolic import Dim, all_of, any_of, eq, ge, gt, le, maximum, minimum
@@ -21,11 +21,11 @@ Types = tuple[TensorType, ...]
 
 
 def columns(cx: TypeContext, t: TensorType, m: Dim, n: Dim, lead: Dim | None = None) -> TensorType:
-    """Matrices of this size, column by column, ``lead`` elements apart (``m`` if not said)."""
+    """Matrices of this size, column by column, ``lead`` elements apart (``m`` if not said); as in
+    ``row_major``, a size of 0 counts as 1."""
     step = m if lead is None else lead
-    shape = (*t.shape[:-2], m, n)
-    outer = contiguous_strides(cx, (*t.shape[:-2], step, n))
-    return TensorType(t.dtype, t.device, shape, (*outer[:-2], 1, step))
+    turned = contiguous_strides(cx, (*t.shape[:-2], n, step))
+    return TensorType(t.dtype, t.device, (*t.shape[:-2], m, n), (*turned[:-2], 1, turned[-2]))
 
 
 def matrix(cx: TypeContext, x: Any, square: bool = False) -> tuple[TensorType, Shape, Dim, Dim]:
@@ -72,9 +72,23 @@ def _same(cx: TypeContext, t: TensorType, batch: Shape, n: Dim) -> TensorType:
     return columns(cx, t, n, n)
 
 
+def _cholesky(cx: TypeContext, t: TensorType, batch: Shape, n: Dim) -> TensorType:
+    """The older function makes an empty result row by row."""
+    if any(cx.same(size, 0) for size in t.shape):
+        return new(cx, t, t.shape)
+    return columns(cx, t, n, n)
+
+
+def _matrix_exp(cx: TypeContext, t: TensorType, batch: Shape, n: Dim) -> TensorType:
+    """Eager copies matrices without elements and takes ``exp`` of those of one."""
+    if cx.same(n, 0) or cx.same(n, 1):
+        return TensorType(t.dtype, t.device, t.shape, preserved_strides(cx, t))
+    return new(cx, t, t.shape)
+
+
 SQUARE: dict[str, tuple[str, Callable[..., Any], tuple[str, ...]]] = {
     "linalg_cholesky": ("A, *, upper=False", _same, ()),
-    "cholesky": ("input, upper=False", _same, ("torch.Tensor.cholesky",)),
+    "cholesky": ("input, upper=False", _cholesky, ("torch.Tensor.cholesky",)),
     "linalg_inv": ("A", _same, ("torch.inverse", "torch.Tensor.inverse")),
     "linalg_det": (
         "A",
@@ -109,7 +123,7 @@ SQUARE: dict[str, tuple[str, Callable[..., Any], tuple[str, ...]]] = {
     ),
     "matrix_exp": (
         "input",
-        lambda cx, t, batch, n: new(cx, t, t.shape),
+        _matrix_exp,
         ("torch.Tensor.matrix_exp", "torch.linalg.matrix_exp"),
     ),
 }

@@ -29,6 +29,7 @@ from typing import Any
 from anyshape.capture.heap import answers, class_attributes, decimals
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.hidden_dicts import hidden_dict
+from anyshape.capture.heap.mirrors import mapping_behind
 from anyshape.capture.heap.values import NULL, PROXIES, REFUSAL_CODE, Call
 from anyshape.capture.interpreter import polyfills
 from anyshape.capture.interpreter.domain import Interpreter
@@ -277,7 +278,7 @@ def _metatype_get(machine: Interpreter, attribute: Any, obj: Any, meta: type, na
             class_attributes.refuse_written(machine.heap)
         value = attribute.__get__(obj, meta)
         shows = type(value) is MappingProxyType and machine.heap.is_created(obj)
-        return machine.heap.create(value) if shows else value
+        return machine.heap.create_proxy(value) if shows else value
     return descriptor_get(machine, attribute, obj, meta, name)
 
 

@@ -277,8 +277,10 @@ def _metatype_get(machine: Interpreter, attribute: Any, obj: Any, meta: type, na
         if name == "__dict__":
             class_attributes.refuse_written(machine.heap)
         value = attribute.__get__(obj, meta)
-        shows = type(value) is MappingProxyType and machine.heap.is_created(obj)
-        return machine.heap.create_proxy(value) if shows else value
+        if type(value) is MappingProxyType and machine.heap.is_created(obj):
+            machine.heap.create(mapping_behind(value))  # made with the class, and shows its writes
+            machine.heap.create(value)
+        return value
     return descriptor_get(machine, attribute, obj, meta, name)
 
 

@@ -27,9 +27,10 @@ from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.segments import warned
 from anyshape.capture.tensors import tensor_methods
 from anyshape.capture.tensors.meta import number_at, value_at
+from anyshape.capture.tensors.refused_by_eager import Asking, RefusedByEager, warnings_of_eager
 from anyshape.capture.tensors.tensor_ops import to_arg
 from anyshape.interrupts import is_interrupt
-from anyshape.ir.graph import Arg, Value, values_in
+from anyshape.ir.graph import Arg, TensorType, values_in
 from anyshape.ops.context import OpError
 from anyshape.quiet_functions import may_warn
 from anyshape.symbolic import Expr, Symbol
@@ -72,6 +73,22 @@ def call_torch(
     if made is not NotImplemented and any(answers) and question is not None:
         _tell(domain, question, answers)
     return made
+
+
+def tell_of_calls(domain: RecordingDomain, asking: Asking) -> None:
+    """What operators say in C++, at the end of the segment."""
+    for call, said in warnings_of_eager(asking):
+        at = call.location
+        assert at is not None
+        for category, text in said:
+            if domain.relied.asked(warned.are_raised, (category,)):
+                raise RefusedByEager(frozenset((at,)))
+            warned.refuse(domain, category)
+            domain.defer(functools.partial(_warn_at, at.file, at.line), (text, category), {})
+
+
+def _warn_at(file: str, line: int, text: str, category: type[Warning]) -> None:
+    warned.warn_at((file, line, _names_of(file)), text, category)
 
 
 # ---- what they say -------------------------------------------------------------------------------
@@ -120,8 +137,8 @@ def _arg(domain: RecordingDomain, value: Any) -> Any:
 
 
 def _sizes_in(arg: Any) -> Iterator[Expr]:
-    for value in values_in(arg if isinstance(arg, tuple) else (arg,)):
-        if isinstance(value, Value):
+    for value in values_in(arg):
+        if isinstance(value.type, TensorType):
             yield from (d for d in (*value.type.shape, *value.type.strides) if isinstance(d, Expr))
     pending = [arg]
     while pending:
@@ -179,7 +196,7 @@ def _caller(level: int) -> Callable[..., Any]:
         "def call(callers, fn, args, kwargs):\n"
         "    return callers[-1](callers[:-1], fn, args, kwargs) if callers else fn(*args, **kwargs)"
     )
-    exec(compile(text, f"<caller {level}>", "exec"), names)  # noqa: S102
+    exec(compile(text, f"<caller {level}>", "exec"), names)
     made: Callable[..., Any] = names["call"]
     return made
 
@@ -230,10 +247,10 @@ def _ask_again(
 
 def _warn(lines: tuple[warned.Line, ...], said: Said) -> None:
     if said.level is None:
-        line: warned.Line = said.file, said.line, _names_of(said.file)
+        _warn_at(said.file, said.line, said.text, said.category)
     else:
         line = lines[min(said.level, len(lines) - 1)]
-    warned.warn_at(line, said.text, said.category)
+        warned.warn_at(line, said.text, said.category)
 
 
 @functools.lru_cache(maxsize=256)

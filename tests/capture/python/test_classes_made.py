@@ -171,7 +171,7 @@ def attributes_set_behind_a_look() -> Any:
         kept = 1
 
     looked = "late" in Plain.__dict__, "kept" in vars(Plain)
-    setattr(Plain, "late", 2)  # noqa: B010
+    setattr(Plain, "late", 2)
     shown = Plain.__dict__
     found = [name in shown for name in ("kept", "late", "none")]
     del Plain.kept

@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 
 import anyshape
-from anyshape.errors import AnyshapeWarning
+from anyshape.capture.python.recorded_warnings import recorded
+from anyshape.errors import PerformanceWarning
 from anyshape.quiet_functions import may_warn, quiet
 
 PROGRAMS: dict[str, Callable[[torch.Tensor], Any]] = {
@@ -49,7 +50,7 @@ def _told(fn: Callable[..., Any], action: Any, sizes: tuple[int, ...]) -> list[A
     found: list[Any] = []
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter(action)
-        warnings.simplefilter("ignore", AnyshapeWarning, append=False)
+        warnings.simplefilter("ignore", PerformanceWarning)
         for size in sizes:
             del told[:]
             try:
@@ -80,14 +81,15 @@ def test_filters_are_those_of_the_call() -> None:
         assert _told(fast, action, (3,)) == _told(program, action, (3,))
 
 
-def test_what_was_told_once_is_not_told_again_when_another_function_is_compiled() -> None:
-    names: dict[str, Any] = {"__name__": "told_once", "warnings": warnings}
-    exec("def program(x):\n    warnings.warn('once')\n    return x + 1", names)
+def test_recording_warnings_resets_nothing() -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("default")
-        for _ in range(2):
-            anyshape.compile(names["program"])(torch.ones(3))
-            anyshape.compile(lambda x: F.softmax(x, 0) + x[None].std(1))(torch.ones(3))
+        for text in ("first", "second"):
+            warnings.warn("once", stacklevel=1)
+            with recorded() as said:
+                warnings.warn("inside", stacklevel=1)
+                warnings.warn(text, DeprecationWarning, stacklevel=1)
+            assert [str(warning.message) for warning in said] == ["inside", text]
     assert [str(warning.message) for warning in told] == ["once"]
 
 

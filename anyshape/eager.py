@@ -465,7 +465,9 @@ def _spread(name: str) -> Callable[..., Any]:
         *,
         correction: Any = 1,
     ) -> Any:
-        return getattr(torch, name)(input, dim=dim or None, correction=correction, keepdim=keepdim)
+        return getattr(torch, name)(
+            input, dim=None if dim == () else dim, correction=correction, keepdim=keepdim
+        )
 
     return function
 

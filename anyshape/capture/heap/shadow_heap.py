@@ -478,6 +478,7 @@ class Heap:
         if id(obj) in self.created:
             is_new = type(value) in (list, dict, set) and not self.domain.is_outside(value)
             return self.create(value) if is_new else value
+        nested_containers.require_kept_attribute(obj, descriptor, name, value)
         return value if name == "__class__" else self.domain.read(obj, "attr", name, value)
 
     def _instance_namespace(self, obj: Any, namespace: dict[str, Any]) -> Any:

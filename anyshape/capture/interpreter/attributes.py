@@ -29,6 +29,7 @@ from typing import Any
 from anyshape.capture.heap import answers, class_attributes, decimals
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.hidden_dicts import hidden_dict
+from anyshape.capture.heap.mirrors import mapping_behind
 from anyshape.capture.heap.values import NULL, PROXIES, REFUSAL_CODE, Call
 from anyshape.capture.interpreter import polyfills
 from anyshape.capture.interpreter.domain import Interpreter
@@ -276,8 +277,10 @@ def _metatype_get(machine: Interpreter, attribute: Any, obj: Any, meta: type, na
         if name == "__dict__":
             class_attributes.refuse_written(machine.heap)
         value = attribute.__get__(obj, meta)
-        shows = type(value) is MappingProxyType and machine.heap.is_created(obj)
-        return machine.heap.create(value) if shows else value
+        if type(value) is MappingProxyType and machine.heap.is_created(obj):
+            machine.heap.create(mapping_behind(value))  # made with the class, and shows its writes
+            machine.heap.create(value)
+        return value
     return descriptor_get(machine, attribute, obj, meta, name)
 
 

@@ -41,6 +41,7 @@ from anyshape.capture.segments.native_steps import concrete_machine
 from anyshape.capture.segments.program_points import Entry, Numbers, inflate, numbers_of
 from anyshape.capture.segments.segment_end import finish
 from anyshape.capture.segments.symbolic_domain import SymbolicDomain
+from anyshape.capture.segments.torch_warnings import tell_of_calls
 from anyshape.capture.tensors import aliases
 from anyshape.capture.tensors.autograd_functions import (
     FunctionsAreSeen,
@@ -49,7 +50,7 @@ from anyshape.capture.tensors.autograd_functions import (
 )
 from anyshape.capture.tensors.mode_contexts import NotWithin, refuse_open, under_inference
 from anyshape.capture.tensors.own_backwards import apply_with_backward, refuse_seen_memory
-from anyshape.capture.tensors.refused_by_eager import RefusedByEager, ask_eager
+from anyshape.capture.tensors.refused_by_eager import Asking, RefusedByEager, ask_eager
 from anyshape.capture.tensors.replaced_data import known_by_their_data
 from anyshape.capture.tensors.strides_of_ones import StridesOfOnesMatter, rely_on_strides_of_ones
 from anyshape.errors import AnyshapeError, mistake, said, stage_of
@@ -244,6 +245,7 @@ class Capturer:
                 spent = not returns and self.breaks[-1].id == "budget"
                 numbers = frozenset() if returns else numbers_of(ending, recorder.is_symbolic)
                 new_machine = partial(concrete_machine, self.codes)
+                tell_of_calls(domain, asking := Asking(recorder))
                 outputs, rebuild, once = finish(domain, ending, new_machine)
                 with _failing_checks(recorder):
                     rely_on_strides_of_ones(recorder)
@@ -254,7 +256,7 @@ class Capturer:
                 refuse_unspent(domain, outputs)
                 if domain.functions.leaves or domain.functions.alone:
                     refuse_seen_memory(domain, outputs)
-                ask_eager(recorder, outputs)
+                ask_eager(asking, outputs)
         except Break as signal:
             self._break(signal, machine)
             return _native(recorder, lost=_lost(recorder, ending))

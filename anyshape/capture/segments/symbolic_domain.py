@@ -39,7 +39,7 @@ from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.forks import Forks
 from anyshape.capture.recording.functions import Functions
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.capture.segments import c_calls, callables, data_branches
+from anyshape.capture.segments import c_calls, callables, data_branches, torch_warnings
 from anyshape.capture.segments.cleared_gradients import clears_gradient
 from anyshape.capture.segments.made_classes import belongs_to_this_run
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
@@ -241,7 +241,7 @@ class SymbolicDomain(ReadingDomain):
         replaced = callables.FUNCTIONS.get(fn)
         if replaced is not None:
             return replaced(self, args, kwargs)
-        made = tensor_methods.call_torch(self, fn, args, kwargs)
+        made = torch_warnings.call_torch(self, fn, args, kwargs)
         if made is not NotImplemented:
             return made
         if callables.looks_up(fn):

@@ -12,6 +12,7 @@ import warnings
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.python import pickles
 from anyshape.capture.python.builtin_objects import visible_frame
 from anyshape.capture.recording.domain import RecordingDomain
@@ -24,9 +25,7 @@ def warn(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any])
     category = given.get("category") or UserWarning
     if isinstance(given.get("message"), Warning):
         category = type(given["message"])
-    if domain.relied.asked(are_raised, (category,)):
-        raise broken("unknown-call", "a warning that a filter turns into an error,")
-    listeners.refuse_warned(domain)
+    refuse(domain, category)
     level = given.get("stacklevel", 1)
     if level != 1:
         pickles.refuse_frames(domain.machine)
@@ -35,9 +34,14 @@ def warn(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any])
     if frame is None or not plain or not issubclass(category, Warning):
         domain.defer(warnings.warn, args, kwargs)
         return
-    line = frame.code.lines[max(frame.index - 1, 0)] or frame.code.code.co_firstlineno
-    line_of = frame.code.code.co_filename, line, frame.globals
-    domain.defer(functools.partial(_warn_at, line_of), (given["message"], category), {})
+    domain.defer(functools.partial(warn_at, line_of(frame)), (given["message"], category), {})
+
+
+def refuse(domain: RecordingDomain, category: type[Warning]) -> None:
+    """Breaks where a warning is more than an effect: an error, or what the program hears."""
+    if domain.relied.asked(are_raised, (category,)):
+        raise broken("unknown-call", "a warning that a filter turns into an error,")
+    listeners.refuse_warned(domain)
 
 
 def are_raised(category: Any) -> bool:
@@ -48,8 +52,19 @@ def are_raised(category: Any) -> bool:
     )
 
 
-def _warn_at(line_of: tuple[str, int, dict[str, Any]], message: Any, category: Any) -> None:
-    file, line, names = line_of
+Line = tuple[str, int, dict[str, Any]]
+"""A file, a line, and the globals in which it runs."""
+
+
+def line_of(frame: Frame) -> Line:
+    """Where a frame is."""
+    line = frame.code.lines[max(frame.index - 1, 0)] or frame.code.code.co_firstlineno
+    return frame.code.code.co_filename, line, frame.globals
+
+
+def warn_at(at: Line, message: Any, category: Any) -> None:
+    """Warns of a line as `warnings.warn` there would: once, where the filters say so."""
+    file, line, names = at
     registry = names.setdefault("__warningregistry__", {})
     module = names.get("__name__", "<string>")
     warnings.warn_explicit(message, category, file, line, module, registry)

@@ -26,6 +26,7 @@ from anyshape.capture.guards.overlaps import refuse_out
 from anyshape.capture.guards.tensor_specs import DTYPE_OF_TORCH, TORCH_OF_DTYPE
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import Break, TensorValue
+from anyshape.capture.python.recorded_warnings import recorded
 from anyshape.capture.recording import gradients
 from anyshape.capture.recording.autocast import without_autocast
 from anyshape.capture.recording.domain import RecordingDomain
@@ -447,7 +448,7 @@ def _made_by_meta_kernel(
         named["memory_format"] = getattr(torch, named["memory_format"])
     versions = [tensor._version for tensor in tensors]
     try:
-        with torch.no_grad(), torch.device("meta"):
+        with torch.no_grad(), torch.device("meta"), recorded():  # each call says it itself
             result = made_by_description(fn, made, named, data)
             if result is None:
                 result = fn(*made, **named)

@@ -1,8 +1,9 @@
 """What eager refuses.
 
-In: the calls of a capture. Out: nothing, or the lines of calls whose arguments eager refuses. No
-table says which dtypes, ranks and sizes those are: eager torch is asked, with tensors of zeros and
-ones at the example sizes. What it refuses becomes a graph break, so that eager itself raises.
+In: the calls of a capture. Out: nothing, or the lines of calls whose arguments eager refuses, and
+what it warns of in C++. No table says which dtypes, ranks and sizes those are: eager torch is
+asked, with tensors of zeros and ones at the example sizes. What it refuses becomes a graph break,
+so that eager itself raises.
 
 A call whose results nobody reads leaves no trace in the code that is made, so each of them is asked
 for; to break in vain costs time and nothing else. Of the others those are that become code of ours,
@@ -13,8 +14,9 @@ serves other sizes: so eager is asked of the dtypes at larger ones, too.
 
 from __future__ import annotations
 
+import warnings
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -22,6 +24,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import torch
 
 from anyshape.capture.guards.execution_modes import snapshot
+from anyshape.capture.python.recorded_warnings import recorded
 from anyshape.capture.recording.called import Called
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.tensors.meta import number_at, value_at
@@ -41,6 +44,17 @@ MOST_ELEMENTS_READ = 1 << 12
 UNKNOWN_SIZE = 2
 
 
+class Answer(NamedTuple):
+    """Whether eager refuses a call, and else the classes and texts of its warnings."""
+
+    refused: bool
+    said: Warnings = ()
+
+
+Warnings: TypeAlias = tuple[tuple[type[Warning], str], ...]
+TAKEN = Answer(refused=False)
+
+
 class RefusedByEager(BaseException):
     """These calls raise in eager."""
 
@@ -49,26 +63,34 @@ class RefusedByEager(BaseException):
         self.calls = calls
 
 
-def ask_eager(recorder: Recorder, outputs: Sequence[Arg]) -> None:
+def warnings_of_eager(asking: Asking) -> Iterator[tuple[Called, Warnings]]:
+    """The calls of which eager warns, of those that become code of ours."""
+    for call in asking.recorder.calls:
+        if call.location is not None and call.name != GRADIENTS and call.happens:
+            said = asking.as_read(call).said
+            if said:
+                yield call, said
+
+
+def ask_eager(asking: Asking, outputs: Sequence[Arg]) -> None:
     """Raises ``RefusedByEager``."""
-    found = _refused(recorder, outputs)
-    if found - recorder.refused:
+    found = _refused(asking, outputs)
+    if found - asking.recorder.refused:
         raise RefusedByEager(frozenset(found))
 
 
-def _refused(recorder: Recorder, outputs: Sequence[Arg]) -> set[Location]:
-    nodes = recorder.builder.nodes
+def _refused(asking: Asking, outputs: Sequence[Arg]) -> set[Location]:
+    nodes = asking.recorder.builder.nodes
     read = _read(nodes, outputs)
     made = {value for node in nodes for value in node.outputs}
-    asking = _Asking(recorder, snapshot())
     found: set[Location] = set()
-    for call in recorder.calls:
+    for call in asking.recorder.calls:
         if call.location is None or call.name == GRADIENTS:  # which wants what led to its tensors
             continue
         if _is_unread(frozenset(values_in(call.made)), made, read):
-            refused = asking.is_refused(_row_of(call), call, MOST_ELEMENTS)
+            refused = asking.asked(_row_of(call), call, MOST_ELEMENTS).refused
         else:
-            refused = call.happens and asking.is_refused_as_read(call)
+            refused = call.happens and asking.as_read(call).refused
         if refused:
             found.add(call.location)
     return found
@@ -121,63 +143,62 @@ def _read(nodes: Sequence[Node], outputs: Sequence[Arg]) -> set[Value]:
 
 
 @mutable(eq=False)
-class _Asking:
+class Asking:
     """The questions of one capture, under the modes that hold throughout. Calls of a model are
     alike: answers are remembered by the form of the arguments, and what sizes are."""
 
     recorder: Recorder
-    modes: tuple[Any, ...]
-    answers: dict[object, bool] = field(default_factory=dict)
+    modes: tuple[Any, ...] = field(default_factory=snapshot)
+    answers: dict[object, Answer] = field(default_factory=dict)
     sizes: dict[Expr, int] = field(default_factory=dict)
 
-    def is_refused_as_read(self, call: Called) -> bool:
-        """Does torch refuse what becomes code of ours?"""
+    def as_read(self, call: Called) -> Answer:
+        """What torch says to what becomes code of ours."""
         key = call.name, _form(call.args), _form(tuple(call.kwargs.items()))
-        refused = self.answers.get(key)
-        if refused is None:
-            row = _row_of(call)
-            refused = _is_code_of_ours(row, call)
-            refused = refused and self.is_refused(row, call, MOST_ELEMENTS_READ)
-            self.answers[key] = refused
-        return refused
+        answer = self.answers.get(key)
+        if answer is None:
+            row, answer = _row_of(call), TAKEN
+            if _is_code_of_ours(row, call):
+                answer = self.asked(row, call, MOST_ELEMENTS_READ)
+            self.answers[key] = answer
+        return answer
 
-    def is_refused(self, row: OpDef, call: Called, most: int) -> bool:
+    def asked(self, row: OpDef, call: Called, most: int) -> Answer:
         """Does torch's function refuse the arguments, as the program gives them and as nodes have
         them?"""
         if row.mutates or row.random:
-            return False
+            return TAKEN
         positional, keywords = row.signature.split(call.args, call.kwargs)
         function = resolve(OPS[call.name].torch)
-        if not self._raises(function, positional, keywords, most):
-            return False
-        if row.normalize is None:
-            return True
+        answer = self._answer(function, positional, keywords, most)
+        if not answer.refused or row.normalize is None:
+            return answer
         try:
             normal = row.normalize(self.recorder.cx, *positional, **keywords)
         except (OpError, Undecided):  # it has been once, and wants to guard on something now
-            return False
-        return self._raises(function, *normal, most)
+            return TAKEN
+        return self._answer(function, *normal, most)
 
-    def _raises(
+    def _answer(
         self,
         function: Callable[..., Any],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         most: int,
-    ) -> bool:
+    ) -> Answer:
+        said: Warnings = ()
         unread = most == MOST_ELEMENTS
         try:
             given, named = _examples(partial(self._number, unread=unread), args, kwargs, most)
-            _take(function, given, named, "any" if unread else "form", self.modes)
-            if not any(map(_is_empty, (*given, *(arg for _, arg in named)))):
-                return False
-            given, named = _examples(self._number_above_one, args, kwargs, most)
-            _take(function, given, named, "dtypes", self.modes)
+            said = _take(function, given, named, "any" if unread else "form", self.modes)
+            if any(map(_is_empty, (*given, *(arg for _, arg in named)))):
+                given, named = _examples(self._number_above_one, args, kwargs, most)
+                _take(function, given, named, "dtypes", self.modes)
         except OpError:
-            return False
+            pass
         except _Refused:
-            return True
-        return False
+            return Answer(refused=True)
+        return Answer(refused=False, said=said)
 
     def _number_above_one(self, dim: Dim) -> int:
         """What a size is where none is below two."""
@@ -214,30 +235,41 @@ def _take(
     kwargs: tuple[tuple[str, Example], ...],
     reasons: Literal["any", "form", "dtypes"],
     modes: tuple[Any, ...],
-) -> None:
-    """Raises ``_Refused``, whatever whole numbers are, for these reasons alone. What torch takes
-    under these modes it takes again, so that is remembered; what it refuses is asked again, as
-    memory may have run out."""
+) -> Warnings:
+    """What torch warns of. Raises ``_Refused``, whatever whole numbers are, for these reasons
+    alone. What torch takes under these modes it takes again, so that is remembered; what it refuses
+    is asked again, as memory may have run out."""
 
-    def error(whole: int, device: str) -> Exception | None:
+    def asked(whole: int, device: str) -> tuple[Exception | None, Warnings]:
         given = [_made(arg, whole, device) for arg in args]
         named = {name: _made(arg, whole, device) for name, arg in kwargs}
         if isinstance(named.get("memory_format"), str):
             named["memory_format"] = getattr(torch, named["memory_format"])
-        return _error(function, given, named)
+        with recorded() as said:
+            error = _error(function, given, named)
+        return error, tuple([(message.category, str(message.message)) for message in said])
 
     with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(devices=[]):
         for whole in (0, 1):
-            found = error(whole, "cpu")
+            found, said = asked(whole, "cpu")
             if found is None or isinstance(found, TypeError):  # it takes others than its row
-                return
+                return _said_each_time(said, asked(whole, "cpu")[1]) if said else ()
             if isinstance(found, IndexError) and "Dimension" not in str(found):
                 if reasons != "any":  # an index is tested in each call
-                    return
+                    return ()
             elif reasons != "any" and not _names_dtype(found):
-                if reasons == "dtypes" or not _says_form(error(whole, "meta")):
-                    return
+                if reasons == "dtypes" or not _says_form(asked(whole, "meta")[0]):
+                    return ()
     raise _Refused
+
+
+def _said_each_time(first: Warnings, second: Warnings) -> Warnings:
+    """What a call warns of when it comes again. What torch says once in a process it has said now,
+    so the program is told now."""
+    for category, text in first:
+        if (category, text) not in second:
+            warnings.warn(text, category, stacklevel=1)
+    return second
 
 
 OF_DTYPES = "not implemented for", "dtype", "scalar type", "result type", "bool tensor"

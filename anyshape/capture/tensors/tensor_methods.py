@@ -74,6 +74,11 @@ Handler = Callable[["RecordingDomain", tuple[Any, ...], dict[str, Any]], Any]
 
 
 # ---- calls ---------------------------------------------------------------------------------------
+def is_known(fn: Any) -> bool:
+    """Whether a row or a handler does what a torch function or method does."""
+    return fn in HANDLERS or fn in torchmap.ROWS
+
+
 def call_torch(
     domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:

@@ -118,3 +118,27 @@ def test_the_repr_of_a_class_may_have_no_hash():
     fast = anyshape.compile(program)
     assert fast(torch.ones(2))[1] == "shown"
     assert fast.stats().internal_errors == 0
+
+
+def _read_twice(x: torch.Tensor, array: Any) -> Any:
+    return x + 1, array.T, array.T
+
+
+def _read_of_two(x: torch.Tensor, array: Any, other: Any) -> Any:
+    return x + 1, array.T is other.T, array.ctypes.data == other.ctypes.data
+
+
+def test_what_c_makes_for_an_attribute_is_another_object_each_time():
+    fast, array = anyshape.compile(_read_twice), np.arange(6)
+    for _ in range(3):
+        _, first, second = fast(torch.ones(2), array)
+        assert first is not second
+        assert first.base is array
+    assert fast.stats().internal_errors == 0
+
+
+def test_what_c_makes_for_an_attribute_is_told_apart_by_no_guard():
+    fast, array = anyshape.compile(_read_of_two), np.arange(6)
+    for other in (np.arange(6), array, np.arange(3)):
+        assert fast(torch.ones(2), array, other)[1:] == (False, array is other)
+    assert fast.stats().internal_errors == 0

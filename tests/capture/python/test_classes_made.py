@@ -166,7 +166,31 @@ def a_variable_of_methods_and_frames() -> Any:
     return found, state, (lambda: state)()
 
 
+def attributes_set_behind_a_look() -> Any:
+    class Plain:
+        kept = 1
+
+    looked = "late" in Plain.__dict__, "kept" in vars(Plain)
+    setattr(Plain, "late", 2)
+    shown = Plain.__dict__
+    found = [name in shown for name in ("kept", "late", "none")]
+    del Plain.kept
+    return looked, found, shown["late"], "kept" in shown, [name in vars(Plain) for name in shown]
+
+
+def an_enumeration_of_a_dataclass() -> Any:
+    @dataclasses.dataclass
+    class Entry:
+        number: int
+
+    class Entries(Entry, enum.Enum):
+        ONE = 1
+
+    return Entries._member_type_ is Entry, Entries.ONE.value == Entry(1), repr(Entries.ONE)
+
+
 PROGRAMS = (
+    attributes_set_behind_a_look, an_enumeration_of_a_dataclass,
     a_variable_of_methods_and_frames,
     a_cached_property_of_slots, a_cached_property_of_a_metaclass, a_list_of_subclasses,
     an_enumeration, a_made_dataclass, descriptors_at_every_level, metaclasses_that_are_called,

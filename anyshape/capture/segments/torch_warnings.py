@@ -1,0 +1,260 @@
+"""What Python functions of torch say in warnings, where a row or a stand-in does their work.
+
+    F.mse_loss(x, y)    # "Using a target size (torch.Size([3, 1])) that is different ..."
+
+In: such a call. Out: its warnings as effects of the segment, of the program's own lines. No table
+says which calls warn, and of what: torch's own function is asked, with tensors without memory. Only
+functions whose code can reach ``warnings.warn`` are asked. Where the answer differs at other sizes,
+each call asks again at its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from anyshape.capture.guards.execution_modes import snapshot
+from anyshape.capture.heap.values import Break, SizeValue
+from anyshape.capture.python.builtin_objects import visible_frame
+from anyshape.capture.python.recorded_warnings import recorded
+from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.segments import warned
+from anyshape.capture.tensors import tensor_methods
+from anyshape.capture.tensors.meta import number_at, value_at
+from anyshape.capture.tensors.refused_by_eager import Asking, RefusedByEager, warnings_of_eager
+from anyshape.capture.tensors.tensor_ops import to_arg
+from anyshape.interrupts import is_interrupt
+from anyshape.ir.graph import Arg, TensorType, values_in
+from anyshape.ops.context import OpError
+from anyshape.quiet_functions import may_warn
+from anyshape.symbolic import Expr, Symbol
+
+LEVELS = 8
+"""How many callers a warning can be about."""
+MOST_SYMBOLS = 6
+"""With more of them, each one alone is not tried at other sizes."""
+
+
+class Said(NamedTuple):
+    """A warning: of the caller so many frames out, or of a line of torch's."""
+
+    category: type[Warning]
+    text: str
+    level: int | None
+    file: str
+    line: int
+
+
+class _Meta(NamedTuple):
+    """A tensor as a question has it, hashable."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+
+
+def call_torch(
+    domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """`tensor_methods.call_torch`, and what eager says of the call."""
+    if not (tensor_methods.is_known(fn) and may_warn(fn)):
+        return tensor_methods.call_torch(domain, fn, args, kwargs)
+    question = _question(domain, fn, args, kwargs)
+    answers = [] if question is None else list(_answers(domain, question))
+    for category in {said.category for answer in answers for said in answer}:
+        warned.refuse(domain, category)
+    made = tensor_methods.call_torch(domain, fn, args, kwargs)
+    if made is not NotImplemented and any(answers) and question is not None:
+        _tell(domain, question, answers)
+    return made
+
+
+def tell_of_calls(domain: RecordingDomain, asking: Asking) -> None:
+    """What operators say in C++, at the end of the segment."""
+    for call, said in warnings_of_eager(asking):
+        at = call.location
+        assert at is not None
+        for category, text in said:
+            if domain.relied.asked(warned.are_raised, (category,)):
+                raise RefusedByEager(frozenset((at,)))
+            warned.refuse(domain, category)
+            domain.defer(functools.partial(_warn_at, at.file, at.line), (text, category), {})
+
+
+def _warn_at(file: str, line: int, text: str, category: type[Warning]) -> None:
+    warned.warn_at((file, line, _names_of(file)), text, category)
+
+
+# ---- what they say -------------------------------------------------------------------------------
+class _Question(NamedTuple):
+    """A call with sizes in it."""
+
+    fn: Any
+    args: tuple[Arg, ...]
+    kwargs: tuple[tuple[str, Arg], ...]
+
+    def symbols(self) -> list[Symbol]:
+        found: dict[Symbol, None] = {}
+        for expr in _sizes_in((self.args, tuple(value for _, value in self.kwargs))):
+            found.update(dict.fromkeys(sorted(expr.symbols, key=str)))
+        return list(found)
+
+    def answer(self, sizes: Mapping[Symbol, int]) -> tuple[Said, ...]:
+        """At these sizes; nothing where the program has excluded them."""
+
+        def number(dim: Any) -> int:
+            return number_at(dim, sizes)
+
+        try:
+            args = tuple([value_at(arg, number, _meta) for arg in self.args])
+            named = tuple([(k, value_at(v, number, _meta)) for k, v in self.kwargs])
+            return _said(self.fn, _typed(args), _typed(named), snapshot())
+        except (OpError, KeyError):
+            return ()
+
+
+def _question(
+    domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> _Question | None:
+    try:
+        given = tuple([_arg(domain, arg) for arg in args])
+        named = tuple([(name, _arg(domain, arg)) for name, arg in kwargs.items()])
+    except Break:  # it is refused for its arguments, and runs natively
+        return None
+    return _Question(fn, given, named)
+
+
+def _arg(domain: RecordingDomain, value: Any) -> Any:
+    made = to_arg(domain, domain.seen(value))
+    simplify = domain.recorder.cx.facts.simplify
+    return simplify(made) if isinstance(made, Expr) else made
+
+
+def _sizes_in(arg: Any) -> Iterator[Expr]:
+    for value in values_in(arg):
+        if isinstance(value.type, TensorType):
+            yield from (d for d in (*value.type.shape, *value.type.strides) if isinstance(d, Expr))
+    pending = [arg]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Expr):
+            yield part
+        elif isinstance(part, tuple):
+            pending.extend(part)
+
+
+def _meta(shape: Any, strides: Any, dtype: torch.dtype) -> _Meta:
+    return _Meta(tuple(shape), tuple(strides), dtype)
+
+
+def _typed(arg: Any) -> Any:
+    """As 1, 1.0 and True are equal: with the class of each."""
+    if type(arg) is tuple:
+        return tuple, tuple([_typed(part) for part in arg])
+    return type(arg), arg
+
+
+def _untyped(arg: tuple[Any, Any]) -> Any:
+    kind, value = arg
+    if kind is tuple:
+        return tuple([_untyped(part) for part in value])
+    if kind is _Meta:
+        return torch.empty_strided(value.shape, value.strides, dtype=value.dtype, device="meta")
+    return value
+
+
+@functools.lru_cache(maxsize=4096)
+def _said(fn: Any, args: Any, named: Any, modes: tuple[Any, ...]) -> tuple[Said, ...]:
+    """Of a call with tensors on the meta device. What it is refused for, there or anywhere, it has
+    warned before."""
+    with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        given, options = _untyped(args), dict(_untyped(named))
+        with recorded() as said:
+            try:
+                CALLERS[-1](CALLERS[:-1], fn, given, options)
+            except Exception as error:
+                if is_interrupt(error):
+                    raise
+    return tuple([_place(message) for message in said])
+
+
+def _place(message: warnings.WarningMessage) -> Said:
+    level = LEVEL_OF.get(message.filename)
+    return Said(message.category, str(message.message), level, message.filename, message.lineno)
+
+
+def _caller(level: int) -> Callable[..., Any]:
+    """A frame that is told by its file, so that a warning says which one it is about."""
+    names: dict[str, Any] = {"__name__": "torch_warnings"}
+    text = (
+        "def call(callers, fn, args, kwargs):\n"
+        "    return callers[-1](callers[:-1], fn, args, kwargs) if callers else fn(*args, **kwargs)"
+    )
+    exec(compile(text, f"<caller {level}>", "exec"), names)
+    made: Callable[..., Any] = names["call"]
+    return made
+
+
+CALLERS = tuple([_caller(level) for level in range(LEVELS)])
+LEVEL_OF = {f"<caller {level}>": level for level in range(LEVELS)}
+
+
+def _answers(domain: RecordingDomain, question: _Question) -> Iterator[tuple[Said, ...]]:
+    """At the sizes of this call, then at others that calls may have."""
+    symbols, hints = question.symbols(), domain.recorder.cx.hints
+    if not all(symbol in hints for symbol in symbols):  # data decides a size
+        return
+    example = {symbol: hints[symbol] for symbol in symbols}
+    yield question.answer(example)
+    if symbols:
+        yield question.answer(dict.fromkeys(symbols, 1))
+        yield question.answer({symbol: size + 1 for symbol, size in example.items()})
+    if 1 < len(symbols) <= MOST_SYMBOLS:
+        for symbol, other in ((s, o) for s in symbols for o in (1, example[s] + 1)):
+            yield question.answer(example | {symbol: other})
+
+
+# ---- who is told ---------------------------------------------------------------------------------
+def _tell(domain: RecordingDomain, question: _Question, answers: list[tuple[Said, ...]]) -> None:
+    lines = _lines(domain)
+    symbols = question.symbols()
+    if len(set(answers)) == 1:
+        for said in answers[0]:
+            domain.defer(functools.partial(_warn, lines, said), (), {})
+        return
+    sizes = tuple([SizeValue(symbol.expr) for symbol in symbols])
+    domain.defer(functools.partial(_ask_again, lines, question, tuple(symbols)), sizes, {})
+
+
+def _lines(domain: RecordingDomain) -> tuple[warned.Line, ...]:
+    """Where the program is: the line of the call, and those of its callers."""
+    frames = (visible_frame(domain.machine, level) for level in range(LEVELS))
+    return tuple([warned.line_of(frame) for frame in frames if frame is not None])
+
+
+def _ask_again(
+    lines: tuple[warned.Line, ...], question: _Question, symbols: tuple[Symbol, ...], *sizes: int
+) -> None:
+    for said in question.answer(dict(zip(symbols, sizes, strict=True))):
+        _warn(lines, said)
+
+
+def _warn(lines: tuple[warned.Line, ...], said: Said) -> None:
+    if said.level is None:
+        _warn_at(said.file, said.line, said.text, said.category)
+    else:
+        line = lines[min(said.level, len(lines) - 1)]
+        warned.warn_at(line, said.text, said.category)
+
+
+@functools.lru_cache(maxsize=256)
+def _names_of(file: str) -> dict[str, Any]:
+    """The globals of the module that lies in this file."""
+    modules = (m for m in list(sys.modules.values()) if isinstance(m, types.ModuleType))
+    return next((vars(m) for m in modules if vars(m).get("__file__") == file), {})

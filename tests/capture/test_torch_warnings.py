@@ -1,0 +1,110 @@
+"""What torch says in warnings, a compiled function says: at each call, by the user's filters, of the
+line that eager says it of. Each program is called with several sizes beside eager."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import anyshape
+from anyshape.capture.python.recorded_warnings import recorded
+from anyshape.errors import PerformanceWarning
+from anyshape.quiet_functions import may_warn, quiet
+
+PROGRAMS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "softmax without dim": lambda x: F.softmax(x),
+    "log_softmax without dim": lambda x: F.log_softmax(x),
+    "softmin without dim": lambda x: F.softmin(x),
+    "a module without dim": lambda x: torch.nn.Softmax()(x),
+    "mse_loss of another size": lambda x: F.mse_loss(x, x[:, :1]),
+    "l1_loss of another size, perhaps": lambda x: F.l1_loss(x, x[:1]),
+    "huber_loss of another size, perhaps": lambda x: F.huber_loss(x, x[:1]),
+    "smooth_l1_loss of another size": lambda x: F.smooth_l1_loss(x, x[:, :1]),
+    "kl_div": lambda x: F.kl_div(x, x.softmax(1)),
+    "dropout2d of two dimensions": lambda x: F.dropout2d(x, 0.5, False),
+    "size_average": lambda x: F.mse_loss(x, x * 2, size_average=False),
+    "reduce": lambda x: F.l1_loss(x, x * 2, reduce=False),
+    "size_average of a loss of C": lambda x: F.poisson_nll_loss(x, x * 2, size_average=True),
+    "size_average by number": lambda x: F.binary_cross_entropy_with_logits(
+        x, x.sigmoid(), size_average=True
+    ),
+    "grid_sample": lambda x: F.grid_sample(x[None, None], torch.zeros(1, 2, 2, 2)),
+    "upsample": lambda x: F.upsample(x[None, None], scale_factor=2),
+    "gumbel_softmax with eps": lambda x: F.gumbel_softmax(x, eps=1e-9).shape,
+    "two, one of Python and one of C": lambda x: F.softmax(x) + x[:, :1].std(1)[:, None],
+    "std of one": lambda x: x[:, :1].std(1),
+    "var of one row": lambda x: x[:1].var(0),
+    "an index of uint8": lambda x: x[(x > 1).to(torch.uint8)],
+    "none": lambda x: F.softmax(x, 1) + F.mse_loss(x, x),
+}
+SIZES = (3, 5, 1, 3, 2)
+
+
+def _told(fn: Callable[..., Any], action: Any, sizes: tuple[int, ...]) -> list[Any]:
+    """After each call, what was told since the last one, and how the call ended."""
+    found: list[Any] = []
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter(action)
+        warnings.simplefilter("ignore", PerformanceWarning)
+        for size in sizes:
+            del told[:]
+            try:
+                fn(torch.arange(4.0 * size).reshape(size, 4))
+            except Warning as warning:
+                found.append((type(warning), str(warning)))
+            found.append([(w.category, str(w.message), w.filename, w.lineno) for w in told])
+    return found
+
+
+@pytest.mark.parametrize("action", ["always", "default", "error", "ignore"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_compiled_function_warns_as_eager_does(name: str, action: str) -> None:
+    program = PROGRAMS[name]
+    fast = anyshape.compile(program)
+    wanted = _told(program, action, SIZES)
+    assert _told(fast, action, SIZES) == wanted
+    if action == "always":
+        assert name == "none" or any(wanted)
+        assert fast.stats().graph_breaks == 0
+    assert fast.stats().internal_errors == 0
+
+
+def test_filters_are_those_of_the_call() -> None:
+    program = PROGRAMS["two, one of Python and one of C"]
+    fast = anyshape.compile(program)
+    for action in ("ignore", "always", "error", "ignore", "default", "always"):
+        assert _told(fast, action, (3,)) == _told(program, action, (3,))
+
+
+def test_recording_warnings_resets_nothing() -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        for text in ("first", "second"):
+            warnings.warn("once", stacklevel=1)
+            with recorded() as said:
+                warnings.warn("inside", stacklevel=1)
+                warnings.warn(text, DeprecationWarning, stacklevel=1)
+            assert [str(warning.message) for warning in said] == ["inside", text]
+    assert [str(warning.message) for warning in told] == ["once"]
+
+
+def test_functions_that_cannot_warn_are_not_asked() -> None:
+    assert [
+        fn for fn in (F.relu, F.layer_norm, F.linear, F.dropout, torch.std) if may_warn(fn)
+    ] == []
+    assert [fn for fn in (F.softmax, F.mse_loss, F.upsample) if not may_warn(fn)] == []
+
+
+def test_a_quiet_function_does_the_same() -> None:
+    x = torch.randn(3, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(quiet(F.softmax)(x), x.softmax(1))
+        upsampled = quiet(F.upsample)(x[None, None], scale_factor=2)
+        assert torch.equal(upsampled, F.interpolate(x[None, None], scale_factor=2))
+    assert quiet(F.relu) is F.relu

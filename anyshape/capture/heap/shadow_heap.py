@@ -26,6 +26,7 @@ from anyshape.capture.heap import (
     twins,
     undo,
 )
+from anyshape.capture.heap.deaths import Hook
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.hidden_dicts import hides
 from anyshape.capture.heap.iterators import SETTABLE, can_fork
@@ -474,6 +475,8 @@ class Heap:
             raise
         if name == "__dict__" and type(value) is dict:
             return self._instance_namespace(obj, value)
+        if type(value) is Hook:  # the callback of a weak reference
+            return value.callback
         if id(obj) in self.created:
             is_new = type(value) in (list, dict, set) and not self.domain.is_outside(value)
             return self.create(value) if is_new else value

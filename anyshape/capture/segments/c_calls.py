@@ -27,19 +27,19 @@ from anyshape.capture.heap.values import PROXIES, Break, OpaqueValue
 from anyshape.capture.interpreter import c_callbacks, calls_of_the_program, protocol
 from anyshape.capture.python.builtin_exceptions import stores_arguments
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.segments import callables, listeners
+from anyshape.capture.segments import callables, listeners, weak_references
 from anyshape.capture.sizes import formed_texts, numbers
 from anyshape.capture.tensors import tensor_methods, tensor_ops
 from anyshape.capture.tensors.meta import eager_call
 
-WEAK = (weakref.ref, weakref.ProxyType, weakref.CallableProxyType)
-
-
 def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What the call gives: a value of the graph, what it gives natively, or a break."""
     if type(fn) is weakref.ref and not args and not kwargs:  # its hash is that of what it leads to
-        return domain.read(fn, "target", None, fn())
+        return weak_references.followed(domain, fn)
     _refuse(domain, fn, args)
+    made = weak_references.call(domain, fn, args, kwargs)
+    if made is not NotImplemented:
+        return made
     text = (
         formed_texts.formed(domain, fn, args, kwargs)
         if fn in formed_texts.FORMERS
@@ -97,23 +97,8 @@ def _refuse(domain: RecordingDomain, fn: Any, args: tuple[Any, ...]) -> None:
     if not callable(fn):
         fn(*args)  # C's own refusal
     _refuse_unhashed(domain, fn)
-    _refuse_weak(domain, fn, args)
     if args and issubclass(type(args[0]), type) and getattr(fn, "__name__", "") == "__new__":
         callables.refuse_deaths(domain, args[0])
-
-
-def _refuse_weak(domain: RecordingDomain, fn: Any, args: tuple[Any, ...]) -> None:
-    """When an object made here dies, or one that earlier segments hand on, nobody knows while
-    capturing."""
-    weak = fn is weakref.proxy or (issubclass(type(fn), type) and issubclass(fn, WEAK))
-    if weak and any(_dies_with_the_call(domain, arg) for arg in args):
-        raise unknown(domain, fn)
-
-
-def _dies_with_the_call(domain: RecordingDomain, value: Any) -> bool:
-    source = domain.recorder.sources.of(value)
-    handed_on = source is not None and source.kind == "slot" and domain.recorder.resumed
-    return handed_on or domain.machine.heap.is_created(value)
 
 
 def _refuse_unhashed(domain: RecordingDomain, fn: Any) -> None:

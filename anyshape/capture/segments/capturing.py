@@ -22,6 +22,7 @@ from anyshape.capture.guards import execution_modes
 from anyshape.capture.guards.counters import counters
 from anyshape.capture.guards.guard_code import GuardSet
 from anyshape.capture.heap.breaks import GraphBreak, record_of
+from anyshape.capture.heap.deaths import Deaths, DeathsAreMet, DeathsAreUnknown, Watch
 from anyshape.capture.heap.raised_state import traceback_of
 from anyshape.capture.heap.sorted_lists import Place
 from anyshape.capture.heap.values import NULL, Break, InterpreterBug, ProxyLeak
@@ -34,6 +35,7 @@ from anyshape.capture.recording.choices import ChoicesAreSeen
 from anyshape.capture.recording.expected import Expectations
 from anyshape.capture.recording.forks import Refusal
 from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.segments import weak_references
 from anyshape.capture.segments.cleared_gradients import Cleared, without_cleared
 from anyshape.capture.segments.declared_results import prove_returned
 from anyshape.capture.segments.module_names import module_name
@@ -41,6 +43,7 @@ from anyshape.capture.segments.native_steps import concrete_machine
 from anyshape.capture.segments.program_points import Entry, Numbers, inflate, numbers_of
 from anyshape.capture.segments.segment_end import finish
 from anyshape.capture.segments.symbolic_domain import SymbolicDomain
+from anyshape.capture.segments.watching_machine import WatchingMachine
 from anyshape.capture.tensors import aliases
 from anyshape.capture.tensors.autograd_functions import (
     FunctionsAreSeen,
@@ -129,6 +132,7 @@ class _Assumed:
     takes_gradients: bool = True
     sorts_natively: frozenset[Place] = frozenset()
     pickles_natively: bool = False
+    weak_references: Watch = "unmet"
     expects: bool = True
     nothing_raises: bool = True
     kept: frozenset[tuple[CodeType, int]] = frozenset()  # see ``choices.py``
@@ -207,6 +211,8 @@ class Capturer:
         )
         domain.sorts_natively = assumed.sorts_natively
         domain.leaves_pickles_to_c = assumed.pickles_natively
+        if entry.point is None and not self.options.break_every:
+            domain.deaths = Deaths(assumed.weak_references)
         domain.forks.kept = assumed.kept
         domain.enters_contexts = assumed.contexts
         domain.functions.refused = assumed.functions
@@ -225,6 +231,8 @@ class Capturer:
 
     def _machine(self, domain: SymbolicDomain) -> Machine:
         every = self.options.break_every
+        if domain.deaths.watch == "watched":
+            return WatchingMachine(domain, PYTHON, self.codes)
         if not every:
             return python_machine(domain, self.codes)
         random_ = random.Random(f"{self.options.break_seed} {len(self.works) + 1}")
@@ -241,6 +249,7 @@ class Capturer:
                 spent = not returns and self.breaks[-1].id == "budget"
                 numbers = frozenset() if returns else numbers_of(ending, recorder.is_symbolic)
                 new_machine = partial(concrete_machine, self.codes)
+                weak_references.settle(domain, returns)
                 outputs, rebuild, once = finish(domain, ending, new_machine)
                 with _failing_checks(recorder):
                     outputs = aliases.settled(recorder, outputs)
@@ -314,6 +323,10 @@ class Capturer:
         except Break as signal:
             if domain.has_formed and signal.reason in LOOKING:
                 raise _LooksIntoTexts from None
+            if domain.deaths.doubted is not None:
+                raise domain.deaths.doubted from None
+            if domain.deaths.made and not self.options.fullgraph:
+                raise DeathsAreUnknown from None
             if recorder.choices.seen:
                 raise ChoicesAreSeen(frozenset(recorder.choices.seen)) from None
             if recorder.modes.checkpoint:
@@ -337,6 +350,8 @@ class Capturer:
         except BaseException as error:
             if error is not machine.escaped:
                 raise
+            if domain.deaths.made:
+                raise DeathsAreUnknown from None
             raise _Escaped(error) from None
 
     def _see_slots(self, domain: SymbolicDomain, entry: Entry) -> list[Any]:
@@ -488,7 +503,7 @@ class _LedElsewhere(BaseException):
 
 DENIALS = (
     *(_LooksIntoTexts, aliases.PicksAreSeen, aliases.GradientsAreSeen, ChoicesAreSeen),
-    *(_BreaksInSort, _BreaksInPickle, NotWithin, _NotOnce, RefusedByEager, _Counts),
+    *(DeathsAreMet, DeathsAreUnknown, _BreaksInSort, _BreaksInPickle, NotWithin, _NotOnce, RefusedByEager, _Counts),
     _LedElsewhere,
 )
 
@@ -508,6 +523,10 @@ def denied(assumed: _Assumed, found: BaseException) -> dict[str, Any]:
             return {"sorts_natively": assumed.sorts_natively | found.places}
         case _BreaksInPickle():
             return {"pickles_natively": True}
+        case DeathsAreMet():
+            return {"weak_references": "watched"}
+        case DeathsAreUnknown():
+            return {"weak_references": "refused"}
         case NotWithin():
             return {"contexts": False}
         case _NotOnce():

@@ -25,6 +25,7 @@ from anyshape.capture.guards.constant_kinds import (
 from anyshape.capture.guards.guard_code import OPAQUE
 from anyshape.capture.guards.tensor_specs import in_words, is_handed_on
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.deaths import Deaths
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.iterators import FORKABLE
 from anyshape.capture.heap.nested_containers import elements_of
@@ -36,6 +37,7 @@ from anyshape.capture.interpreter import c_callbacks
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.segments import weak_references
 from anyshape.capture.segments.outside_reads import (
     ABSENCES,
     ATTRIBUTES,
@@ -98,6 +100,8 @@ class ReadingDomain(RecordingDomain):
         self.recorder = recorder
         self.relied = recorder.relied
         self.widen = widen
+        self.deaths = Deaths("refused")
+        self.plain = set()
         self._iterators: dict[int, tuple[Any, Any]] = {}
         self._twins: dict[int, tuple[Any, Any]] = {}
         self._long_numbers: set[int] = set()
@@ -114,6 +118,8 @@ class ReadingDomain(RecordingDomain):
             return value
         if self.listeners and id(obj) in self.listeners:
             raise broken("unknown-call", f"a {type(obj).__name__} that hears what was said,")
+        if self.collects:
+            weak_references.refuse_ended(obj, value)
         if kind == "keys" and any(c_callbacks.hashes_outside(self.machine, key) for key in value):
             raise broken("unknown-call", f"__hash__ of keys of a {type(obj).__name__}")
         if kind in self._read_by_code(obj):

@@ -78,10 +78,11 @@ def target_of(proxy: Any) -> Any:
 
 class Deaths:
     """See the module. `created` is the heap's; `targets` and `references` are what is watched, by
-    `id`; `settled` is known to be dead and of no interest."""
+    `id`, `heard` the references with a function to call; `settled` is known to be dead and of no interest."""
 
     __slots__ = (
-        *("created", "doubted", "made", "pending", "references", "settled", "targets", "watch"),
+        *("created", "doubted", "heard", "made", "pending", "references", "settled", "targets"),
+        "watch",
     )
 
     def __init__(self, watch: Watch) -> None:
@@ -89,6 +90,7 @@ class Deaths:
         self.created: dict[int, Any] = {}
         self.targets: set[int] = set()
         self.references: set[int] = set()
+        self.heard: set[int] = set()
         self.settled: set[int] = set()
         self.pending: list[tuple[Any, Any]] = []
         self.made = False
@@ -108,6 +110,8 @@ class Deaths:
         self.made = True
         self.targets.add(id(target))
         self.references.add(id(reference))
+        if given is not rest:
+            self.heard.add(id(reference))
         self.settled.clear()
         return reference
 
@@ -134,7 +138,7 @@ class Deaths:
 
     def _unheard(self, value: Any) -> int | None:
         """The `id` of what a dead reference leads to, whose death the program would have heard."""
-        if id(value) not in self.references or not _has_callback(value):
+        if id(value) not in self.heard:
             return None
         target = behind(value)
         return None if target is None else id(target)
@@ -147,6 +151,7 @@ class Deaths:
         del self.created[key]
         self.targets.discard(key)
         self.references.discard(key)
+        self.heard.discard(key)
         self.settled.discard(key)
         values.pop()
 
@@ -190,10 +195,6 @@ class Deaths:
         keys = [key for key in (*self.targets, *self.references) if key in self.created]
         values = [self.created[key] for key in keys]
         return [value for value in values if classes or not issubclass(type(value), type)]
-
-
-def _has_callback(reference: Any) -> bool:
-    return getattr(reference, "__callback__", None) is not None
 
 
 def are_held(values: Iterable[Any], uncounted: tuple[Any, ...]) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from operator import is_
 from types import BuiltinFunctionType, CellType, MappingProxyType, ModuleType
 from typing import Any
 
@@ -59,7 +60,7 @@ class Heap:
     """
 
     __slots__ = (
-        *("answers", "births", "created", "domain", "effects", "iterators", "journal", "marks"),
+        *("adopts_tuples", "answers", "births", "created", "domain", "effects", "iterators", "journal", "marks"),
         *("mirrors", "namespaces", "old_writes", "owners", "slots", "sorting", "unread"),
         "watcher",
     )
@@ -80,6 +81,7 @@ class Heap:
         self.old_writes = 0  # to what had been made before the newest open checkpoint
         self.iterators: dict[int, Any] = {}
         self.sorting = SortedLists()
+        self.adopts_tuples = False  # those of the machine's own making: a mirror would hold them
         self.watcher: Callable[[Any, Any, Any], None] | None = None  # see `watched_reads.py`
 
     # ---- which objects ---------------------------------------------------------------------------
@@ -234,6 +236,9 @@ class Heap:
         state = copier(read or self.domain.read, obj)
         if state is obj:
             return obj
+        if self.adopts_tuples and type(obj) is tuple and not self.domain.is_outside(obj):
+            if all(map(is_, obj, state)):
+                return self.create(obj)
         self.mirrors[id(obj)] = Mirror(obj, state)
         self.owners[id(state)] = id(obj)
         self.created[id(state)] = state

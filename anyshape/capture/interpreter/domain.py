@@ -39,7 +39,7 @@ class Interpreter(Protocol):
     heap: Heap
     frame: Frame | None
     recording: bool
-    keeps_left_frames: bool  # tracebacks hold what the locals of frames hold that an error has left
+    exact_deaths: bool  # what nobody holds any more is to die at once
     fresh_raise: bool
     handing: Callable[[Frame], None] | None
     escaped: BaseException | None

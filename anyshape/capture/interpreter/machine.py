@@ -80,7 +80,7 @@ class Machine:
         "fresh_raise",
         "handing",
         "heap",
-        "keeps_left_frames",
+        "exact_deaths",
         "language",
         "recording",
     )
@@ -92,7 +92,7 @@ class Machine:
         self.domain = domain
         domain.machine = self
         self.recording = domain.records
-        self.keeps_left_frames = not domain.records
+        self.exact_deaths = not domain.records
         self.heap = Heap(domain)
         self.codes: dict[CodeType, Code] = {} if codes is None else codes
         self.frame: Frame | None = None

@@ -5,7 +5,7 @@ and calls what the program wants called then (`heap/deaths.py`).
 from __future__ import annotations
 
 import sys
-from types import CodeType, FunctionType
+from types import CodeType
 from typing import Any, NoReturn
 
 from anyshape.capture.heap.values import Break
@@ -27,7 +27,7 @@ class WatchingMachine(Machine):
     """See the module. `handling` are frames, by `id`, to which an exception has come: a traceback
     that the program keeps holds what their locals hold."""
 
-    __slots__ = ("deaths", "handling", "plain", "sources")
+    __slots__ = ("deaths", "handling", "plain")
 
     def __init__(
         self, domain: RecordingDomain, language: Language, codes: dict[CodeType, Code]
@@ -35,9 +35,9 @@ class WatchingMachine(Machine):
         super().__init__(domain, language, codes)
         self.deaths = deaths = domain.deaths
         self.plain = domain.plain
-        self.sources = domain.recorder.sources
+        self.heap.adopts_tuples = True
         self.handling: set[int] = set()
-        self.keeps_left_frames = True
+        self.exact_deaths = True
         deaths.created = self.heap.created
 
     def execute(self, frame: Frame) -> NoReturn:
@@ -75,14 +75,6 @@ class WatchingMachine(Machine):
         pending.clear()
         callee: Any = self.call(call_in_order, (told,))
         return enter(self, frame, also(callee, UNRAISABLE))
-
-    def frame_of(self, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Frame:
-        """What the machine itself has made to hand it to a polyfill is the trace's."""
-        if self.decoded(fn.__code__).hidden:
-            for arg in args:
-                if type(arg) in (tuple, dict) and self.sources.of(arg) is None:
-                    self.heap.create(arg)
-        return super().frame_of(fn, args, kwargs)
 
     def checkpoint(self) -> Mark:
         if self.deaths.made:

@@ -12,6 +12,7 @@ import gc
 import operator
 import weakref
 from collections.abc import Mapping
+from types import MethodType
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
@@ -56,8 +57,8 @@ def call(domain: RecordingDomain, fn: Any, args: Args, kwargs: dict[str, Any]) -
         return fn(*args)
     if fn is weakref.ref.__init__ and args and _is_ours(domain, args[0]):
         return None  # C does nothing
-    if any(fn is each for each in COUNTING) and len(args) == 1 and _is_ours(domain, *args):
-        return fn(*args)
+    if any(fn is each for each in COUNTING) and len(args) == 1:
+        return fn(*args) if _is_ours(domain, *args) or type(args[0]) in KEYS else NotImplemented
     return NotImplemented
 
 
@@ -65,7 +66,7 @@ def _target_at(fn: Any) -> int | None:
     """Which argument is referred to weakly, if one is."""
     if fn is weakref.proxy or (issubclass(type(fn), type) and issubclass(fn, REFERENCES)):
         return 0
-    return 1 if fn is NEW or fn == NEW else None
+    return 1 if type(fn) is type(NEW) and fn == NEW else None
 
 
 def _is_ours(domain: RecordingDomain, *values: Any) -> bool:
@@ -73,6 +74,8 @@ def _is_ours(domain: RecordingDomain, *values: Any) -> bool:
 
 
 def _dies_with_the_call(domain: RecordingDomain, value: Any) -> bool:
+    if type(value) is MethodType and domain.recorder.sources.of(value) is None:
+        domain.machine.heap.create(value)
     return _is_handed_on(domain, value) or domain.machine.heap.is_created(value)
 
 
@@ -84,16 +87,15 @@ def _is_handed_on(domain: RecordingDomain, value: Any) -> bool:
 def _made(domain: RecordingDomain, fn: Any, args: Args, at: int, kwargs: dict[str, Any]) -> Any:
     deaths, heap = domain.deaths, domain.machine.heap
     target = args[at]
-    if kwargs or deaths.watch == "refused" or _is_handed_on(domain, target):
+    if (kwargs and at == 0) or deaths.watch == "refused" or _is_handed_on(domain, target):
         raise broken("unknown-call", f"weakref.{getattr(fn, '__name__', name_of(fn))}")
     if deaths.watch == "unmet" or heap.journal is not None:
         raise deaths.doubt(DeathsAreMet if deaths.watch == "unmet" else DeathsAreUnknown)
 
     def make(target: Any, *rest: Any) -> Any:
-        return fn(*args[:at], target, *rest)
+        return fn(*args[:at], target, *rest, **kwargs)
 
-    made = heap.create(deaths.refer(make, target, args[at + 1 :]))
-    return made
+    return heap.create(deaths.refer(make, target, args[at + 1 :]))
 
 
 def followed(domain: RecordingDomain, reference: Any) -> Any:
@@ -171,6 +173,8 @@ def collect(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> None
     machine.class_changed()
     domain.plain.clear()
     watched = deaths.watched(classes=True)
+    if any(issubclass(type(value), type) for value in watched):  # tables of capture hold classes
+        raise deaths.doubt()
     if len(watched) > LOOKED_AT or not all(are_held([v], (deaths.created,)) for v in watched):
         raise deaths.doubt()
     domain.collects = True

@@ -78,14 +78,27 @@ def target_of(proxy: Any) -> Any:
 
 class Deaths:
     """See the module. `created` is the heap's; `targets` and `references` are what is watched, by
-    `id`, `heard` the references with a function to call; `settled` is known to be dead and of no interest."""
+    `id`, `heard` the references with a function to call; `closes` ends a generator that nobody
+    holds, if no code runs then; `settled` is known to be dead and of no interest.
+    """
 
     __slots__ = (
-        *("created", "doubted", "heard", "made", "pending", "references", "settled", "targets"),
+        *(
+            "closes",
+            "created",
+            "doubted",
+            "heard",
+            "made",
+            "pending",
+            "references",
+            "settled",
+            "targets",
+        ),
         "watch",
     )
 
     def __init__(self, watch: Watch) -> None:
+        self.closes: Callable[[Any], bool] = lambda generator: False
         self.watch: Watch = watch
         self.created: dict[int, Any] = {}
         self.targets: set[int] = set()
@@ -146,7 +159,7 @@ class Deaths:
     def _let_go(self, values: list[Any]) -> None:
         """Of the last: nobody else holds it. What lies in a generator dies when that is closed."""
         key = id(values[-1])
-        if _is_ours(type(values[-1])):
+        if _is_ours(type(values[-1])) and not self.closes(values[-1]):
             raise self.doubt()
         del self.created[key]
         self.targets.discard(key)
@@ -201,16 +214,23 @@ def are_held(values: Iterable[Any], uncounted: tuple[Any, ...]) -> bool:
     """Whether anything leads to one of the objects but what these themselves hold, in cycles, and
     the `uncounted` tables."""
     level, seen = list(values), {id(table) for table in uncounted}
+    seen.add(id(level))
     for _ in range(LEVELS):
         seen.update(map(id, level))
-        seen.add(id(level))
-        holders = gc.get_referrers(*level) if level else []
-        level = [h for h in holders if id(h) not in seen and not _is_this(h)]
+        level[:] = _holders(level, seen)  # one list: another would be found among them
         if not level:
             return False
         if any(map(_holds_for_sure, level)):
             return True
     return True
+
+
+def _holders(values: list[Any], but: set[int]) -> list[Any]:
+    return [
+        holder
+        for holder in gc.get_referrers(*values)
+        if id(holder) not in but and not _is_this(holder)
+    ]
 
 
 def _is_ours(kind: type) -> bool:
@@ -223,4 +243,8 @@ def _is_this(holder: Any) -> bool:
 
 def _holds_for_sure(holder: Any) -> bool:
     kind = type(holder)
-    return _is_ours(kind) or kind in (FrameType, ModuleType) or (kind is dict and "__builtins__" in holder)
+    return (
+        _is_ours(kind)
+        or kind in (FrameType, ModuleType)
+        or (kind is dict and "__builtins__" in holder)
+    )

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from operator import is_
 from types import BuiltinFunctionType, CellType, MappingProxyType, ModuleType
 from typing import Any
 
@@ -27,7 +26,6 @@ from anyshape.capture.heap import (
     twins,
     undo,
 )
-from anyshape.capture.heap.deaths import Hook
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.hidden_dicts import hides
 from anyshape.capture.heap.iterators import SETTABLE, can_fork
@@ -60,8 +58,8 @@ class Heap:
     """
 
     __slots__ = (
-        *("adopts_tuples", "answers", "births", "created", "domain", "effects", "iterators", "journal", "marks"),
-        *("mirrors", "namespaces", "old_writes", "owners", "slots", "sorting", "unread"),
+        *("answers", "births", "created", "domain", "effects", "iterators", "journal", "marks"),
+        *("adopts", "mirrors", "namespaces", "old_writes", "owners", "slots", "sorting", "unread"),
         "watcher",
     )
 
@@ -81,7 +79,7 @@ class Heap:
         self.old_writes = 0  # to what had been made before the newest open checkpoint
         self.iterators: dict[int, Any] = {}
         self.sorting = SortedLists()
-        self.adopts_tuples = False  # those of the machine's own making: a mirror would hold them
+        self.adopts: Callable[[Any, Any], Any] = lambda obj, state: None  # no mirror is to hold it
         self.watcher: Callable[[Any, Any, Any], None] | None = None  # see `watched_reads.py`
 
     # ---- which objects ---------------------------------------------------------------------------
@@ -234,11 +232,8 @@ class Heap:
 
     def _make_mirror(self, obj: Any, copier: Copier, read: Any = None) -> Any:
         state = copier(read or self.domain.read, obj)
-        if state is obj:
+        if state is obj or self.adopts(obj, state):
             return obj
-        if self.adopts_tuples and type(obj) is tuple and not self.domain.is_outside(obj):
-            if all(map(is_, obj, state)):
-                return self.create(obj)
         self.mirrors[id(obj)] = Mirror(obj, state)
         self.owners[id(state)] = id(obj)
         self.created[id(state)] = state
@@ -480,8 +475,6 @@ class Heap:
             raise
         if name == "__dict__" and type(value) is dict:
             return self._instance_namespace(obj, value)
-        if type(value) is Hook:  # the callback of a weak reference
-            return value.callback
         if id(obj) in self.created:
             is_new = type(value) in (list, dict, set) and not self.domain.is_outside(value)
             return self.create(value) if is_new else value

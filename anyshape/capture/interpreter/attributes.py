@@ -27,7 +27,7 @@ from typing import Any
 
 from anyshape.capture.heap import answers, class_attributes, decimals
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.deaths import PROXY_KINDS, target_of
+from anyshape.capture.heap.deaths import PROXY_KINDS, Hook, target_of
 from anyshape.capture.heap.hidden_dicts import hidden_dict
 from anyshape.capture.heap.values import NULL, PROXIES, REFUSAL_CODE, Call
 from anyshape.capture.interpreter import polyfills
@@ -234,6 +234,8 @@ def descriptor_get(machine: Interpreter, attribute: Any, obj: Any, cls: type, na
     if obj is not NULL and machine.recording:
         _refuse_evaluation(machine, obj, name)
         value = machine.heap.slot(obj, attribute, cls, name)
+        if type(value) is Hook:
+            return value.callback
         decimals.refuse_signals(value)
         return value
     return getter(attribute, instance, cls)

@@ -11,7 +11,6 @@ import inspect
 import io
 import logging
 import types
-import weakref
 from array import array
 from typing import Any
 
@@ -32,21 +31,17 @@ from anyshape.capture.sizes import formed_texts, numbers
 from anyshape.capture.tensors import tensor_methods, tensor_ops
 from anyshape.capture.tensors.meta import eager_call
 
+
 def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What the call gives: a value of the graph, what it gives natively, or a break."""
-    if type(fn) is weakref.ref and not args and not kwargs:  # its hash is that of what it leads to
-        return weak_references.followed(domain, fn)
-    _refuse(domain, fn, args)
     made = weak_references.call(domain, fn, args, kwargs)
     if made is not NotImplemented:
         return made
-    text = (
-        formed_texts.formed(domain, fn, args, kwargs)
-        if fn in formed_texts.FORMERS
-        else NotImplemented
-    )
-    if text is not NotImplemented:
-        return text
+    _refuse(domain, fn, args)
+    if fn in formed_texts.FORMERS:
+        text = formed_texts.formed(domain, fn, args, kwargs)
+        if text is not NotImplemented:
+            return text
     if type(fn) not in purity.CALLABLE_TYPES or fn not in callables.HOLDERS:
         _refuse_outside_iterators(domain, fn, args)
     if fn in purity.KEYED and len(args) > 1:
@@ -54,11 +49,8 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     made = tensor_methods.call_torch(domain, fn, args, kwargs)
     if made is not NotImplemented:
         return made
-    if fn in execution_modes.SETTERS:
-        return _set_mode(domain, fn, args, kwargs)
-    getter = execution_modes.GETTERS.get(fn)
-    if getter is not None:
-        return getter(domain.recorder.modes, *args, **kwargs)
+    if fn in execution_modes.SETTERS or fn in execution_modes.GETTERS:
+        return _mode(domain, fn, args, kwargs)
     special = callables.NATIVE.get(fn)
     if special is not None:
         return special(domain, args, kwargs)
@@ -75,6 +67,12 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     if callables.is_pure(fn, args) and _reads_nothing_else(domain, fn, args, kwargs):
         return _call_pure(domain, fn, args, kwargs)
     raise unknown(domain, fn)
+
+
+def _mode(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if fn in execution_modes.SETTERS:
+        return _set_mode(domain, fn, args, kwargs)
+    return execution_modes.GETTERS[fn](domain.recorder.modes, *args, **kwargs)
 
 
 def _set_mode(

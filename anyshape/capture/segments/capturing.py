@@ -321,24 +321,7 @@ class Capturer:
             machine.frame = inflate(entry.point, virtual, domain.bound_method)
             return machine.resume(), None
         except Break as signal:
-            if domain.has_formed and signal.reason in LOOKING:
-                raise _LooksIntoTexts from None
-            if domain.deaths.doubted is not None:
-                raise domain.deaths.doubted from None
-            if domain.deaths.made and not self.options.fullgraph:
-                raise DeathsAreUnknown from None
-            if recorder.choices.seen:
-                raise ChoicesAreSeen(frozenset(recorder.choices.seen)) from None
-            if recorder.modes.checkpoint:
-                raise _NotOnce from None
-            refuse_open(recorder)
-            if unknown := why_native(domain.functions):
-                raise FunctionsAreSeen(unknown) from None
-            places = frozenset(machine.heap.sorting.places.values())
-            if not places <= domain.sorts_natively and not self.options.fullgraph:
-                raise _BreaksInSort(places) from None
-            if pickles.is_within(machine) and not self.options.fullgraph:
-                raise _BreaksInPickle from None
+            self._take_back(machine, domain, signal)
             if machine.frame is None or signal.reason == "escape":
                 raise
             self._break(signal, machine)
@@ -350,9 +333,29 @@ class Capturer:
         except BaseException as error:
             if error is not machine.escaped:
                 raise
-            if domain.deaths.made:
-                raise DeathsAreUnknown from None
-            raise _Escaped(error) from None
+            raise (DeathsAreUnknown if domain.deaths.made else _Escaped(error)) from None
+
+    def _take_back(self, machine: Machine, domain: SymbolicDomain, signal: Break) -> None:
+        """Raises what begins capture again, where the break comes of what was taken for granted."""
+        recorder = domain.recorder
+        if domain.has_formed and signal.reason in LOOKING:
+            raise _LooksIntoTexts from None
+        if domain.deaths.doubted is not None:
+            raise domain.deaths.doubted from None
+        if domain.deaths.made and not self.options.fullgraph:
+            raise DeathsAreUnknown from None
+        if recorder.choices.seen:
+            raise ChoicesAreSeen(frozenset(recorder.choices.seen)) from None
+        if recorder.modes.checkpoint:
+            raise _NotOnce from None
+        refuse_open(recorder)
+        if unknown := why_native(domain.functions):
+            raise FunctionsAreSeen(unknown) from None
+        places = frozenset(machine.heap.sorting.places.values())
+        if not places <= domain.sorts_natively and not self.options.fullgraph:
+            raise _BreaksInSort(places) from None
+        if pickles.is_within(machine) and not self.options.fullgraph:
+            raise _BreaksInPickle from None
 
     def _see_slots(self, domain: SymbolicDomain, entry: Entry) -> list[Any]:
         sources = domain.recorder.sources
@@ -503,8 +506,8 @@ class _LedElsewhere(BaseException):
 
 DENIALS = (
     *(_LooksIntoTexts, aliases.PicksAreSeen, aliases.GradientsAreSeen, ChoicesAreSeen),
-    *(DeathsAreMet, DeathsAreUnknown, _BreaksInSort, _BreaksInPickle, NotWithin, _NotOnce, RefusedByEager, _Counts),
-    _LedElsewhere,
+    *(_BreaksInSort, _BreaksInPickle, NotWithin, _NotOnce, RefusedByEager, _Counts),
+    *(_LedElsewhere, DeathsAreMet, DeathsAreUnknown),
 )
 
 

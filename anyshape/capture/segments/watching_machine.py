@@ -4,6 +4,7 @@ and calls what the program wants called then (`heap/deaths.py`).
 
 from __future__ import annotations
 
+import operator
 import sys
 from types import CodeType
 from typing import Any, NoReturn
@@ -12,6 +13,8 @@ from anyshape.capture.heap.values import Break
 from anyshape.capture.interpreter.continuations import DISCARD, Continuation
 from anyshape.capture.interpreter.domain import Mark
 from anyshape.capture.interpreter.frame import Code, Frame
+from anyshape.capture.interpreter.generators import Generator
+from anyshape.capture.interpreter.liveness import runs_when_closed
 from anyshape.capture.interpreter.machine import Language, Machine
 from anyshape.capture.interpreter.opcode_results import also, enter
 from anyshape.capture.interpreter.opcodes import OPCODE_HANDLERS
@@ -35,10 +38,18 @@ class WatchingMachine(Machine):
         super().__init__(domain, language, codes)
         self.deaths = deaths = domain.deaths
         self.plain = domain.plain
-        self.heap.adopts_tuples = True
+        self.heap.adopts = self._adopt
         self.handling: set[int] = set()
         self.exact_deaths = True
-        deaths.created = self.heap.created
+        deaths.created, deaths.closes = self.heap.created, _closes
+
+    def _adopt(self, value: Any, seen: Any) -> bool:
+        """Whether a tuple is of the machine's own making, which a mirror would hold."""
+        made = type(value) is tuple and not self.domain.is_outside(value)
+        if made and all(map(operator.is_, value, seen)):
+            self.heap.create(value)
+            return True
+        return False
 
     def execute(self, frame: Frame) -> NoReturn:
         instructions = frame.instructions
@@ -80,6 +91,13 @@ class WatchingMachine(Machine):
         if self.deaths.made:
             raise self.deaths.doubt()
         return super().checkpoint()
+
+
+def _closes(generator: Generator) -> bool:
+    if generator.running or runs_when_closed(generator):
+        return False
+    generator.let_go()
+    return True
 
 
 SHARED = 4

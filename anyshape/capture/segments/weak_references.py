@@ -29,6 +29,7 @@ from anyshape.capture.heap.values import NULL, Call
 from anyshape.capture.recording.domain import RecordingDomain
 
 Args = tuple[Any, ...]
+WRAPPER = type(object.__init__)
 NEW = weakref.ref.__new__
 REMOVE = vars(weakref)["_remove_dead_weakref"]
 KEYS = frozenset({int, float, bool, str, bytes, type(None)})
@@ -38,18 +39,18 @@ COUNTING = (weakref.getweakrefcount, weakref.getweakrefs)
 def call(domain: RecordingDomain, fn: Any, args: Args, kwargs: dict[str, Any]) -> Any:
     """What a call gives that makes or asks weak references to objects of the trace;
     NotImplemented where it does not."""
-    if getattr(fn, "__objclass__", None) in PROXY_KINDS and not kwargs:
+    if type(fn) in PROXY_KINDS:
+        return Call(target_of(fn), args, kwargs) if _is_ours(domain, fn) else NotImplemented
+    if type(fn) is WRAPPER and fn.__objclass__ in PROXY_KINDS and not kwargs:
         return _through(domain, fn, args)
-    if type(fn) is weakref.CallableProxyType and _is_ours(domain, fn):
-        return Call(target_of(fn), args, kwargs)
     at = _target_at(fn)
     if at is not None:
         target = args[at] if len(args) > at else NULL
         if target is NULL or not _dies_with_the_call(domain, target):
             return NotImplemented
         return _made(domain, fn, args, at, kwargs)
-    if issubclass(type(fn), weakref.ref) and not args and not kwargs and _is_ours(domain, fn):
-        return weakref.ref.__call__(fn)
+    if issubclass(type(fn), weakref.ref) and not args and not kwargs:
+        return _followed(domain, fn)
     if fn is weakref.ref.__call__ and len(args) == 1 and _is_ours(domain, args[0]):
         return fn(*args)
     if fn is REMOVE and len(args) == 2 and _is_ours(domain, args[0]) and type(args[1]) in KEYS:
@@ -98,10 +99,12 @@ def _made(domain: RecordingDomain, fn: Any, args: Args, at: int, kwargs: dict[st
     return heap.create(deaths.refer(make, target, args[at + 1 :]))
 
 
-def followed(domain: RecordingDomain, reference: Any) -> Any:
+def _followed(domain: RecordingDomain, reference: Any) -> Any:
     """What a reference leads to: that of one from outside is relied on."""
     if domain.deaths.made and _is_ours(domain, reference):
-        return reference()
+        return weakref.ref.__call__(reference)
+    if type(reference) is not weakref.ref:
+        return NotImplemented
     return domain.read(reference, "target", None, reference())
 
 

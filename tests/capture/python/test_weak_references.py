@@ -265,6 +265,11 @@ NOT_IN_ONE = [
 ]
 
 
+HELD_LONGER = (in_a_loop, behind_an_error, in_a_generator_that_is_dropped, of_a_class)
+"""What segments of one instruction hold of these lives on; see docs/python.md."""
+OVER_BREAKS = [fn for fn in (*IN_ONE_GRAPH, *NOT_IN_ONE) if fn not in HELD_LONGER]
+
+
 def around(program: Callable[[list[Any]], None]) -> Callable[..., Any]:
     def function(x: torch.Tensor, log: list[Any]) -> torch.Tensor:
         y = x + 1
@@ -301,7 +306,7 @@ def test_where_capture_cannot_tell_when_cpython_does(program: Callable[..., Any]
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("way", ["every", "any"])
-@pytest.mark.parametrize("program", [*IN_ONE_GRAPH, *NOT_IN_ONE])
+@pytest.mark.parametrize("program", OVER_BREAKS)
 def test_and_over_breaks(program: Callable[..., Any], way: str) -> None:
     function = around(program)
     fast = Compiled(function, Options(**WAYS[way]), ByReference)

@@ -29,7 +29,7 @@ from anyshape.capture.heap.values import NULL, Call
 from anyshape.capture.recording.domain import RecordingDomain
 
 Args = tuple[Any, ...]
-WRAPPER = type(object.__init__)
+WRAPPER: Any = type(object.__init__)
 NEW = weakref.ref.__new__
 REMOVE = vars(weakref)["_remove_dead_weakref"]
 KEYS = frozenset({int, float, bool, str, bytes, type(None)})

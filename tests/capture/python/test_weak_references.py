@@ -108,18 +108,21 @@ def by_a_subclass(log: list[Any]) -> None:
     log.append(there())
 
 
-def in_sets_and_dictionaries(log: list[Any]) -> None:
-    held, member, key = Plain(), Plain(), Plain()
-    members: Any = weakref.WeakSet([held, member])
+def in_a_set(log: list[Any]) -> None:
+    member = Plain()
+    members: Any = weakref.WeakSet([member])
+    log.append(len(members))
+    del member
+    log.append(len(members))
+
+
+def in_a_dictionary(log: list[Any]) -> None:
+    held = Plain()
     values: Any = weakref.WeakValueDictionary()
     values["a"] = held
-    keys: Any = weakref.WeakKeyDictionary()
-    keys[key] = 1
-    log.append((len(members), values["a"] is held, keys[key]))
-    del member
-    log.append((len(members), len(keys), "a" in values))
-    del key
-    log.append((len(members), len(keys), "a" in values))
+    log.append((values["a"] is held, len(values)))
+    del held
+    log.append("a" in values)
 
 
 def through_a_proxy(log: list[Any]) -> None:
@@ -200,7 +203,7 @@ def around_the_collector(log: list[Any]) -> None:
 
 IN_ONE_GRAPH = [
     *(by_a_name, in_containers, by_a_closure, with_a_callback, of_a_reference_that_died_before),
-    *(in_a_loop, of_a_function_and_a_method, by_a_subclass, in_sets_and_dictionaries),
+    *(in_a_loop, of_a_function_and_a_method, by_a_subclass, in_a_set, in_a_dictionary),
     *(through_a_proxy, by_calling_a_proxy, behind_an_error, in_a_generator_that_is_dropped),
     around_the_collector,
 ]

@@ -262,6 +262,17 @@ def of_a_generator_with_a_handler(log: list[Any]) -> None:
     log.append("end")
 
 
+def behind_an_error_that_leaves(log: list[Any]) -> None:
+    """Its traceback has the frames that it has left, and what their locals hold."""
+    held = Plain()
+    log.append(weakref.ref(held)() is held)
+    try:
+        raise KeyError(held.method is None)
+    except KeyError as error:
+        log.append(error)
+    del held
+
+
 NOT_IN_ONE = [
     *(two_at_once, only_in_a_cycle, of_a_class, that_leaves, told_with_an_error),
     of_a_generator_with_a_handler,
@@ -330,3 +341,12 @@ def test_references_from_outside_end_behind_the_collector() -> None:
     with pytest.raises(AnyshapeError, match="gc.collect"):
         compiled(function)(torch.ones(2))
     assert compiled(function, fullgraph=False)(torch.ones(2))[1] is None
+
+
+def test_frames_that_an_error_takes_along_hold_nothing_of_capture() -> None:
+    function = around(behind_an_error_that_leaves)
+    with pytest.raises(AnyshapeError, match=r"E211 .*weakref"):
+        compiled(function)(torch.ones(2), [])
+    log: list[Any] = []
+    compiled(function, fullgraph=False)(torch.ones(2), log)
+    assert log[0] is True and type(log[1]) is KeyError

@@ -37,7 +37,7 @@ class Functional:
         operator = self.operator
         given = dict(zip((p.name for p in operator._schema.arguments), args)) | kwargs
         new = {
-            name: given[name].clone()
+            name: _copied(given[name])
             for name in written_names(operator)
             if given.get(name) is not None
         }
@@ -46,6 +46,15 @@ class Functional:
         made = () if made is None else made if isinstance(made, tuple) else (made,)
         own = (m for m, r in zip(made, operator._schema.returns, strict=True) if not is_written(r))
         return (*own, *new.values())
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    """The same in new memory, with the strides that the program may have handed on as numbers."""
+    copied = tensor.clone()
+    if copied.stride() == tensor.stride() or 0 in tensor.stride():
+        return copied
+    laid = tensor.new_empty_strided(tensor.shape, tensor.stride())
+    return laid.copy_(tensor)
 
 
 functional = Functional()

@@ -40,13 +40,16 @@ from anyshape.ops import OPS
 from anyshape.ops.write_back import WrittenThrough
 from anyshape.options import Options
 from anyshape.passes.ambiguous_layouts import ambiguous_layouts
-from anyshape.passes.ambiguous_places import ambiguous_places
+from anyshape.passes.ambiguous_offsets import ambiguous_offsets
+from anyshape.passes.copied_storages import copied_storages
 from anyshape.passes.outputs import detached_bases, outputs_as_views
 from anyshape.passes.pipeline import INFERENCE
+from anyshape.passes.refused_views import refused_views
 from anyshape.passes.sure_copies import sure_copies
 from anyshape.passes.versions import Moves, moves
 from anyshape.runtime.boundary import spending
 from anyshape.runtime.cache import digest
+from anyshape.runtime.copied_storages import CopiedStorages
 from anyshape.runtime.eager_graph import EagerGraph
 from anyshape.runtime.expected import entry_sizes, expecting
 from anyshape.runtime.host import emit_host
@@ -56,11 +59,12 @@ from anyshape.runtime.launch import (
     link,
 )
 from anyshape.runtime.profile import Launched, Times, recorded
+from anyshape.runtime.refused_views import RefusedViews
 from anyshape.runtime.result_layouts import (
     EagerLayouts,
-    EagerPlaces,
+    EagerOffsets,
     layouts_as_eager,
-    places_as_eager,
+    offsets_as_eager,
     without_views,
 )
 from anyshape.schedule import schedule
@@ -91,7 +95,7 @@ class CompiledGraph:
     launched: Launched
     schedules: Callable[[Function, Mapping[str, int] | None], Iterable[str]]
     tuned: Callable[[Function], Iterable[str]]
-    why_not_replayed: str = ""
+    why_not_replayed: Callable[[], str] = str
     before: tuple[tuple[str, Graph], ...] = ()
     differentiated: bool = False
 
@@ -118,8 +122,8 @@ class CompiledGraph:
         """A line for each kernel. Where that was measured it ends with its time and the schedule
         that ran; else a line follows for each that it ran with, where the target chooses them at
         the launch."""
-        why = f"not replayed as a whole by its device: {self.why_not_replayed}"
-        lines = [why] if self.why_not_replayed else []
+        why = self.why_not_replayed()
+        lines = [f"not replayed as a whole by its device: {why}"] if why else []
         for use in kernel_uses(self.program, self.stages[-1][1], self.names):
             last = self.launched.sizes.get(use.name) if use.name in times else None
             schedules = self.schedules(self.linked.code.functions[use.name], last)
@@ -284,9 +288,11 @@ class Driver:
             twin = functools.cache(lambda: self._labelled(made, graph, constants, launched))
             linked = link(made.code, constants, self._load, twin, self.name)
         run, summary = self._expecting(linked, made), made.summary
-        alone = "it records gradients" if self.options.cuda_graphs else ""
+        why: Callable[[], str] = (
+            (lambda: "it records gradients") if self.options.cuda_graphs else str
+        )
         if replayed:
-            run, alone = self.targets.recorded(run, made.intermediates.program, constants)
+            run, why = self.targets.recorded(run, made.intermediates.program, constants)
         run = on_device(run, summary.devices)
         if summary.writes_arguments:
             run = writing_last(run)
@@ -297,7 +303,7 @@ class Driver:
         if self.options.verify:
             run = verified(run, graph, made.stages, constants)
         return CompiledGraph(
-            run, graph, made, linked, launched, self._schedules, self._measured, alone
+            run, graph, made, linked, launched, self._schedules, self._measured, why
         )
 
     def _translation(self, graph: Graph) -> Translation | str:
@@ -510,17 +516,16 @@ def _laid_out(
         for found, inside in zip(ambiguous_layouts(graph, OPS, copied), (True, False, False))
     ]
     never, sometimes = outputs_as_views(graph, compiled.translation.summary.lent, OPS)
-    ambiguous = ambiguous_places(graph, OPS, sometimes, copied)
-    places = None
-    if ambiguous is not None:
-        places = EagerPlaces(
-            *(ambiguous.graph, ambiguous.outputs, ambiguous.moved, ambiguous.lent),
-            ambiguous.where_empty,
-            constants,
-        )
+    ambiguous = ambiguous_offsets(graph, OPS, sometimes, copied)
     run = layouts_as_eager(compiled.run, graph, usual, odd)
     run = layouts_as_eager(run, graph, None, lines)
-    run = places_as_eager(run, places)
+    if ambiguous is not None:
+        own = ambiguous.graph, ambiguous.outputs, ambiguous.moved, ambiguous.lent
+        run = offsets_as_eager(run, EagerOffsets(*own, ambiguous.where_empty, constants))
+    if (copies := copied_storages(graph, OPS)) is not None:
+        run = CopiedStorages(*copies, constants).after(run)
+    for views in refused_views(graph, OPS):
+        run = RefusedViews(views, constants).before(run, graph)
     run = without_views(run, never, detached_bases(graph, OPS))
     return compiled if run is compiled.run else replace(compiled, run=run)
 

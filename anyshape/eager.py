@@ -35,12 +35,18 @@ def number(function: str, operands: Any) -> int | float:
 
 
 def gradients(
-    of: Any, cotangents: Any, wanted: Any, retain: bool, more: bool
+    of: Any, cotangents: Any, wanted: Any, retain: bool, more: bool, again: bool
 ) -> tuple[Tensor, ...]:
     """What ``backward()`` adds to the ``.grad`` of each of ``wanted``, in memory of its own.
-    ``more``: others of the same ``backward()`` follow."""
-    kept = retain or more
-    made = torch.autograd.grad(of, wanted, cotangents, retain_graph=kept, allow_unused=True)
+    ``more``: others of the same ``backward()`` follow; ``again``: they are recorded."""
+    made = torch.autograd.grad(
+        of,
+        wanted,
+        cotangents,
+        retain_graph=retain or more,
+        create_graph=again,
+        allow_unused=True,
+    )
     if any(gradient is None for gradient in made):
         raise CheckFailed("a tensor that requires gradients gets none")
     return tuple([_laid_as(g, x) for g, x in zip(made, wanted)])
@@ -68,7 +74,7 @@ def _laid_as(gradient: Tensor, x: Tensor) -> Tensor:
 
 
 def strided_part(x: Tensor, size: Any, stride: Any, offset: int) -> Tensor:
-    """Places in the elements of a row, counted from its first one."""
+    """Positions in the elements of a row, counted from its first one."""
     return x.as_strided(size, stride, x.storage_offset() + offset)
 
 

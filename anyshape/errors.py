@@ -178,6 +178,11 @@ CODES: Mapping[str, Template] = MappingProxyType(
             "object made in it that a function with functools.lru_cache was handed",
             "make the class, or call that function, outside of what is compiled; {then}",
         ),
+        "E234": Template(
+            "the mode asks for CUDA graphs, and no graph is replayed here: {reason}",
+            "each step is launched in each call, right and no faster than in the default mode",
+            "{remedy}; fast.kernels() says it of each part of the program",
+        ),
         "E301": Template(
             "{dim} was marked dynamic, but the program needs it to be {value}",
             "{why}",
@@ -394,7 +399,7 @@ class PerformanceWarning(UserWarning):
     """All is right and as it was meant, and slower than it could be."""
 
 
-PERFORMANCE = frozenset({"E230", "E231", "E232", "E233"})
+PERFORMANCE = frozenset({"E230", "E231", "E232", "E233", "E234"})
 """Codes of what is reported by a `PerformanceWarning`."""
 
 

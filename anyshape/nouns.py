@@ -95,21 +95,21 @@ def _with_methods(cls: type[T], eq: bool, hashed: object) -> type[T]:
 def _init(cls: Any) -> FunctionType:
     """Arguments in the order of the fields; what has no argument and no default stays unset."""
     names = {f"_{at}": one.name for at, one in enumerate(fields(cls))}
-    by_place: list[tuple[str, Field[Any]]] = []
+    positional: list[tuple[str, Field[Any]]] = []
     by_name: list[tuple[str, Field[Any]]] = []
     lines: list[str] = []
     values: dict[str, object] = {"MISSING": MISSING}
     for number, one in zip(names, fields(cls)):
         if one.init:
-            (by_name if one.kw_only else by_place).append((number, one))
+            (by_name if one.kw_only else positional).append((number, one))
         lines += _assignment(number, one, values)
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
-    arguments = ["self", *(number for number, _ in by_place)]
+    arguments = ["self", *(number for number, _ in positional)]
     if by_name:
         arguments += ["*", *(number for number, _ in by_name)]
     init = _function(cls, "__init__", ", ".join(arguments), "; ".join(lines), names, values)
-    init.__defaults__ = tuple(one.default for _, one in by_place if _is_optional(one))
+    init.__defaults__ = tuple(one.default for _, one in positional if _is_optional(one))
     init.__kwdefaults__ = {one.name: one.default for _, one in by_name if _is_optional(one)}
     return init
 

@@ -83,7 +83,7 @@ class Options:
     )
     # where kernels come from
     cache: bool = option(True, "keep kernels and programs on disk")
-    cache_dir: str = option("", "directory of the cache; empty: no place for one was found")
+    cache_dir: str = option("", "directory of the cache; empty: no directory for one was found")
     cc: str = option("", "C compiler; empty: the first of cc, gcc, clang")
     sanitize: bool = option(
         False,

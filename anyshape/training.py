@@ -20,7 +20,7 @@ import torch
 
 from anyshape.autograd.copied import with_copies
 from anyshape.autograd.differentiate import Joint, differentiate
-from anyshape.autograd.inlined import inline_gradients, refuse_uncovered
+from anyshape.autograd.inlined import differentiates_again, inline_gradients, refuse_uncovered
 from anyshape.autograd.kept import (
     kept_as_views,
     kept_by_eager,
@@ -53,6 +53,7 @@ from anyshape.passes.pipeline import DIFFERENTIABLE, JOINT, Pipeline
 from anyshape.passes.simplify import without_dead_reads
 from anyshape.runtime.boundary import Boundary, Layout, Part, SavedValue
 from anyshape.runtime.profile import Times
+from anyshape.runtime.random_state import devices_drawn_on
 from anyshape.runtime.saved_by_eager import kept_themselves, reads_what_is_written
 from anyshape.schedule.causal_masks import without_causal_masks
 from anyshape.symbolic import Expr
@@ -92,6 +93,10 @@ class CompiledTraining:
     @property
     def kernel_names(self) -> frozenset[str]:
         return frozenset().union(*(half.kernel_names for half in self.halves))
+
+    def why_not_replayed(self) -> str:
+        """Why its device replays no half of it as a whole; "" where that was not asked for."""
+        return self.halves[0].why_not_replayed() if self.halves else ""
 
     def measured(self) -> str:
         """The schedules that were chosen by measuring them, of both halves."""
@@ -157,7 +162,7 @@ def compile_training(
         _layout(outlined, halves, independent(graph, OPS, outlined.differentiable)),
         compiled[0].run,
         make_backward,
-        random=any(node.op in OPS and OPS[node.op].random for node in graph.nodes),
+        drawn_on=devices_drawn_on(graph),
         writes=any(map(_writes, graph.nodes)) or _is_refused(graph),
         replayed=without_dead_reads(graph, OPS),
     )
@@ -205,6 +210,8 @@ def whole_step(graph: Graph, budget: float) -> Step:
     with _refusals(), stage_of("differentiation", graph.first_line):
         outlined = without_marks(graph)
         pure = without_repeated_heads(_last(DIFFERENTIABLE, outlined), OPS)
+        while differentiates_again(pure):
+            pure = _last(DIFFERENTIABLE, inline_gradients(pure, OPS, first=True))
         plain = inline_gradients(pure, OPS)
         core = _last(JOINT, plain)
         if sum(node.op == GRADIENTS and not node.args[4] for node in graph.nodes) == 1:

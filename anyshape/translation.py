@@ -107,9 +107,9 @@ def _is_counted(step: Step, kind: str, programs: Sequence[Program]) -> bool:
 
 def _waits(step: Step, programs: Sequence[Program]) -> bool:
     """``programs`` are the one that the step is of and those in its bodies, or around it."""
-    placed = any(symbol in inside.placements for symbol in step.binds() for inside in programs)
+    in_memory = any(symbol in inside.placements for symbol in step.binds() for inside in programs)
     read = {*step.reads()}
-    return placed or any(
+    return in_memory or any(
         inside.buffers[name].device != HOST
         for inside in programs
         for name in read & inside.buffers.keys()

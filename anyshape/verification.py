@@ -23,6 +23,7 @@ from anyshape.ir.program import Program
 from anyshape.ir.verify import Malformed, verify_graph, verify_kernel
 from anyshape.ir.verify_program import verify_program
 from anyshape.nouns import frozen
+from anyshape.runtime.random_state import RandomState, devices_drawn_on
 from anyshape.symbolic import Facts
 
 ROUNDED = {
@@ -44,12 +45,13 @@ def verified(
     constants: Mapping[str, torch.Tensor],
 ) -> Callable[..., tuple[Any, ...]]:
     """``run``, compared with the reference after every pass; names the one that differs."""
+    devices = devices_drawn_on(graph)
 
     def checked(*arguments: Any) -> tuple[Any, ...]:
-        state = torch.get_rng_state()
+        state = RandomState.of(devices)
 
         def ran(stage: Graph) -> Outcome:
-            torch.set_rng_state(state)
+            state.put_back()
             copies: dict[int, torch.UntypedStorage] = {}
             inputs = [_copied(value, copies) for value in given(stage)]
             outputs = reference.run(stage, inputs, laid_out=stage is not graph)
@@ -67,7 +69,7 @@ def verified(
         except CheckFailed:
             raise
         except Exception:  # eager refuses it: so does what is compiled, after the same writes
-            torch.set_rng_state(state)
+            state.put_back()
             return run(*arguments)
         for name, stage in passed:
             try:
@@ -77,7 +79,7 @@ def verified(
                     raise
                 raise CheckFailed(str(refused)) from None  # as in the code that is made of it
             _compare(name, expected, found)
-        torch.set_rng_state(state)
+        state.put_back()
         results = run(*arguments)
         _compare("schedule and code generation", expected, Outcome(graph, given(graph), results))
         return results

@@ -266,8 +266,8 @@ def region_steps() -> float:
 def long_region_steps() -> float:
     """The number of kernels for which a second native region costs no tenth of the call."""
     for steps in (2, 4, 8, 16, 32):
-        apart = region_us(steps, long_region_steps=2)
-        if apart < NEAR * region_us(steps, long_region_steps=10_000):
+        separate = region_us(steps, long_region_steps=2)
+        if separate < NEAR * region_us(steps, long_region_steps=10_000):
             return steps
     return 64
 

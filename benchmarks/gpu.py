@@ -112,7 +112,7 @@ def transposed_add(x: Tensor, y: Tensor) -> Tensor:
     return x.t() + y.t()
 
 
-def places(x: Tensor) -> Tensor:
+def argmax(x: Tensor) -> Tensor:
     return x.argmax(-1)
 
 
@@ -132,7 +132,7 @@ PROGRAMS: Mapping[str, tuple[Callable[..., Any], str]] = {
     "sum over rows": (sum_of_columns, "x"),
     "sum of squares": (sum_of_squares, "x"),
     "transposed add": (transposed_add, "xy"),
-    "argmax": (places, "x"),
+    "argmax": (argmax, "x"),
 }
 """Name -> the program and its operands."""
 TIMED = {**PROGRAMS, "rotary": (rotary, "hcs")}

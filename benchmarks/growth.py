@@ -282,13 +282,13 @@ def flux(blocks: int) -> tuple[Any, Callable[[], dict[str, Tensor]]]:
     def inputs() -> dict[str, Tensor]:
         turn = next(turns)
         height, width, text = 3 + turn, 4 + turn % 3, 5 + turn
-        places = torch.arange(1.0), torch.arange(float(height)), torch.arange(float(width))
+        axes = torch.arange(1.0), torch.arange(float(height)), torch.arange(float(width))
         return {
             "hidden_states": torch.randn(1, height * width, 4),
             "encoder_hidden_states": torch.randn(1, text, 32),
             "pooled_projections": torch.randn(1, 32),
             "timestep": torch.rand(1),
-            "img_ids": torch.cartesian_prod(*places),
+            "img_ids": torch.cartesian_prod(*axes),
             "txt_ids": torch.zeros(text, 3),
         }
 

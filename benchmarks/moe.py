@@ -169,8 +169,8 @@ def by_hand(layer: MoE, tokens: Tensor) -> Tensor:
         top = top / top.sum(1, keepdim=True)
     out = torch.zeros(tokens.shape, device=tokens.device)
     for expert in chosen.unique().tolist():
-        token, place = (chosen == expert).nonzero(as_tuple=True)
-        weight = top[token, place][:, None] * routing.scale
+        token, choice = (chosen == expert).nonzero(as_tuple=True)
+        weight = top[token, choice][:, None] * routing.scale
         rows = tokens[token].float()
         rows = rows * weight if routing.apply_to == "input" else rows
         rows = expert_by_hand(layer, expert, rows)

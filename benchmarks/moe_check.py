@@ -441,18 +441,18 @@ def check_graphs() -> None:
     scores = torch.randn(tokens, experts, device=DEVICE)
     valid = torch.tensor([tokens], device=DEVICE)
     counts = torch.full((2, experts), 7, device=DEVICE, dtype=torch.int32)
-    held = (scores, valid, counts, x, w)
-    in_a_graph(*held)
+    graph_inputs = (scores, valid, counts, x, w)
+    in_a_graph(*graph_inputs)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        made = in_a_graph(*held)
+        made = in_a_graph(*graph_inputs)
     for number in (tokens, 0, 1, 77, tokens):
         valid.fill_(number)
         scores.copy_(torch.randn(tokens, experts))
         counts.copy_(torch.randint(0, 1 + number // 7, (2, experts)))
         graph.replay()
-        for mine, theirs in zip(made, in_a_graph(*held), strict=True):
+        for mine, theirs in zip(made, in_a_graph(*graph_inputs), strict=True):
             close(mine, theirs, 1e-3)  # sums of several rows have no order
 
 

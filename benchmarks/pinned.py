@@ -55,11 +55,11 @@ def slots(each: int) -> list[list[int]]:
 
 
 def run(
-    jobs: Iterable[Job], each: int, until: float, told: Callable[[Job, str], None]
+    jobs: Iterable[Job], each: int, until: float, on_line: Callable[[Job, str], None]
 ) -> list[str]:
     """Run all, the first ones first, until ``time.monotonic()`` is ``until``; how each ended.
 
-    ``told`` is called with each line, by one thread at a time.
+    ``on_line`` is called with each line, by one thread at a time.
     """
     waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
     for job in jobs:
@@ -73,7 +73,7 @@ def run(
                 job = waiting.get_nowait()
             except queue.Empty:
                 return
-            how = _run(job, cores, until, lock, told)
+            how = _run(job, cores, until, lock, on_line)
             with lock:
                 ended.append(how)
 
@@ -90,7 +90,7 @@ def _run(
     cores: Sequence[int],
     until: float,
     lock: threading.Lock,
-    told: Callable[[Job, str], None],
+    on_line: Callable[[Job, str], None],
 ) -> str:
     start = time.monotonic()
     seconds = min(job.seconds, until - start)
@@ -115,7 +115,7 @@ def _run(
     assert process.stdout is not None
     for line in process.stdout:
         with lock:
-            told(job, line)
+            on_line(job, line)
     status = process.wait()
     timer.cancel()
     how = "stopped" if stopped.is_set() else "done" if status == 0 else f"failed ({status})"

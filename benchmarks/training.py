@@ -209,7 +209,7 @@ def spread(arguments: argparse.Namespace) -> None:
         if out is not None:
             (out / name).write_text(text + "\n", encoding="utf-8")
 
-    def told(job: pinned.Job, line: str) -> None:
+    def on_line(job: pinned.Job, line: str) -> None:
         if not line.startswith("{"):
             print(f"{job.name}: {line}", end="", file=sys.stderr)
             return
@@ -220,7 +220,7 @@ def spread(arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         waiting = [*jobs(arguments, Path(folder))]
         until = start + arguments.minutes * 60
-        ended = pinned.run(waiting, arguments.threads, until, told)
+        ended = pinned.run(waiting, arguments.threads, until, on_line)
     rows.sort(key=lambda row: [str(row[key]) for key in KEYS[:-1]])
     tables = "\n\n".join([report.table(rows), summary(rows) if rows else "", "\n".join(ended)])
     print(tables)

@@ -35,7 +35,7 @@ AT_ONCE = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MA
 Step = Callable[[Mapping[str, object]], object]
 
 
-def held(field: str) -> float:
+def memory_mib(field: str) -> float:
     """MiB: ``VmRSS`` or ``VmHWM`` of this process."""
     found = re.search(rf"{field}:\s+(\d+) kB", STATUS.read_text())
     assert found is not None
@@ -47,9 +47,9 @@ def taken(step: Step, arguments: Mapping[str, object]) -> float:
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     CLEAR.write_text("5")
-    before = held("VmRSS")
+    before = memory_mib("VmRSS")
     step(arguments)
-    return held("VmHWM") - before
+    return memory_mib("VmHWM") - before
 
 
 def made(way: str, module: nn.Module) -> Step:

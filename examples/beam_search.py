@@ -21,8 +21,8 @@ def step(scores: Tensor, tokens: Tensor, logits: Tensor, width: int = 4) -> tupl
     """
     candidates = scores[:, None] + torch.log_softmax(logits, -1)
     vocabulary = logits.shape[1]
-    best, place = candidates.flatten().topk(min(width, candidates.numel()))
-    parent, token = place // vocabulary, place % vocabulary
+    best, position = candidates.flatten().topk(min(width, candidates.numel()))
+    parent, token = position // vocabulary, position % vocabulary
     grown = torch.cat([tokens[parent], token[:, None]], 1)
     live = token != END
     finished = grown[~live], best[~live] / grown.shape[1]

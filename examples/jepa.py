@@ -39,15 +39,15 @@ class Layer(nn.Module):
 
 
 class Predictor(nn.Module):
-    """Context features (batch, seen, width) and the places of seen and hidden patches to (batch,
+    """Context features (batch, seen, width) and the positions of seen and hidden patches to (batch,
     hidden, width).
     """
 
     def __init__(
-        self, width: int = 128, heads: int = 4, depth: int = 2, places: int = 1024
+        self, width: int = 128, heads: int = 4, depth: int = 2, positions: int = 1024
     ) -> None:
         super().__init__()
-        self.place = nn.Embedding(places, width)
+        self.position = nn.Embedding(positions, width)
         self.mask_token = nn.Parameter(torch.randn(width) * 0.02)
         self.layers = nn.ModuleList(Layer(width, heads) for _ in range(depth))
         self.norm = nn.LayerNorm(width)
@@ -55,8 +55,8 @@ class Predictor(nn.Module):
     def forward(
         self, context: Tensor, seen: Tensor, hidden: Tensor, target: Tensor
     ) -> tuple[Tensor, Tensor]:
-        queries = self.mask_token + self.place(hidden)
-        x = torch.cat([context + self.place(seen), queries], dim=1)
+        queries = self.mask_token + self.position(hidden)
+        x = torch.cat([context + self.position(seen), queries], dim=1)
         for layer in self.layers:
             x = layer(x)
         predicted = self.norm(x[:, seen.shape[1] :])

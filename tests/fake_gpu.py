@@ -122,12 +122,12 @@ def runner(kernel: Kernel, name: str) -> str:
     one, numbers = kernel.first_part(), range(len(kernel.pointers), len(types))
     calls = []
     for part in range(kernel.parts):
-        places = (
+        positions = (
             [*range(part * own, (part + 1) * own), *numbers]
             if kernel.parts > 1
             else range(len(types))
         )
-        given = ", ".join(f"*({types[n]} *)values[{n}]" for n in places)
+        given = ", ".join(f"*({types[n]} *)values[{n}]" for n in positions)
         calls.append(f"    c_{name}({given});\n")
     text = emit_c(one, f"c_{name}", variants(one))
     return f"{text}\nvoid run_{name}(void **values)\n{{\n{''.join(calls)}}}\n"

@@ -23,7 +23,7 @@ SIZES = {
 BASIC = {":": 1, "1:": 1, "::2": 1, "-2:": 1, ":-1": 1, "0": 1, "-1": 1, "None": 0, "...": 0}
 NUMBERS = {"k": 1, "k - 1": 1}
 TRUTHS = {"True": 0, "False": 0, "q": 0}
-PLACES = {"i": 1, "j": 1, "e": 1, "x": 1, "i.int()": 1, "torch.arange({y}.shape[{d}])": 1}
+POSITIONS = {"i": 1, "j": 1, "e": 1, "x": 1, "i.int()": 1, "torch.arange({y}.shape[{d}])": 1}
 LISTS = {"[0, -1]": 1}
 MASKS = {
     "h{d}{r}": "h{d}{r}",  # handed in
@@ -55,9 +55,9 @@ def parts(rank: int) -> tuple[Part, ...]:
     """All parts of an index of a tensor of so many dimensions."""
     others = (BASIC, NUMBERS, TRUTHS, LISTS)
     plain = [Part(t, n, t == "q") for table in others for t, n in table.items()]
-    places = [Part(t, n, tensor=True) for t, n in PLACES.items()]
+    positions = [Part(t, n, tensor=True) for t, n in POSITIONS.items()]
     masks = [Part(t, r, tensor=True) for r in range(1, rank + 1) for t in MASKS]
-    return (*plain, *places, *masks)
+    return (*plain, *positions, *masks)
 
 
 ACTIONS = {

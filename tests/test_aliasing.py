@@ -110,8 +110,8 @@ def of_what_is_computed(x: Tensor) -> tuple[Tensor, ...]:
 
 
 def shared(tensors: tuple[Tensor, ...]) -> list[list[bool]]:
-    places = [t.untyped_storage().data_ptr() for t in tensors]
-    return [[a == b for b in places] for a in places]
+    positions = [t.untyped_storage().data_ptr() for t in tensors]
+    return [[a == b for b in positions] for a in positions]
 
 
 @torch.no_grad()

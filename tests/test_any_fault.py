@@ -44,7 +44,7 @@ class Block(torch.nn.Module):
         self.linear = torch.nn.Linear(4, 4)
         self.scales = {"low": 0.5, "high": 2.0}
 
-    def forward(self, x: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         rows, columns = x.shape
         parts = [self.linear(x) * scale for scale in self.scales.values()]
         try:
@@ -52,7 +52,7 @@ class Block(torch.nn.Module):
         except Exception:
             joined = x
         y = x.clone()
-        y[places] = 1.0 if rows > 2 else 0.0
+        y[positions] = 1.0 if rows > 2 else 0.0
         if rows == columns:
             y = y * 2
         total = sum(part.sum() for part in parts)
@@ -101,14 +101,14 @@ def program() -> Callable[..., Any]:
     return Block()
 
 
-X, PLACES = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 2])
+X, POSITIONS = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 2])
 
 
 def functions(program: Callable[..., Any]) -> list[CodeType]:
     """All that is called while the program is compiled, in the order of first calls."""
     fault = Fault()
     with fault.while_compiling(), torch.no_grad():
-        anyshape.compile(program)(X, PLACES)
+        anyshape.compile(program)(X, POSITIONS)
     return list(fault.called)
 
 
@@ -119,7 +119,7 @@ def run(program: Callable[..., Any], code: CodeType, settings: dict[str, Any]) -
     with warnings.catch_warnings(record=True) as seen, fault.while_compiling(), torch.no_grad():
         warnings.simplefilter("always")
         try:
-            result = fast(X, PLACES)
+            result = fast(X, POSITIONS)
         except Exception as error:
             result = error
     texts = [str(w.message) for w in seen if issubclass(w.category, AnyshapeWarning)]
@@ -159,7 +159,7 @@ def wrong(program: Callable[..., Any], code: CodeType, expected: Any) -> list[st
 
 def faults_of(program: Callable[..., Any], step: int) -> list[str]:
     with torch.no_grad():
-        expected = program(X, PLACES)
+        expected = program(X, POSITIONS)
     codes = functions(program)
     assert len(codes) > 700
     return [text for code in codes[::step] for text in wrong(program, code, expected)]

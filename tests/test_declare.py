@@ -351,16 +351,16 @@ def test_the_compiled_test_holds_exactly_where_the_slow_one_raises_nothing(
         assert error.code == "E310"
         return
     assert declaration is not None
-    placed = Parameters(("x0", "x1", "x2")).bind(declaration, len(patterns), ())
+    bound = Parameters(("x0", "x1", "x2")).bind(declaration, len(patterns), ())
     fitting = [
         SimpleNamespace(shape=(*[1] * leading[i], *(7 if t == "_" else max(eval(t, {}, env), 0) for t in row)))
         for i, row in enumerate(patterns)
     ]  # fmt: skip
     others = [SimpleNamespace(shape=tuple(row)) for row in noise[: len(patterns)]]
-    front = placed.front(fitting)
+    front = bound.front(fitting)
     for slots in (fitting, others):
         try:
-            placed.values(slots)
+            bound.values(slots)
             holds = True
         except AnyshapeError:
             holds = False

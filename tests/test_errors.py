@@ -62,7 +62,7 @@ def test_columns_are_utf8_bytes_and_tabs_stay_tabs(model: str) -> None:
     assert text.splitlines()[-1] == "      | \t" + " " * (line.index("é") - 1) + "^"
 
 
-def test_a_place_without_columns_or_without_source_still_names_the_line(model: str) -> None:
+def test_a_location_without_columns_or_without_source_still_names_the_line(model: str) -> None:
     assert "^" not in str(AnyshapeError("E210", location=At(model, 2)))
     assert "--> gone.py:7, in f" in str(AnyshapeError("E210", location=At("gone.py", 7, "f", 1, 2)))
 

@@ -279,9 +279,9 @@ def test_windows_of_padded_sizes_take_few_steps() -> None:
     assert all(questions < 200 * layers for (questions, _), layers in zip(counts, (1, 2, 4)))
 
 
-def test_elements_at_constant_places_are_one_kernel() -> None:
+def test_elements_at_constant_indices_are_one_kernel() -> None:
     def picked(x: Tensor) -> list[Tensor]:
-        return [x[place] * 2 for place in range(20)]
+        return [x[position] * 2 for position in range(20)]
 
     fast = anyshape.compile(picked)
     x = torch.randn(23)

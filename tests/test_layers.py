@@ -19,7 +19,7 @@ import grimp
 import pytest
 
 import anyshape
-from anyshape.capture.interpreter.exception_origin import PLACES
+from anyshape.capture.interpreter.exception_origin import NATIVE_WORK
 from anyshape.errors import AnyshapeError
 from anyshape.optional import EXTRAS, available, require
 
@@ -175,7 +175,7 @@ def test_a_missing_package_names_the_extra(package: str, monkeypatch: pytest.Mon
 
 
 def test_modules_named_by_exception_origin_exist() -> None:
-    assert all(importlib.util.find_spec(name) for name in PLACES)
+    assert all(importlib.util.find_spec(name) for name in NATIVE_WORK)
 
 
 def test_no_folder_holds_more_than_forty_files() -> None:

@@ -105,7 +105,7 @@ def layouts(made: Tensor | tuple[Tensor, ...], x: Tensor) -> list[object]:
     """Strides, and which tensors share memory."""
     found = [made, x] if isinstance(made, Tensor) else [*made, x]
     where = [t.untyped_storage().data_ptr() for t in found]
-    return [(t.stride(), where.index(place)) for t, place in zip(found, where)]
+    return [(t.stride(), where.index(position)) for t, position in zip(found, where)]
 
 
 COUNTED = {

@@ -105,7 +105,7 @@ def _reduce(self: Any, operands: tuple[Any, ...]) -> list[Any]:
 
 
 def _scan(self: Any, operands: tuple[Any, ...]) -> list[Any]:
-    """Each place is combined with that 1, 2, 4... before it."""
+    """Each element is combined with that 1, 2, 4... before it."""
     kinds = [operand.dtype for operand in operands]
     arrays = tuple(np.moveaxis(o.handle.data, self.axis, -1) for o in operands)
     for step in _powers_of_two(arrays[0].shape[-1]):

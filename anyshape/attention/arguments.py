@@ -156,7 +156,7 @@ def check_values(
     """Values that the host knows: what `faults` says of those that only the device knows.
 
     `starts` and `lengths` are of the sequences there are. With `writes`, no two new rows may go
-    to the same place.
+    to the same element.
     """
     rising = all(a <= b for a, b in zip(starts[:-1], starts[1:], strict=True))
     if starts[0] != 0 or not rising or starts[-1] > rows:

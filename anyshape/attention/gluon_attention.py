@@ -25,7 +25,7 @@ THREADS = 384
 # Rows of q for each sequence there is room for, below which sequences are taken to be short.
 SHORT = 1024
 SHARED_BYTES = 227 * 1024
-Places = tuple[int, int, int]
+Steps = tuple[int, int, int]
 
 
 def on_hopper(q: Tensor) -> bool:
@@ -33,7 +33,7 @@ def on_hopper(q: Tensor) -> bool:
     return q.is_cuda and capability(q.device) == 9
 
 
-def flat_of(pages: Tensor) -> tuple[Tensor, Places] | None:
+def flat_of(pages: Tensor) -> tuple[Tensor, Steps] | None:
     """pages [P, page_size, KH, D] as a matrix, and where in it a page and a head begin: (rows from
     page to page, rows from head to head, columns from head to head). None if it is no matrix.
     """
@@ -47,15 +47,15 @@ def flat_of(pages: Tensor) -> tuple[Tensor, Places] | None:
     if row <= 0 or page % row or row * item % 16 or pages.data_ptr() % 16 or page < 0:
         return None
     if head % row == 0 and head > 0:
-        places, columns = (page // row, head // row, 0), size
+        steps, columns = (page // row, head // row, 0), size
     elif head >= size and head * (heads - 1) + size <= row and head * item % 16 == 0:
-        places, columns = (page // row, 0, head), head * (heads - 1) + size
+        steps, columns = (page // row, 0, head), head * (heads - 1) + size
     else:
         return None
-    rows = (count - 1) * places[0] + (heads - 1) * places[1] + page_size
+    rows = (count - 1) * steps[0] + (heads - 1) * steps[1] + page_size
     if rows >= 2**31:
         return None
-    return pages.as_strided((rows, columns), (row, 1)), places
+    return pages.as_strided((rows, columns), (row, 1)), steps
 
 
 def box_of(page_size: int, bn: int) -> int:

@@ -96,7 +96,7 @@ def _tile_range(
 def _produce(loads, SET: gl.constexpr):
     """Load the queries of every tile, and its keys and values tile by tile."""
     q_desc, k_desc, v_desc, q_bufs, k_bufs, v_bufs, bars = loads[0]
-    starts, lengths, sequences, table, counter, channel, numbers, k_places, v_places = loads[1]
+    starts, lengths, sequences, table, counter, channel, numbers, k_steps, v_steps = loads[1]
     out, totals, faults, strides = loads[2]
     rows, capacity, most, table_row, window = numbers
     full_q, empty_q, full_k, empty_k, full_v, empty_v = bars
@@ -155,12 +155,12 @@ def _produce(loads, SET: gl.constexpr):
             mbarrier.wait(empty_k.index(slot), phase)
             bad_k = load_tile(
                 *(k_desc, k_bufs, full_k.index(slot), slot, j, key_first, keys, head, table_at),
-                *(k_places, SET, SET.size // CHUNK),
+                *(k_steps, SET, SET.size // CHUNK),
             )
             mbarrier.wait(empty_v.index(slot), phase)
             bad_v = load_tile(
                 *(v_desc, v_bufs, full_v.index(slot), slot, j, key_first, keys, head, table_at),
-                *(v_places, SET, SET.value_size // CHUNK),
+                *(v_steps, SET, SET.value_size // CHUNK),
             )
             bad = bad | bad_k | bad_v
             slot, phase = advance(slot, phase, SET.stages)
@@ -180,10 +180,10 @@ def _produce(loads, SET: gl.constexpr):
 
 @gluon.jit
 def _attend(
-    work, told_numbers, slot, phase, q_slot, q_phase, PART: gl.constexpr, SET: gl.constexpr
+    work, work_numbers, slot, phase, q_slot, q_phase, PART: gl.constexpr, SET: gl.constexpr
 ):
     """(sums [64, DV], maxima, sums of weights, rows, stage of the ring) of this part of a tile."""
-    start, queries, keys, tile, head = told_numbers
+    start, queries, keys, tile, head = work_numbers
     window = work[4][2]
     BM: gl.constexpr = CONSUMERS * ROWS
     s_layout: gl.constexpr = accumulator_layout(gl.num_warps(), SET.bn, 16)
@@ -202,10 +202,10 @@ def _attend(
 
 
 @gluon.jit
-def _store(o, m, l, row, told_numbers, target, SET: gl.constexpr):
+def _store(o, m, l, row, work_numbers, target, SET: gl.constexpr):
     """Divide by the sums and store the rows there are."""
     out, totals, sinks, out_token, out_head, totals_token = target
-    start, queries, keys, tile, head = told_numbers
+    start, queries, keys, tile, head = work_numbers
     o_layout: gl.constexpr = o.type.layout
     of = head * SET.group + row % SET.group
     real = row // SET.group < queries

@@ -122,11 +122,11 @@ def _next_part(at, base, begin, stop, s, tiles, size, SET: gl.constexpr):
 
 @gluon.jit
 def _load_segment(loads, segment, table_at, ring, SET: gl.constexpr):
-    """Load a sequence's queries of a head and a range of its keys and values. Returns the places in
+    """Load a sequence's queries of a head and a range of its keys and values. Returns the slots of
     the rings, and whether a page does not exist.
     """
     q_desc, k_desc, v_desc, q_bufs, k_bufs, v_bufs, bars = loads[0]
-    k_places, v_places = loads[1][7], loads[1][8]
+    k_steps, v_steps = loads[1][7], loads[1][8]
     full_q, empty_q, full_k, empty_k, full_v, empty_v = bars
     start, keys, head, first, end = segment
     slot, phase, q_slot, q_phase = ring
@@ -147,12 +147,12 @@ def _load_segment(loads, segment, table_at, ring, SET: gl.constexpr):
         mbarrier.wait(empty_k.index(slot), phase)
         bad_k = load_tile(
             *(k_desc, k_bufs, full_k.index(slot), slot, j, 0, keys, key_head, table_at),
-            *(k_places, SET, CHUNKS),
+            *(k_steps, SET, CHUNKS),
         )
         mbarrier.wait(empty_v.index(slot), phase)
         bad_v = load_tile(
             *(v_desc, v_bufs, full_v.index(slot), slot, j, 0, keys, key_head, table_at),
-            *(v_places, SET, SET.value_size // CHUNK),
+            *(v_steps, SET, SET.value_size // CHUNK),
         )
         bad = bad | bad_k | bad_v
         slot, phase = advance(slot, phase, SET.stages)
@@ -162,7 +162,7 @@ def _load_segment(loads, segment, table_at, ring, SET: gl.constexpr):
 @gluon.jit
 def _produce(loads, SET: gl.constexpr):
     """Load the queries, keys and values of this program's piece of the work."""
-    starts, lengths, sequences, table, counter, channel, numbers, k_places, v_places = loads[1]
+    starts, lengths, sequences, table, counter, channel, numbers, k_steps, v_steps = loads[1]
     out, faults, strides = loads[2]
     rows, capacity, most, table_row, window = numbers
     layout: gl.constexpr = line_layout(gl.num_warps())

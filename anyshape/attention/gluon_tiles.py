@@ -81,14 +81,14 @@ def range_at(first, last, keys, window, SET: gl.constexpr):
 
 @gluon.jit
 def load_tile(
-    desc, buffers, bar, slot, tile, key_first, keys, head, table, places, SET: gl.constexpr,
+    desc, buffers, bar, slot, tile, key_first, keys, head, table, steps, SET: gl.constexpr,
     CHUNKS: gl.constexpr,
 ):  # fmt: skip
     """Start loading a tile of keys or values: a box of SET.box rows and CHUNK columns at a time,
     each within a page. Boxes without a row of the sequence are left out. Returns whether a page
     does not exist: nothing is read then, as the copy engine knows how many rows there are.
     """
-    row_page, row_head, column_head, pages = places
+    row_page, row_head, column_head, pages = steps
     bad = keys < 0
     BOXES: gl.constexpr = SET.bn // SET.box
     first = tile * SET.bn

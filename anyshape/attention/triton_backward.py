@@ -2,7 +2,7 @@
 queries, and one for those of keys and values, by tiles of keys.
 
 Weights are computed again from the totals that the forward pass kept. No two programs add to the
-same place, so the results are the same every time.
+same element, so the results are the same every time.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def bend(scores, factor, soft_cap, CAPPED: tl.constexpr):
 
 
 @triton.jit
-def place_keys(
+def locate_keys(
     tile, key_first, length, table, pages, PAGE: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """(key numbers [BN], their pages, their rows within, whether they may be read)."""
@@ -68,7 +68,7 @@ def attend_keys(
     d = tl.arange(0, BLOCK_D)
     dv = tl.arange(0, BLOCK_DV)
     for tile in range(low, high):
-        j, page, row, valid = place_keys(tile, key_first, length, table, pages, PAGE, BN)
+        j, page, row, valid = locate_keys(tile, key_first, length, table, pages, PAGE, BN)
         if FAULTS:
             bad |= (j < length) & (valid == 0)
         at = page.to(tl.int64) * k_page + row.to(tl.int64) * k_row

@@ -17,7 +17,7 @@ from anyshape.ir.graph import Graph, Node, TensorType, Value
 from anyshape.ops.gradients.decisions import decides
 from anyshape.ops.table import OpDef, Pointwise, Structural, View, is_done_by_library
 
-LIGHT = 1024
+COMPUTE_BOUND_FROM = 1024
 """A reader that multiplies each of a tensor's bytes fewer times than this does little with it."""
 T = TypeVar("T")
 Allowed = frozenset[Node]
@@ -59,7 +59,7 @@ def costly_nodes(nodes: Iterable[Node], graph: Graph, ops: Mapping[str, OpDef]) 
     return sorted(filter(_makes_floats, found), key=work_by_byte)
 
 
-def read_by_light_products(
+def read_by_memory_bound_products(
     nodes: Iterable[Node], graph: Graph, ops: Mapping[str, OpDef]
 ) -> set[Value]:
     """What libraries read in the backward part and do little with: computed again, it is read and
@@ -71,7 +71,7 @@ def read_by_light_products(
             made = sum(size_bytes(v.tensor, graph) for v in node.outputs if _is_tensor(v))
             work = _work(node, graph, made)
             read = [value for value in node.inputs() if _is_tensor(value)]
-            found.update(v for v in read if work < LIGHT * size_bytes(v.tensor, graph))
+            found.update(v for v in read if work < COMPUTE_BOUND_FROM * size_bytes(v.tensor, graph))
     return found
 
 

@@ -203,6 +203,7 @@ class Backward:
     ops: Mapping[str, OpDef]
     active: set[Value]
     callers: frozenset[Value] = frozenset()  # in whose memory only the caller writes
+    recorded: bool = False  # what computes them is differentiated in turn
     found: dict[Value, Value] = field(default_factory=dict)
 
     def add(self, value: Value, gradient: Value) -> None:
@@ -218,7 +219,7 @@ class Backward:
         row, builder = self.ops[node.op], self.builder
         builder.location = node.location
         if node.modes is not None:
-            builder.modes = replace(node.modes, grad=False, backward=True)
+            builder.modes = replace(node.modes, grad=self.recorded, backward=True)
             builder.cx.default_dtype = node.modes.default_dtype
             builder.cx.default_device = node.modes.default_device
         start = len(builder.nodes)

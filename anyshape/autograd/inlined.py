@@ -56,11 +56,23 @@ def refuse_uncovered(graph: Graph, ops: Mapping[str, OpDef]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def inline_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
-    """Raises ``NotDifferentiable``."""
+def differentiates_again(graph: Graph) -> bool:
+    """Whether gradients are computed that other ones are computed of."""
+    return any(map(_is_recorded_gradient, graph.nodes))
+
+
+def _is_recorded_gradient(node: Node) -> bool:
+    return node.op == GRADIENTS and node.args[5] is True
+
+
+def inline_gradients(graph: Graph, ops: Mapping[str, OpDef], first: bool = False) -> Graph:
+    """``first``: only those up to the first one of which others are computed. Raises
+    ``NotDifferentiable``."""
+    first &= differentiates_again(graph)
     builder = continued(replace(graph, nodes=()), ops)
     builder.reserve(graph)
     new: dict[Value, Arg] = {}
+    done = False
 
     def current(value: Value) -> Arg:
         return new.get(value, value)
@@ -71,9 +83,10 @@ def inline_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
             args=tuple(map_values(arg, current) for arg in node.args),
             kwargs={name: map_values(arg, current) for name, arg in node.kwargs.items()},
         )
-        if node.op != GRADIENTS:
+        if node.op != GRADIENTS or done:
             builder.nodes.append(node)
             continue
+        done = first and _is_recorded_gradient(node)
         start = len(builder.nodes)
         made = _gradients(builder, graph, ops, node)
         new.update(zip(node.outputs, made, strict=True))
@@ -93,8 +106,10 @@ def _gradients(
     nodes = _makers(builder.nodes, values_in(of))
     active = Activity(replace(graph, nodes=tuple(nodes)), ops, leaves)
     assert call.modes is not None
-    builder.location, builder.modes = call.location, replace(call.modes, grad=False, backward=True)
-    backward = Backward(builder, ops, active.values)
+    again = _is_recorded_gradient(call)
+    modes = replace(call.modes, grad=again, backward=True)
+    builder.location, builder.modes = call.location, modes
+    backward = Backward(builder, ops, active.values, recorded=again)
     seeds = []
     for value, seed in zip(of, cotangents, strict=True):
         assert isinstance(value, Value)
@@ -103,9 +118,24 @@ def _gradients(
     for node in reversed(nodes):
         if active.differentiates(node):
             backward.node(node)
-    builder.location = call.location
+    builder.location, builder.modes = call.location, modes
     made = backward.finished(leaves, seeds)
+    if any(_is_gradient_gone_through(node, backward) for node in nodes):
+        # eager was asked what gets one (capture/tensors/second_gradients.py): of a mask, zeros
+        made = [_zeros(builder, out) if g is None else g for g, out in zip(made, call.outputs)]
     return [_laid_out(builder, g, out) for g, out in zip(made, call.outputs, strict=True)]
+
+
+def _is_gradient_gone_through(node: Node, backward: Backward) -> bool:
+    modes = node.modes
+    recorded = modes is not None and modes.backward and modes.grad
+    return recorded and any(value in backward.found for value in node.outputs)
+
+
+def _zeros(builder: Builder, like: Value) -> Value:
+    kind = like.tensor
+    made: Value = builder.call("full", kind.shape, 0, kind.dtype, kind.device)
+    return made
 
 
 def _makers(nodes: Sequence[Node], of: Iterable[Value]) -> list[Node]:

@@ -21,7 +21,7 @@ from anyshape.autograd.budget import (
     Allowed,
     costly_nodes,
     is_cheap,
-    read_by_light_products,
+    read_by_memory_bound_products,
     within_budget,
 )
 from anyshape.autograd.checkpoints import Checkpoints, is_checkpointed, runs_once
@@ -203,7 +203,9 @@ class _Partition:
         edges: list[tuple[Value, Value]] = []
         fed: list[Value] = []
         costs = _Costs(self)
-        stay = set(self.checkpoints.given) | (set() if allowed else self._light(costs))
+        stay = set(self.checkpoints.given) | (
+            set() if allowed else self._read_by_memory_bound(costs)
+        )
         waiting = list(needed)
         while waiting:
             value = waiting.pop()
@@ -226,9 +228,9 @@ class _Partition:
         saved = [value for value in self.tensors() if value in chosen]
         return saved, sum(size_bytes(v.tensor, self.graph) for v in saved if capacities[v])
 
-    def _light(self, costs: _Costs) -> set[Value]:
+    def _read_by_memory_bound(self, costs: _Costs) -> set[Value]:
         """What lies there and is better saved, if it may be, than written once more."""
-        read = read_by_light_products(self.late_nodes, self.graph, self.ops)
+        read = read_by_memory_bound_products(self.late_nodes, self.graph, self.ops)
         return {v for v in read & costs.stored.keys() if costs.of(v) < UNBOUNDED}
 
     def _needed(self) -> list[Value]:

@@ -20,7 +20,7 @@ from anyshape.autograd.budget import (
     Allowed,
     costly_nodes,
     is_cheap,
-    read_by_light_products,
+    read_by_memory_bound_products,
     within_budget,
 )
 from anyshape.autograd.checkpoints import Copier, runs_once
@@ -80,7 +80,9 @@ def _again(
     alive = {owner.get(v, v) for v in values_in(graph.outputs)}
     alive.update(entry.value for entry in graph.inputs)
     stored = stored_anyway(forward, ops)
-    light = set() if allowed else read_by_light_products(backward, graph, ops) & stored.keys()
+    memory_bound = (
+        set() if allowed else read_by_memory_bound_products(backward, graph, ops) & stored.keys()
+    )
     compared = {v for node in in_front_of_decisions(backward) for v in node.inputs()}
     capacities: dict[Value, int] = {}
     edges: list[tuple[Value, Value]] = []
@@ -93,7 +95,7 @@ def _again(
         free = owner.get(value, value) in alive
         capacities[value] = 0 if free else cost_of_keeping(value, graph, stored)
         maker = makers.get(value)
-        stays = value in compared or value in light
+        stays = value in compared or value in memory_bound
         if maker is None or stays or not (maker in allowed or _is_cheap(maker, ops)):
             fed.append(value)
             continue
@@ -101,8 +103,8 @@ def _again(
         edges.extend((source, value) for source in sources)
         waiting.extend(sources)
     kept = minimum_cut(capacities, edges, fed, needed, latest=True)
-    held = sum(size_bytes(value.tensor, graph) for value in kept if capacities[value])
-    return _not_kept(needed, kept, makers), held
+    kept_bytes = sum(size_bytes(value.tensor, graph) for value in kept if capacities[value])
+    return _not_kept(needed, kept, makers), kept_bytes
 
 
 def _is_cheap(node: Node, ops: Mapping[str, OpDef]) -> bool:

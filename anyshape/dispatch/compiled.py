@@ -275,6 +275,7 @@ class Compiled:
             assert machine.frame is not None
             at = flatten(machine.frame)
             if is_watched(machine) or at.holds_finalized(call.given):
+                del at
                 continue  # a segment would hold it after the program has dropped it
             entry = Entry(at.key, at.slots, point=at, numbers=numbers)
             specialization, inputs = self._specialization(entry, stance)
@@ -370,6 +371,7 @@ class Compiled:
             for found in breaks[before:]:
                 self._warn(slow_paths.of_break(found, specialization))
             self._warn(slow_paths.of_eager_graph(specialization))
+            self._warn(slow_paths.of_unreplayed(specialization))
             return specialization
         return None
 

@@ -17,6 +17,7 @@ from anyshape.costs import COSTS
 from anyshape.dispatch.specializations import Specialization
 from anyshape.dispatch.stats import counted
 from anyshape.errors import AnyshapeError
+from anyshape.ir.graph import HOST
 
 
 def of_break(found: GraphBreak, specialization: Specialization) -> AnyshapeError | None:
@@ -44,6 +45,19 @@ def of_eager_graph(specialization: Specialization) -> AnyshapeError | None:
     location = getattr(specialization.compiled, "location", None) or specialization.line()
     count = counted(specialization.node_count(), "operator")
     return AnyshapeError("E231", location=location, count=count, reason=why)
+
+
+def of_unreplayed(specialization: Specialization) -> AnyshapeError | None:
+    """None where its device replays it as a whole, or nobody asked for that, or has no GPU."""
+    compiled = specialization.compiled
+    made = getattr(compiled, "translation", None)
+    if made is None or made.summary.devices <= {HOST} or not specialization.node_count():
+        return None
+    reason = compiled.why_not_replayed()
+    if not reason:
+        return None
+    remedy = "leave that out of what is compiled, or use the default mode"
+    return AnyshapeError("E234", location=specialization.line(), reason=reason, remedy=remedy)
 
 
 def of_miss(made: Sequence[Specialization], slots: list[Any]) -> Failure | None:

@@ -25,8 +25,8 @@ from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import CHECK, Graph, Location
 from anyshape.ir.nesting import nodes_in
 from anyshape.nouns import frozen, mutable
-from anyshape.ops import OPS
 from anyshape.ops.gradients.backward import GRADIENTS
+from anyshape.runtime.random_state import RandomState, devices_drawn_on
 
 CALLS_PER_DENIAL = 2  # a call that is denied runs about as fast as one in many segments
 
@@ -221,17 +221,18 @@ def run_once(specialization: Specialization) -> None:
 
 
 def replayable(run: Callable[..., Any], graph: Graph, restartable: bool) -> Callable[..., Any]:
-    """`run`, which leaves the random state as it was where it fails and the segment runs again."""
+    """`run`, which leaves generators as they were where it fails and the segment runs again."""
     failures = Exception if restartable else CheckFailed
-    if not any(node.op in OPS and OPS[node.op].random for node in nodes_in(graph)):
+    devices = devices_drawn_on(graph)
+    if not devices:
         return run
 
     def restoring(*inputs: Any) -> Any:
-        state = torch.get_rng_state()
+        state = RandomState.of(devices)
         try:
             return run(*inputs)
         except failures:
-            torch.set_rng_state(state)
+            state.put_back()
             raise
 
     return restoring

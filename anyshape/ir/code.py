@@ -24,7 +24,7 @@ Reference = tuple[str, object]
 ("flag" | "flag address", (device, site)): what ``Traps`` knows of them, as a tensor, or where"""
 
 
-def flag_place(flag: Buffer) -> Reference:
+def flag_address(flag: Buffer) -> Reference:
     """Where a buffer lies that is a flag."""
     return "flag address", (flag.device, flag.site)
 

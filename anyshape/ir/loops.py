@@ -189,7 +189,31 @@ class Scan:
     dtype: DType
 
 
-Element: TypeAlias = Const | Read | Position | Load | Op | Reduce | Scan
+Order: TypeAlias = Literal["joined", "joined_halves", "raw", "double", "single"]
+"""How kernels of ATen add up a row: moments of vectors of it joined two by two; the same where each
+vector of bfloat16 is two of float32; a sum and one of squares, in vectors; or one number after the
+other, in float64 or in float32."""
+
+
+@frozen
+class Moment:
+    """The mean of ``arg`` over all rows, or the sum of the squares of what is left of it without
+    the mean: what ``given`` has (the mean, that sum), unless squares overflow near them. Then it is
+    what ATen's kernel makes of them in its ``order``, NaN and infinities included."""
+
+    order: Order
+    part: Literal["mean", "squares"]
+    arg: int
+    given: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def usual(self) -> int:
+        """The element whose value it has where no square overflows."""
+        return self.given[0 if self.part == "mean" else 1]
+
+
+Element: TypeAlias = Const | Read | Position | Load | Op | Reduce | Scan | Moment
 
 
 @frozen
@@ -289,6 +313,8 @@ def beside_index(element: Element | Store) -> tuple[int, ...]:
             return () if mask is None else (mask,)
         case Reduce(arg=arg) | Scan(arg=arg):
             return (arg,)
+        case Moment(arg=arg, given=given):
+            return (arg, *given)
         case Store(value=value, mask=mask):
             return (value,) if mask is None else (value, mask)
     return ()
@@ -373,6 +399,9 @@ def _print_element(element: Element) -> str:
             return f"reduce {combine} v{arg} : {dtype}"
         case Scan(combine=combine, arg=arg, dtype=dtype):
             return f"scan {combine} v{arg} : {dtype}"
+        case Moment(order=order, part=part, arg=arg, given=given, dtype=dtype):
+            near = ", ".join(f"v{n}" for n in given)
+            return f"moment {order} {part} v{arg} near {near} : {dtype}"
 
 
 def _print_store(store: Store) -> str:

@@ -56,7 +56,7 @@ def starts(parts: Iterable[Dim]) -> Iterator[Dim]:
 
 
 def ranges_in(
-    slot: Slot, storage: str, places: Mapping[str, tuple[Dim, Dim]], sizes: Sizes
+    slot: Slot, storage: str, starts_and_sizes: Mapping[str, tuple[Dim, Dim]], sizes: Sizes
 ) -> Iterator[tuple[str, ByteRange | None]]:
     """Where buffers lie, from their starts in the slot and sizes; None for what is not known to fit
     there."""
@@ -65,7 +65,7 @@ def ranges_in(
         begins = starts(part.size_bytes for part in slot.parts)
         for number, (start, part) in enumerate(zip(begins, slot.parts, strict=True)):
             parts |= dict.fromkeys(part.tenants, (number, start, part))
-    for name, (start, size) in places.items():
+    for name, (start, size) in starts_and_sizes.items():
         fits, inside = False, None
         if name in parts:
             inside, begin, part = parts[name]

@@ -15,6 +15,7 @@ from anyshape.ir.loops import (
     SCALAR_OPS,
     Kernel,
     Load,
+    Moment,
     Op,
     PointerParam,
     Read,
@@ -132,6 +133,10 @@ def verify_kernel(kernel: Kernel) -> None:
             case Reduce(combine=combine) | Scan(combine=combine):
                 _require(combine in COMBINES, f"v{number}: no combine {combine}")
                 _require(bool(kernel.reduction_axes), f"v{number} reduces in a kernel without rows")
+            case Moment(part=part, given=given):
+                _require(bool(kernel.reduction_axes), f"v{number} reduces in a kernel without rows")
+                least = 1 if part == "mean" else 2
+                _require(least <= len(given) <= 2, f"v{number}: {part} near {len(given)} numbers")
     for store in kernel.stores:
         _require(store.pointer in pointers, f"a store into {store.pointer}, which is no parameter")
         for read in operands(store):

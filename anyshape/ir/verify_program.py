@@ -350,12 +350,12 @@ class _Run:
             f"slot {number} of the arena of step {at.number}" for number in range(len(step.slots))
         ]
         self.storages.update((storage, _Storage("program")) for storage in arena)
-        places: list[dict[str, tuple[Dim, Dim]]] = [{} for _ in arena]
+        tenants: list[dict[str, tuple[Dim, Dim]]] = [{} for _ in arena]
         for name, (slot, offset) in step.inner.items():
             if name not in self.buffers:
                 raise Malformed(f"{at}: {name} is no buffer")
-            places[slot][name] = offset, self.sizes.span(self.buffers[name])
-        for storage, room, there in zip(arena, step.slots, places, strict=True):
+            tenants[slot][name] = offset, self.sizes.span(self.buffers[name])
+        for storage, room, there in zip(arena, step.slots, tenants, strict=True):
             for name, bytes_ in ranges_in(room, storage, there, self.sizes):
                 if bytes_ is None:
                     raise Malformed(f"{at}: {name} is not known to fit into {storage}")

@@ -196,20 +196,20 @@ class Recorder(TorchDispatchMode):
         """The statements: first the stream, then memory that only kernels are told of."""
         lines, used = self._live(result)
         unread = [s for s in lines if s.new_bytes is not None and s.names[0] not in used]
-        places, end = {}, 0
+        offsets, end = {}, 0
         for line in unread:
-            places[line.names[0]] = end
+            offsets[line.names[0]] = end
             end += -(-(line.new_bytes or 0) // SLOT_BYTES) * SLOT_BYTES
         yield f"stream = current_stream({current_device()})"
-        if places:
+        if offsets:
             yield f"memory = new({end}, dtype=byte, device=where)"
             yield "begin = memory.data_ptr()"
-        yield from (f"p_{name} = begin + {place}" for name, place in places.items())
+        yield from (f"p_{name} = begin + {offset}" for name, offset in offsets.items())
         addressed = names_in(" ".join(line.text for line in lines), "p_")
-        roots = sorted(addressed - places.keys())
+        roots = sorted(addressed - offsets.keys())
         yield from (f"p_{name} = {name}.data_ptr()" for name in roots if name.startswith("a"))
         for line in lines:
-            if line.names and line.names[0] in places:
+            if line.names and line.names[0] in offsets:
                 continue
             yield line.text
             yield from (f"p_{n} = {n}.data_ptr()" for n in line.names if n in roots and n[0] == "t")

@@ -212,8 +212,8 @@ class ParallelMoE(nn.Module):
         valid = valid_tokens.reshape(-1)
         valid = ep.gather(valid).view(-1) if valid.shape[0] == 1 else valid  # [ep]
         begins = torch.arange(outer.size, device=valid.device)[:, None] * size
-        places = torch.arange(size, device=valid.device)
-        padding = places >= (valid[None, :] - begins)[:, :, None]  # [tp, ep, S]
+        positions = torch.arange(size, device=valid.device)
+        padding = positions >= (valid[None, :] - begins)[:, :, None]  # [tp, ep, S]
         others = scores.shape[1] - own
         extra = max(0, self.routing.top_k - others)
         nowhere = scores.new_zeros(scores.shape[1] + extra)

@@ -18,7 +18,7 @@ from anyshape.kernels.launches import REGISTERS, ceil_div, processors, quick
 from anyshape.kernels.overlap import follow, get_ready, overlap
 from anyshape.moe import gluon_few
 from anyshape.moe.triton_activation import gated
-from anyshape.moe.triton_routing import Choice, partial_logits, places, weigh
+from anyshape.moe.triton_routing import Choice, experts_of_columns, partial_logits, weigh
 from anyshape.moe.triton_rows import count_arguments, count_rows, once
 
 # A program reads this many elements of a row at once (twice as many of float8), of so many rows
@@ -63,7 +63,7 @@ def _choose_few(
     follow(OVERLAP)
     BLOCK_E: tl.constexpr = BLOCK_G * BLOCK_S
     token = tl.program_id(0)
-    expert, real = places(EXPERTS, GROUPS, BLOCK_G, BLOCK_S)
+    expert, real = experts_of_columns(EXPERTS, GROUPS, BLOCK_G, BLOCK_S)
     row = token + tl.zeros([1], tl.int32)
     _, keys, all_weights = weigh(
         *(logits, router_biases, logit_biases, row, real[None, :], expert, real),

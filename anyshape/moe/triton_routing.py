@@ -48,7 +48,7 @@ def _kept_groups(
 
 
 @triton.jit
-def places(
+def experts_of_columns(
     EXPERTS: tl.constexpr, GROUPS: tl.constexpr, BLOCK_G: tl.constexpr, BLOCK_S: tl.constexpr
 ):
     """(expert, whether there is one) of each column. Columns are padded group by group, so that
@@ -142,7 +142,7 @@ def _scores(
     follow(OVERLAP)
     BLOCK_E: tl.constexpr = BLOCK_G * BLOCK_S
     column = tl.arange(0, BLOCK_E)
-    expert, real = places(EXPERTS, GROUPS, BLOCK_G, BLOCK_S)
+    expert, real = experts_of_columns(EXPERTS, GROUPS, BLOCK_G, BLOCK_S)
     token = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
     position = token.to(tl.int64)[:, None] * EXPERTS + expert[None, :]
     mask = (token < tokens)[:, None] & real[None, :]
@@ -225,7 +225,7 @@ class Choice:
         )
 
     def constants(self, experts: int) -> dict[str, int | bool]:
-        """What `weigh` and `places` are compiled for."""
+        """What `weigh` and `experts_of_columns` are compiled for."""
         groups = self.groups if self.top_groups < self.groups else 1
         return {
             "EXPERTS": experts,

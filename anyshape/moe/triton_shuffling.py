@@ -153,7 +153,7 @@ def _ranks(chosen):
 
 @quick
 @triton.jit
-def _place_expert(
+def _write_expert(
     choices,
     counts,
     expert_indices,
@@ -214,7 +214,7 @@ def _sum_blocks(
 
 @quick
 @triton.jit
-def _place_block(
+def _write_block(
     choices,
     block_counts,
     counts,
@@ -299,10 +299,10 @@ def index_shuffling(
         num_warps=BLOCK_WARPS if by_block else CHOSEN_WARPS,
     )
     if by_block:
-        _place_blocks(choices, block_counts, results, block_t, top_k, tokens, tail)
+        _write_blocks(choices, block_counts, results, block_t, top_k, tokens, tail)
     else:
         block = power_of_two(max(number, 128))
-        _place_expert[(experts + TAIL_BLOCKS * tail,)](
+        _write_expert[(experts + TAIL_BLOCKS * tail,)](
             *(choices, *results, number, experts, top_k),
             BLOCK=block,
             num_warps=max(1, min(8, block // 256)),
@@ -310,7 +310,7 @@ def index_shuffling(
     return results
 
 
-def _place_blocks(
+def _write_blocks(
     choices: Tensor,
     block_counts: Tensor,
     results: tuple[Tensor, Tensor, Tensor],
@@ -331,7 +331,7 @@ def _place_blocks(
         num_warps=SUM_WARPS,
         **overlap(choices),
     )
-    _place_block[(blocks,)](
+    _write_block[(blocks,)](
         *(choices, block_counts, counts, expert_indices, token_indices, tokens, experts, top_k),
         TAIL=tail,
         BLOCK_T=block_t,

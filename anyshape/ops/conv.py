@@ -272,7 +272,7 @@ def _with_indices(n: int) -> Callable[..., Any]:
 
 
 def _aten_pool(n: int) -> Callable[..., str]:
-    """Autocast knows the pool that gives no places."""
+    """Autocast knows the pool that gives no indices."""
 
     def name(x: Any, *options: Any, return_indices: Any = False, **_: Any) -> str:
         with_indices = return_indices or options[5:6] == (True,)

@@ -108,5 +108,5 @@ op(
     torch="anyshape.eager_attention.flash_attention_gradients",
     type=_gradient_types,
     lower=Extern("anyshape.eager_attention.flash_attention_gradients"),
-    causal=CausalMask(mask=6, flag=7),
+    causal=CausalMask(mask=6, flag=7, query=1),
 )

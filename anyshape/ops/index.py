@@ -14,7 +14,7 @@ from anyshape.ir.dtypes import bool_, int32, int64, uint8
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops import ranges
 from anyshape.ops.context import NoRow, OpError, TypeContext
-from anyshape.ops.gradients import places
+from anyshape.ops.gradients import indexing
 from anyshape.ops.layout import Shape, numel, pointwise_strides, view_strides
 from anyshape.ops.rules import (
     dim_of,
@@ -86,7 +86,7 @@ op(
     "index_select",
     "input, dim, index",
     torch="torch.index_select",
-    vjp=places.INDEX_SELECT,
+    vjp=indexing.INDEX_SELECT,
     costly=True,
     type=_index_select_type,
     spellings=("torch.Tensor.index_select",),
@@ -149,7 +149,7 @@ op(
     "gather",
     "input, dim, index, *, sparse_grad=False",
     torch="torch.gather",
-    vjp=places.GATHER,
+    vjp=indexing.GATHER,
     costly=True,
     type=_gather_type,
     spellings=("torch.Tensor.gather",),
@@ -274,7 +274,7 @@ op(
     "index",
     "input, indices",
     torch="anyshape.eager.index",
-    vjp=places.INDEX,
+    vjp=indexing.INDEX,
     costly=True,
     normalize=normal_index,
     type=index_type,
@@ -375,7 +375,7 @@ op(
     "input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, "
     "sparse=False",
     torch="torch.nn.functional.embedding",
-    vjp=places.EMBEDDING,
+    vjp=indexing.EMBEDDING,
     normalize=_normal_embedding,
     type=_embedding_type,
     expand=_embedding_expand,

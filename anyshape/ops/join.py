@@ -11,7 +11,7 @@ from typing import Any
 from anyshape.ir.dtypes import int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
-from anyshape.ops.gradients import places
+from anyshape.ops.gradients import indexing
 from anyshape.ops.layout import (
     Shape,
     channels_last_strides,
@@ -104,7 +104,7 @@ op(
     "tensors, dim=0",
     torch="torch.cat",
     image_order="tensors",
-    vjp=places.CAT,
+    vjp=indexing.CAT,
     spellings=("torch.concat", "torch.concatenate"),
     normalize=_normal_cat,
     overload=_cat_row,
@@ -218,7 +218,7 @@ op(
     "pad",
     "input, pads, value",
     torch="anyshape.eager.pad",
-    vjp=places.PAD,
+    vjp=indexing.PAD,
     type=_pad_type,
     lower=Structural(Form.PAD),
 )

@@ -54,7 +54,7 @@ def _cross_entropy_expand(
     dim = 0 if len(x.shape) == 1 else 1
     logs = b.log_softmax(cast(b, x, wide(x.dtype)), dim)
     if target.dtype.is_floating:
-        dtype = _held(x, target, weight)
+        dtype = _promoted(x, target, weight)
         return _soft_labels(b, logs, target, weight, dim, chosen, label_smoothing, dtype)
     return _nll(b, logs, target, weight, ignore_index, dim, chosen, label_smoothing, x.dtype)
 
@@ -140,7 +140,7 @@ def _nll_type(cx: TypeContext, x: Any, target: Any, weight: Any, reduction: Arg)
     if weight is not None:
         message = "weight tensor should be defined for all classes"
         require_sizes(cx, tensor(weight).shape, t.shape[dim : dim + 1], message)
-    dtype = _held(x, target, weight) if labels.dtype.is_floating else t.dtype
+    dtype = _promoted(x, target, weight) if labels.dtype.is_floating else t.dtype
     return new(cx, t, shape if reduction == "none" else (), dtype)
 
 
@@ -214,7 +214,7 @@ def _loss(name: str, signature: str, body: Loss, **rest: Any) -> None:
         weight = own.get("weight")
         _require_weights(b, x, weight)
         made = body(b, *work, **own)
-        dtype = _held(x, target, weight)
+        dtype = _promoted(x, target, weight)
         if weight is None or chosen != "mean":
             return finish(b, made, chosen, dtype)
         return cast(b, b.div(b.sum(made), b.sum(cast(b, weight, made.dtype))), dtype)
@@ -237,7 +237,7 @@ def _reduced(name: str, signature: str, body: Loss, **rest: Any) -> None:
     names = row.signature.names
 
 
-def _held(*given: Any) -> DType:
+def _promoted(*given: Any) -> DType:
     """The type that holds all that is given, whatever their ranks: eager broadcasts them first."""
     return functools.reduce(promote_two, [v.dtype for v in given if v is not None])
 
@@ -261,7 +261,7 @@ _loss(
 def _weighted(b: Any, x: Any, weight: Any) -> Any:
     if weight is None:
         return x
-    dtype = _held(x, weight)
+    dtype = _promoted(x, weight)
     return b.mul(cast(b, x, dtype), cast(b, weight, dtype))
 
 
@@ -303,7 +303,7 @@ def _huber_expand(
         raise OpError("the loss of what is no floating number")
     _require_weights(b, x, weight)
     made = finish(b, _huber(b, x, y, delta, weight), reduction)
-    return cast(b, made, x.dtype if weight is None else _held(x, weight))
+    return cast(b, made, x.dtype if weight is None else _promoted(x, weight))
 
 
 op(

@@ -12,6 +12,15 @@ from anyshape.ir.dtypes import DType, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.gradients import activations, norms, reductions
+from anyshape.ops.gradients.reductions import (
+    center_and_factor,
+    moments,
+    normalised,
+    order_of_channels,
+    order_of_groups,
+    order_of_instances,
+    order_of_rows,
+)
 from anyshape.ops.layout import (
     contiguous_strides,
     is_contiguous,
@@ -20,9 +29,9 @@ from anyshape.ops.layout import (
     preserved_strides,
     suggests_channels_last,
 )
-from anyshape.ops.reduce import cast, count_of, variance, wide
+from anyshape.ops.reduce import cast, count_of, degrees_of_freedom, wide
 from anyshape.ops.rules import contiguous_like, dim_of, of_numbers, require_sizes, sizes_of, tensor
-from anyshape.ops.table import op
+from anyshape.ops.table import Reduce, op
 from anyshape.ops.view import Normal, sequence
 from anyshape.symbolic import Dim, eq, floordiv, ge, minimum, mod, ne
 
@@ -99,6 +108,17 @@ op(
     expand=lambda b, x, dim, level, dtype: b.softmax(b.neg(x), dim, 3, dtype),
 )
 
+# --- moments ---
+
+op(
+    "moment",
+    "input, dims, keepdim, mean, squares=None, *, order, part",
+    torch="anyshape.eager_norms.moment",
+    type=lambda cx, x, dims, keepdim, mean, squares=None, *, order, part: tensor(mean),
+    lower=Reduce("moment"),
+    vjp=reductions.MOMENT,
+)
+
 # --- layer and RMS norm ---
 
 
@@ -130,10 +150,7 @@ def _affine(b: Any, x: Any, weight: Any, bias: Any) -> Any:
 def _layer_norm_expand(
     b: Any, x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5
 ) -> Any:
-    dims = _last_dims(x, shape)
-    wider = cast(b, x, wide(x.dtype))
-    spread, center = variance(b, wider, dims, True, 0)
-    scaled = b.mul(b.sub(wider, center), b.rsqrt(b.add(spread, eps)))
+    scaled, _ = normalised(b, x, _last_dims(x, shape), eps, order_of_rows(x))
     return cast(b, _affine(b, scaled, weight, bias), x.dtype)
 
 
@@ -214,11 +231,11 @@ def _batch_norm_expand(
     wider = cast(b, x, wide(x.dtype))
     if training or mean is None:
         dims = (0, *range(2, len(x.shape)))
-        spread, center = variance(b, wider, dims, True, 0)
+        scaled, _ = normalised(b, x, dims, eps, order_of_channels(b, x))
     else:
         center = _channelwise(b, mean, x, wider.dtype)
         spread = _channelwise(b, var, x, wider.dtype)
-    scaled = b.mul(b.sub(wider, center), b.rsqrt(b.add(spread, eps)))
+        scaled = b.mul(b.sub(wider, center), b.rsqrt(b.add(spread, eps)))
     rows = [None if v is None else _channelwise(b, v, x, wider.dtype) for v in (weight, bias)]
     return cast(b, _affine(b, scaled, *rows), x.dtype)
 
@@ -356,8 +373,9 @@ def _batch_norm_moved(
     made = b.batch_norm(x, None, None, weight, bias, True, momentum, eps)
     dims = (0, *range(2, len(x.shape)))
     # The sums that the result is made of, so that they are read once.
-    found = variance(b, cast(b, x, wide(x.dtype)), dims, True, 1)
-    spread, center = (b.reshape(cast(b, v, x.dtype), x.shape[1:2]) for v in found)
+    center, squares = moments(b, cast(b, x, wide(x.dtype)), dims, order_of_channels(b, x))
+    spread = b.div(squares, degrees_of_freedom(count_of(x.shape, dims), 1))
+    center, spread = (b.reshape(cast(b, v, x.dtype), x.shape[1:2]) for v in (center, spread))
     moved = _moved(b, mean, center, momentum, numel(x.shape))
     return made, moved, _moved(b, var, spread, momentum, numel(x.shape))
 
@@ -416,8 +434,10 @@ def _group_norm_expand(
     n, channels, *space = x.shape
     each = b.cx.facts.simplify(floordiv(channels, groups))
     split = b.reshape(wider, (n, groups, each * numel(space)))
-    spread, center = variance(b, split, (2,), True, 0)
-    scaled = b.reshape(b.mul(b.sub(split, center), b.rsqrt(b.add(spread, eps))), x.shape)
+    found = center_and_factor(b, split, (2,), eps, order_of_groups(b, x))
+    channelwise = ((n, groups, each), (n, channels, *(1 for _ in space)))
+    center, factor = (b.reshape(b.expand(v, channelwise[0]), channelwise[1]) for v in found)
+    scaled = b.mul(b.sub(wider, center), factor)
     rows = [None if v is None else _channelwise(b, v, x, wider.dtype) for v in (weight, bias)]
     return cast(b, _affine(b, scaled, *rows), x.dtype)
 
@@ -446,10 +466,9 @@ def _instance_norm_expand(
 ) -> Any:
     if not use_input_stats:
         return b.batch_norm(x, mean, var, weight, bias, False, momentum, eps)
-    wider = cast(b, x, wide(x.dtype))
-    spread, center = variance(b, wider, tuple(range(2, len(x.shape))), True, 0)
-    scaled = b.mul(b.sub(wider, center), b.rsqrt(b.add(spread, eps)))
-    rows = [None if v is None else _channelwise(b, v, x, wider.dtype) for v in (weight, bias)]
+    dims = tuple(range(2, len(x.shape)))
+    scaled, _ = normalised(b, x, dims, eps, order_of_instances(x))
+    rows = [None if v is None else _channelwise(b, v, x, scaled.dtype) for v in (weight, bias)]
     return cast(b, _affine(b, scaled, *rows), x.dtype)
 
 

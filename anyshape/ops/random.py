@@ -70,7 +70,7 @@ for _name in ("rand", "randn"):
 
 def _randint_normal(
     cx: TypeContext,
-    low: Any,
+    low: Any = 0,
     high: Any = None,
     size: Any = None,
     *,
@@ -80,6 +80,8 @@ def _randint_normal(
 ) -> Normal:
     if size is None:  # torch.randint(high, size)
         low, high, size = 0, low, high
+    elif high is None:  # torch.randint(high, size=size)
+        low, high = 0, low
     return (low, high, sequence(size)), {
         "dtype": dtype or int64,
         "device": device or cx.default_device,
@@ -88,7 +90,7 @@ def _randint_normal(
 
 random(
     "randint",
-    f"low, high=None, size=None, *, {_OPTIONS}",
+    f"low=0, high=None, size=None, *, {_OPTIONS}",
     lambda cx, low, high, size, *, dtype, device: created(cx, size, dtype, device),
     normalize=_randint_normal,
 )
@@ -130,7 +132,7 @@ for _name, _more in (("rand_like", ""), ("randn_like", "")):
     random(_name, f"input{_more}, {_LIKE}", _like, normalize=_options, differentiable=False)
 random(
     "randint_like",
-    f"input, low, high=None, {_LIKE}",
+    f"input, low=0, high=None, {_LIKE}",
     _like,
     torch="anyshape.eager_random.randint_like",
     spellings=("torch.randint_like",),

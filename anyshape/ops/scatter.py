@@ -16,7 +16,7 @@ from anyshape.ir.graph import Arg, Node, TensorType
 from anyshape.ops import ranges
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.converted import does_not_fit
-from anyshape.ops.gradients import places as gradients
+from anyshape.ops.gradients import indexing as gradients
 from anyshape.ops.index import (
     dim_second,
     index_type,

@@ -17,6 +17,11 @@ DETACHED = frozenset({"detach", "data", "view_dtype"})
 """Operators whose results lie in the memory of an argument, which eager calls no views of it."""
 VIEWS_OF_NEW = frozenset({"einsum"})
 """Operators that give new memory, of which eager gives a view."""
+STORAGE_COPIES = frozenset(
+    {"select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter"}
+)
+"""Last names of torch's operators that copy the storage of what they are handed: the result begins
+where that does."""
 
 
 def lies_in_argument(cx: TypeContext, node: Node, row: OpDef | None) -> bool:

@@ -49,7 +49,7 @@ def decided_count(cx: TypeContext, count: Dim) -> int:
     return hint
 
 
-def _taken_apart(cx: TypeContext, *sizes: Any) -> int | None:
+def _unpacked_count(cx: TypeContext, *sizes: Any) -> int | None:
     """How many pieces the program wants of sizes that nobody may guard on; Python raises where
     there are more or fewer."""
     guarded = all(s.policy == "backed" and s in cx.hints for n in sizes for s in symbols_of(n))
@@ -61,7 +61,7 @@ _PIECES = "the number of pieces is not the number of values to unpack"
 
 def _piece_count(cx: TypeContext, count: Dim) -> int:
     """``decided_count``, or as many as the program takes apart."""
-    wanted = _taken_apart(cx, count)
+    wanted = _unpacked_count(cx, count)
     if wanted is not None:
         cx.require(eq(count, wanted), _PIECES)
     return decided_count(cx, count) if wanted is None else wanted
@@ -92,7 +92,7 @@ def _decided_pieces(cx: TypeContext, size: Dim, each: Any) -> int:
         return max(-(-size // each), 1)
     if cx.known(le(size, each)):
         return 1
-    wanted = _taken_apart(cx, size, each)
+    wanted = _unpacked_count(cx, size, each)
     if wanted:
         some = wanted == 1 or lt(each * (wanted - 1), size)
         cx.require(all_of(le(size, each * wanted), some), _PIECES)
@@ -193,7 +193,7 @@ def _normal_chunk(cx: TypeContext, x: Any, chunks: Any, dim: Arg = 0) -> Normal:
     if isinstance(chunks, int) and cx.known(eq(mod(size, chunks), 0)):
         return (x, (cx.facts.simplify(floordiv(size, chunks)),) * chunks, d), {}
     each = ceildiv(size, chunks)
-    if _taken_apart(cx, size) == chunks:
+    if _unpacked_count(cx, size) == chunks:
         cx.require(any_of(eq(size, 0), gt(size, each * (chunks - 1))), _PIECES)
         return (x, (*(each,) * (chunks - 1), size - each * (chunks - 1)), d), {}
     if cx.decide(eq(size, 0)):

@@ -22,7 +22,7 @@ from anyshape.symbolic import Condition, Dim, Facts
 
 TypeRule: TypeAlias = Callable[..., "TensorType | tuple[TensorType, ...]"]
 Compute = Literal["result", "promoted", "own"]
-Combine = Literal["sum", "prod", "max", "min", "any", "all", "argmax", "argmin"]
+Combine = Literal["sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "moment"]
 
 
 class Required(Enum):
@@ -142,7 +142,9 @@ class View:
 
 @frozen
 class Reduce:
-    """An associative combine over ``dims``, ``keepdim``: row parameters ``(x, dims, keepdim)``."""
+    """An associative combine over ``dims``, ``keepdim``: row parameters ``(x, dims, keepdim)``.
+    A moment is handed what was found of it: ``(x, dims, keepdim, mean, squares, *, order, part)``.
+    """
 
     combine: Combine
 
@@ -265,10 +267,11 @@ Lowering: TypeAlias = (
 @frozen
 class CausalMask:
     """The positions of attention's mask, and of the flag that means the mask of which key ``j`` is
-    seen by query ``i`` where ``j <= i``."""
+    seen by query ``i`` where ``j <= i``; that of the query, which the key follows."""
 
     mask: int
     flag: int
+    query: int = 0
 
 
 @frozen
@@ -330,6 +333,7 @@ class OpDef:
     raises: bool = False
     refuses: Callable[..., Any] | None = None
     guessed: bool = False
+    copies_storage: bool = False
     one_by_one: OneByOne | None = None
     scatters: bool = False
     holds: ContentRule | None = None
@@ -411,6 +415,7 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     ``range(range_of, node, position)``: within which a result's integers lie, where the
     operands' tell it (``ranges.py``).
     ``guessed``: its types come from samples and are tested at each call.
+    ``copies_storage``: the result lies in a copy of its argument's storage, where that lies in it.
     ``holds(facts, operands, kwargs)``: the size or the condition that a result without dimensions
     holds, where its operands are sizes or hold some (``ranges.py``).
     ``causal``: which arguments of attention are its mask and the flag that hides later keys.

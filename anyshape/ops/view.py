@@ -13,7 +13,7 @@ from anyshape.ir.dtypes import REAL_OF_COMPLEX, bool_
 from anyshape.ir.graph import Arg, TensorType, Value
 from anyshape.ops import parts, ranges, write_back
 from anyshape.ops.context import OpError, TypeContext
-from anyshape.ops.gradients import places
+from anyshape.ops.gradients import indexing
 from anyshape.ops.layout import (
     Shape,
     contiguous_strides,
@@ -114,7 +114,7 @@ op(
     "input, size",
     torch="torch.Tensor.expand",
     one_by_one=OneByOne(1, "method"),
-    vjp=places.EXPAND,
+    vjp=indexing.EXPAND,
     type=_expand_type,
     lower=View(_expand_index),
     normalize=_normal_expand,
@@ -127,7 +127,7 @@ op(
     "input, size",
     torch="torch.broadcast_to",
     one_by_one=OneByOne(1, "method"),
-    vjp=places.EXPAND,
+    vjp=indexing.EXPAND,
     spellings=("torch.Tensor.broadcast_to",),
     normalize=_normal_expand,
     type=_expand_type,
@@ -140,7 +140,7 @@ op(
     "expand_as",
     "input, other",
     torch="torch.Tensor.expand_as",
-    vjp=places.EXPAND_AS,
+    vjp=indexing.EXPAND_AS,
     alias="view",
     write_back=write_back.expanded,
     type=lambda cx, x, y: _expand_type(cx, x, tensor(y).shape),
@@ -353,7 +353,7 @@ op(
     "input, dims",
     torch="torch.flip",
     one_by_one=OneByOne(1, "method"),
-    vjp=places.FLIP,
+    vjp=indexing.FLIP,
     type=_flip_type,
     normalize=_normal_dims,
     lower=View(_flip_index),

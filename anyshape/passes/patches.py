@@ -100,21 +100,21 @@ def _product(node: Node, b: Builder) -> Value:
     image, weight = node.args[:2]
     assert isinstance(image, Value) and isinstance(weight, Value)
     bias = _arguments(node)[0]
-    (count, _, *places), (kinds, channels, *window) = node.output.shape, weight.shape
+    (count, _, *grid), (kinds, channels, *window) = node.output.shape, weight.shape
     split: list[Dim] = [count, channels]
-    for axis, (place, size) in enumerate(zip(places, window, strict=True), start=2):
-        if image.shape[axis] != place * size:  # what no window reaches is not read
-            image = b.call("slice", image, axis, 0, place * size, 1)
-        split += [place, size]
-    dims = len(places)
+    for axis, (extent, size) in enumerate(zip(grid, window, strict=True), start=2):
+        if image.shape[axis] != extent * size:  # what no window reaches is not read
+            image = b.call("slice", image, axis, 0, extent * size, 1)
+        split += [extent, size]
+    dims = len(grid)
     order = (0, *range(2, 2 + 2 * dims, 2), 1, *range(3, 3 + 2 * dims, 2))
     patches = b.call("permute", b.call("reshape", image, tuple(split)), order)
     rows, columns = count, channels
-    for place, size in zip(places, window, strict=True):
-        rows, columns = rows * place, columns * size
+    for extent, size in zip(grid, window, strict=True):
+        rows, columns = rows * extent, columns * size
     of_rows = b.call("reshape", patches, (rows, columns))
     made = b.call("linear", of_rows, b.call("reshape", weight, (kinds, columns)), bias)
-    made = b.call("reshape", made, (count, *places, kinds))
+    made = b.call("reshape", made, (count, *grid, kinds))
     made = b.call("permute", made, (0, dims + 1, *range(1, dims + 1)))
     wanted = node.output.tensor
     if made.tensor.strides == wanted.strides:

@@ -25,6 +25,7 @@ from anyshape.ops import OPS
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, deciding, described, form_of, laid_out
 from anyshape.runtime.gradient_layouts import Layout as Laid
+from anyshape.runtime.random_state import RandomState
 from anyshape.runtime.rollback import version_of, written_inputs
 from anyshape.symbolic import Symbol, evaluate, symbols_of
 from anyshape.torch_names import torch_dtype
@@ -86,6 +87,7 @@ class Boundary:
     ``make_backward(absent)`` gives the backward half where these of ``differentiable`` get no
     cotangent, and which of ``wanted`` it has gradients of. It may raise ``AnyshapeError``.
     ``writes``: what has gradients, or a formula of eager's keeps, is written in place.
+    ``drawn_on``: devices whose generators the graph draws from.
     ``replayed``: the graph without what nobody reads, whose checks of data no kernel made; eager's
     backward does not know it.
     """
@@ -95,7 +97,7 @@ class Boundary:
     layout: Layout
     forward: Run
     make_backward: Callable[[tuple[int, ...]], tuple[Run, tuple[int, ...]]]
-    random: bool = False
+    drawn_on: tuple[str, ...] = ()
     writes: bool = False
     replayed: Graph | None = None
     halves: dict[tuple[int, ...], tuple[Run, tuple[int, ...]] | None] = field(default_factory=dict)
@@ -316,13 +318,9 @@ class Boundary:
         if call.random_state is None:
             outs: tuple[Any, ...] = self._eager(*inputs)
             return outs
-        now = torch.get_rng_state()
-        torch.set_rng_state(call.random_state)
-        try:
+        with call.random_state.drawn_again():
             outs = self._eager(*inputs)
             return outs
-        finally:
-            torch.set_rng_state(now)
 
 
 _UNKNOWN: Any = object()
@@ -353,7 +351,7 @@ class Call:
     replaced: Mapping[int, torch.Tensor] = field(default_factory=dict)
     pointers: list[int] = field(default_factory=list)
     saved: list[tuple[int, torch.Tensor, int]] = field(default_factory=list)
-    random_state: torch.Tensor | None = None
+    random_state: RandomState | None = None
 
     def is_modified(self) -> bool:
         """Has an input been written since, of which there is no copy?"""
@@ -377,8 +375,8 @@ class Call:
         """The forward half."""
         layout = boundary.layout
         self.copies = {i: self.inputs[i].detach().clone() for i in boundary._written}
-        if boundary.random:
-            self.random_state = torch.get_rng_state()
+        if boundary.drawn_on:
+            self.random_state = RandomState.of(boundary.drawn_on)
         self.versions = tuple([_version(tensor) for tensor in self.inputs])
         self.shapes = tuple([self.inputs[i].shape for i in boundary._sized])
         self.pointers = [self.inputs[i].data_ptr() for _, i in boundary._replaceable]

@@ -46,18 +46,20 @@ def viewed(x: torch.Tensor, *size: Any) -> torch.Tensor:
         return x.reshape(*size)
 
 
-def eager_function(graph: Graph, label: Label | None = None) -> Run:
+def eager_function(graph: Graph, label: Label | None = None, *, strict: bool = False) -> Run:
     """The function. It raises ``CheckFailed`` where a check of the graph does not hold. With a
-    ``label``, profilers see each node by the name that it gives."""
-    return _Writer(graph, label).function()
+    ``label``, profilers see each node by the name that it gives. ``strict``: nothing is copied in
+    the place of a view that torch refuses."""
+    return _Writer(graph, label, strict).function()
 
 
 class _Writer:
     """Writes the lines; constants have names of their own."""
 
-    def __init__(self, graph: Graph, label: Label | None) -> None:
+    def __init__(self, graph: Graph, label: Label | None, strict: bool) -> None:
         self.graph = graph
         self.label = label
+        self.strict = strict
         self.defining = size_defining_values(graph)
         self.scope: dict[str, Any] = {
             "Tensor": torch.Tensor,
@@ -96,7 +98,7 @@ class _Writer:
 
     def _region(self, region: Graph) -> str:
         """A function inside this one, which sees the sizes and numbers that are known here."""
-        inner = _Writer(region, self.label)
+        inner = _Writer(region, self.label, self.strict)
         inner.scope, inner.names, inner.grad = self.scope, self.names, self.grad
         inner.sizes, inner.numbers = dict(self.sizes), dict(self.numbers)
         name = f"region{sum(line.startswith('def ') for line in self.lines)}"
@@ -143,7 +145,8 @@ class _Writer:
         args, kwargs = node.args, dict(node.kwargs)
         row = OPS[node.op]
         number_first = row.number_first if args and _is_number(args[0]) else None
-        function = viewed if node.op == "view" else resolve(number_first or row.torch)
+        is_viewed = node.op == "view" and not self.strict
+        function = viewed if is_viewed else resolve(number_first or row.torch)
         if kwargs.get("memory_format", "") is None:  # torch wants it left out
             del kwargs["memory_format"]
         if number_first:  # Python's operators take no options

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from anyshape.ir.buffers import Buffer, BufferRef, SizeInMemory, StepArg
-from anyshape.ir.code import HostCode, Reference, flag_place
+from anyshape.ir.code import HostCode, Reference, flag_address
 from anyshape.ir.dtypes import DType, uint8
 from anyshape.ir.loops import Kernel
 from anyshape.ir.program import (
@@ -363,7 +363,7 @@ class _Printer:
             if role == "constant":
                 self.names[local] = ("pointer", name)
             elif role == "flag":
-                self.names[local] = flag_place(self.program.buffers[name])
+                self.names[local] = flag_address(self.program.buffers[name])
             else:
                 self.lines.append(f"{local} = {_local(name)}.data_ptr()")
         if isinstance(offset, int) and offset == 0:

@@ -36,20 +36,18 @@ MOST = 256
 """Of how many exact sizes strides are remembered."""
 
 
-def places_as_eager(run: Run, places: EagerPlaces | None) -> Run:
+def offsets_as_eager(run: Run, offsets: EagerOffsets) -> Run:
     """The function of a graph whose results begin where eager's do."""
-    if places is None:
-        return run
-    placed = places.placed
-    if not places.where_empty:
-        return lambda *arguments: placed(arguments, run(*arguments))
-    positions = places.positions
+    with_offsets = offsets.with_offsets
+    if not offsets.where_empty:
+        return lambda *arguments: with_offsets(arguments, run(*arguments))
+    positions = offsets.positions
 
     def running(*arguments: Any) -> tuple[Any, ...]:
         made = run(*arguments)
         for position in positions:
             if not made[position].numel():
-                return placed(arguments, made)
+                return with_offsets(arguments, made)
         return made
 
     return running
@@ -179,11 +177,16 @@ def _any_is_odd(in_rows: Sequence[bool | None], arguments: Sequence[Any]) -> boo
     """Has an argument with a size below 2 strides that are not row-major, by its type (``in_rows``)
     or in this call?"""
     for is_row_major, tensor in zip(in_rows, arguments, strict=True):
-        if is_row_major is not None:
-            shape = tensor.shape
-            if 1 in shape or 0 in shape:
-                if not is_row_major or not _lies_in_rows(shape, tensor.stride()):
-                    return True
+        if is_row_major is not None and is_odd(tensor, is_row_major):
+            return True
+    return False
+
+
+def is_odd(tensor: Tensor, is_row_major: bool) -> bool:
+    """Has it a size below 2, and strides that are not row-major, by its type or in this call?"""
+    shape = tensor.shape
+    if 1 in shape or 0 in shape:
+        return not is_row_major or not _lies_in_rows(shape, tensor.stride())
     return False
 
 
@@ -208,7 +211,7 @@ class EagerLayouts:
     always: bool = False
     learned: dict[Form, tuple[Own, ...] | None] = field(default_factory=dict)
     exact: dict[Form, Strides | None] = field(default_factory=dict)
-    places: dict[Form, tuple[Laid, ...] | None] = field(default_factory=dict)
+    layouts: dict[Form, tuple[Laid, ...] | None] = field(default_factory=dict)
     _eager: Callable[..., Any] | None = None
     on_host: bool = True
     spaced: bool = False
@@ -275,27 +278,27 @@ class EagerLayouts:
         of_results = {id(t) for t in results}
         if _shares(tensor, (*arguments, *(t for t in made if id(t) not in of_results))):
             return {}
-        laid = self._places(arguments, [t.shape for t in results])
+        laid = self._layouts(arguments, [t.shape for t in results])
         if laid is None:
             return {}
         own = storage_of(tensor)
         group = {id(t): (t, like) for t, like in zip(results, laid) if storage_of(t) == own}
-        tensors, places = zip(*group.values())
-        return dict(zip(group, turned(tensors, places) or ()))
+        tensors, layouts = zip(*group.values())
+        return dict(zip(group, turned(tensors, layouts) or ()))
 
-    def _places(
+    def _layouts(
         self, arguments: Sequence[Any], shapes: Sequence[torch.Size]
     ) -> tuple[Laid, ...] | None:
         """How eager's results lie; None where data decides that."""
         exactly = _exactly(arguments)
-        if exactly not in self.places:
+        if exactly not in self.layouts:
             if self._is_recorded():
                 return None
-            if len(self.places) >= MOST:
-                self.places.clear()
+            if len(self.layouts) >= MOST:
+                self.layouts.clear()
             found = self._made(arguments, shapes)
-            self.places[exactly] = None if found is None else described(found)
-        return self.places[exactly]
+            self.layouts[exactly] = None if found is None else described(found)
+        return self.layouts[exactly]
 
     def _strides(self, arguments: Sequence[Any], results: Sequence[Tensor]) -> Strides | None:
         """Eager's; None where data decides them."""
@@ -363,7 +366,7 @@ class EagerLayouts:
         if self._eager is None:
             self._eager = eager_function(self.graph)
         read = {value for node in self.graph.nodes for value in node.inputs()}
-        inputs = _inputs_like(self.graph, self.constants, arguments, read, number, shapes)
+        inputs = inputs_like(self.graph, self.constants, arguments, read, number, shapes)
         devices = {t.device for t in inputs if isinstance(t, Tensor) and t.is_cuda}
         with torch.no_grad(), torch.random.fork_rng(devices):  # nothing is drawn for the program
             made: Sequence[Tensor] = self._eager(*inputs)
@@ -371,7 +374,7 @@ class EagerLayouts:
 
 
 @mutable(eq=False)
-class EagerPlaces:
+class EagerOffsets:
     """Where the results at ``positions`` begin in their storage, which ``graph`` makes by views,
     and whether they are views; found by torch without memory, for each combination of sizes.
     All but the ``moved`` ones begin where they should. The ``lent`` ones may be views of an
@@ -387,7 +390,7 @@ class EagerPlaces:
     found: dict[Form, Sequence[Tensor] | None] = field(default_factory=dict)
     _eager: Callable[..., Any] | None = None
 
-    def placed(self, arguments: Sequence[Any], made: tuple[Any, ...]) -> tuple[Any, ...]:
+    def with_offsets(self, arguments: Sequence[Any], made: tuple[Any, ...]) -> tuple[Any, ...]:
         """The results of a call, those at ``positions`` in a storage as eager's, and views where
         eager's are."""
         if self.lent and not all([made[p].numel() for p in self.lent]):
@@ -434,7 +437,7 @@ class EagerPlaces:
         return tuple(results)
 
     def _inputs(self, arguments: Sequence[Any]) -> list[Any]:
-        return _inputs_like(self.graph, self.constants, arguments, frozenset(), None)
+        return inputs_like(self.graph, self.constants, arguments, frozenset(), None)
 
     def _eagerly(self, inputs: Sequence[Any]) -> Sequence[Tensor]:
         if self._eager is None:
@@ -453,7 +456,7 @@ class EagerPlaces:
             return None
 
 
-def _inputs_like(
+def inputs_like(
     graph: Graph,
     constants: Mapping[str, Tensor],
     arguments: Sequence[Any],

@@ -122,7 +122,7 @@ def _numbers(node: Node) -> Iterator[Input]:
 
 def _made_of(leaf: Tensor) -> Tensor:
     """A tensor like the leaf that is none, so that it may be written in place; where a copy lies
-    otherwise, a view of memory with gaps, or of the leaf, where elements share a place."""
+    otherwise, a view of memory with gaps, or of the leaf, where elements share an address."""
     copy = leaf.clone()
     if copy.stride() == leaf.stride():
         return copy

@@ -87,7 +87,7 @@ class _Slot:
         alone = all(shelf.takes(life, _never) for shelf in self.beside)
         return alone and self.whole.takes(life, becomes)
 
-    def places(self) -> Iterator[tuple[str, Dim]]:
+    def offsets(self) -> Iterator[tuple[str, Dim]]:
         """Where each buffer begins."""
         yield from ((tenant.name, 0) for tenant in self.whole.tenants)
         begins = starts(shelf.size for shelf in self.beside)
@@ -284,7 +284,7 @@ def plan_arena(
     }
     own = planner.slots[len(lending) :]
     inner_slots = {
-        name: (number, start) for number, slot in enumerate(own) for name, start in slot.places()
+        name: (number, start) for number, slot in enumerate(own) for name, start in slot.offsets()
     }
     return Arena(inner_slots, tuple(slot.laid_out() for slot in own), lent)
 

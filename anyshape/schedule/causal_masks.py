@@ -7,17 +7,17 @@ so, and no mask is made.
     %y = scaled_dot_product_attention(%q, %k, %v, None, 0.0, True)
 
 Where all of the mask is true the flag stays False. What an element of the mask is, rows say
-(``lower.py``), at places that are symbols. Libraries skip the keys that are hidden, and some have
+(``lower.py``), at indices that are symbols. Libraries skip the keys that are hidden, and some have
 fast kernels for no other mask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from anyshape.ir.dtypes import bool_
-from anyshape.ir.graph import Graph, Node, TensorType, Value, values_in
+from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, values_in
 from anyshape.ops.table import CausalMask, OpDef, Scan
 from anyshape.schedule.analysis import Analysis, analyse, kind_of
 from anyshape.schedule.build import draft_element
@@ -56,12 +56,14 @@ def _mask_of(node: Node, ops: Mapping[str, OpDef], facts: Facts) -> Value | None
     is_mask = isinstance(mask, Value) and isinstance(mask.type, TensorType)
     if not is_mask or mask.dtype is not bool_ or len(mask.shape) < 2:  # type: ignore[union-attr]
         return None
-    return mask if _is_part_of(mask, node, facts) else None  # type: ignore[arg-type, return-value]
+    attended = node.args[row.causal.query :][:2]
+    return mask if _is_part_of(mask, attended, facts) else None  # type: ignore[arg-type, return-value]
 
 
-def _is_part_of(mask: Value, attention: Node, facts: Facts) -> bool:
-    """Is the mask known to be broadcast to who sees whom? Eager refuses one that is not."""
-    query, key = attention.args[:2]
+def _is_part_of(mask: Value, attended: Sequence[Arg], facts: Facts) -> bool:
+    """Is the mask known to be broadcast to which queries see which keys? Eager refuses one that is
+    not."""
+    query, key = attended
     if not isinstance(query, Value) or not isinstance(key, Value):
         return False
     heads = [value.shape[:-2] for value in (query, key)]

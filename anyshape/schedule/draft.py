@@ -12,7 +12,7 @@ import math
 import struct
 from collections.abc import Callable
 from dataclasses import field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from anyshape.ir.dtypes import DType, bool_, float32, float64, int64, promote_two
 from anyshape.ir.loops import (
@@ -20,7 +20,9 @@ from anyshape.ir.loops import (
     Const,
     Element,
     Load,
+    Moment,
     Op,
+    Order,
     Position,
     Read,
     Reduce,
@@ -236,6 +238,12 @@ class Draft:
 
     def reduce(self, combine: str, cell: Cell) -> Cell:
         return self.intern(Reduce(combine, cell.number, cell.dtype))
+
+    def moment(
+        self, order: Order, part: Literal["mean", "squares"], cell: Cell, *given: Cell
+    ) -> Cell:
+        near = tuple([each.number for each in given])
+        return self.intern(Moment(order, part, cell.number, near, cell.dtype))
 
     def scan(self, combine: str, cell: Cell) -> Cell:
         return self.intern(Scan(combine, cell.number, cell.dtype))

@@ -370,8 +370,8 @@ class _Attempt:
         """
         found = self.found
         early = max(self.low, low)
-        light = found.weights[position] <= 3 and early < self.high
-        cheap = light and (self._cheap(position, indices) or self._reads_less(position, indices))
+        small = found.weights[position] <= 3 and early < self.high
+        cheap = small and (self._cheap(position, indices) or self._reads_less(position, indices))
         if cheap and not found.weights[position]:
             return None  # it reads nothing
         stored = None if self.part != "whole" else self._identity(node, indices)
@@ -385,7 +385,7 @@ class _Attempt:
             if cheap:
                 return None
             if node.output in self.whole and not self._reduces(node):
-                if light or (early < self.high and self._is_made_of_two(position)):
+                if small or (early < self.high and self._is_made_of_two(position)):
                     return None  # an element for each index costs less than keeping all of them
                 return "others read it too, and this kernel at indices that data decides"
         if shared is None:

@@ -1,5 +1,5 @@
 """What an element of a draft is, where no data decides it: an integer or a condition over sizes and
-the places that the element is asked at.
+the indices that the element is asked at.
 
     where(i0 < 1, i0 + 1, 1) != 1   ->   False, as i0 + 1 is 1 where i0 is below 1
 """
@@ -45,12 +45,12 @@ CONNECTIVES = {
 
 
 class DecidedByData(Exception):
-    """The element is not known from sizes and places."""
+    """The element is not known from sizes and indices."""
 
 
 @mutable
 class KnownElements:
-    """Of one draft, under ``facts`` about sizes and places. Methods raise ``DecidedByData``."""
+    """Of one draft, under ``facts`` about sizes and indices. Methods raise ``DecidedByData``."""
 
     draft: Draft
     facts: Facts

@@ -85,7 +85,7 @@ class Lowering:
 
     def _depends(self, number: int, names: set[str]) -> bool:
         element = self.draft.elements[number]
-        if isinstance(element, loops.Reduce):
+        if isinstance(element, (loops.Reduce, loops.Moment)):
             return False
         if names & index_names(element):
             return True
@@ -95,7 +95,7 @@ class Lowering:
         """The elements that this one reads; in a draft, loaded integers are symbols of the
         space.
         """
-        yield from getattr(element, "args", ())
+        yield from (*getattr(element, "args", ()), *getattr(element, "given", ()))
         for name in ("arg", "mask"):
             if getattr(element, name, None) is not None:
                 yield getattr(element, name)
@@ -315,7 +315,7 @@ def reduction_index(lowering: Lowering, node: Node, index: Index) -> tuple[Value
 
 
 def reduction(lowering: Lowering, node: Node, index: Index) -> Cell:
-    """One ``Reduce`` over the rows; argmax and argmin are two."""
+    """One ``Reduce`` over the rows; argmax and argmin are two, a moment looks at two more."""
     row = lowering.ops[node.op]
     assert isinstance(row.lower, Reduce)
     base, inner = reduction_index(lowering, node, index)
@@ -325,8 +325,18 @@ def reduction(lowering: Lowering, node: Node, index: Index) -> Cell:
         return _arg_reduction(lowering, node, cell, inner)
     if combine in ("any", "all"):
         return draft.cast(draft.reduce(combine, draft.cast(cell, bool_)), output)
+    if combine == "moment":
+        return _moment(lowering, node, index, cell)
     given = draft.cast(draft.cast(cell, output), computed(output))  # ATen converts first
     return draft.cast(draft.reduce(combine, given), output)
+
+
+def _moment(lowering: Lowering, node: Node, index: Index, cell: Cell) -> Cell:
+    """One ``Moment`` of the row of ``cell``, near what the node is handed of it."""
+    near = [v for v in arguments(lowering, node)[3:] if isinstance(v, Value)]
+    given = [operand(lowering, value, index, node.output.shape) for value in near]
+    options: Any = node.kwargs
+    return lowering.draft.moment(options["order"], options["part"], cell, *given)
 
 
 def _arg_reduction(lowering: Lowering, node: Node, cell: Cell, inner: Index) -> Cell:

@@ -66,8 +66,8 @@ def assign_placements(
     )
     needs = _Needs(program, libraries, _rooms(program, facts))
     needs.find()
-    placed = replace(program, placements=needs.placements())
-    return _InMemory(placed, libraries, variants, needs).rewritten() if needs.memory else placed
+    assigned = replace(program, placements=needs.placements())
+    return _InMemory(assigned, libraries, variants, needs).rewritten() if needs.memory else assigned
 
 
 @frozen
@@ -242,8 +242,8 @@ class _InMemory:
     def rewritten(self) -> Program:
         """Frees are worked out again, for the buffers that are new."""
         for name, buffer in self.program.buffers.items():
-            placed = self.needs.is_in_memory(_dims(buffer))
-            room = self.needs.rooms.get(name) if placed else None
+            in_memory = self.needs.is_in_memory(_dims(buffer))
+            room = self.needs.rooms.get(name) if in_memory else None
             self.buffers[name] = replace(buffer, capacity=None if room is None else room.elements)
         for step in self.program.steps:
             self._step(step)

@@ -22,6 +22,7 @@ from anyshape.ir.loops import (
     Element,
     Kernel,
     Load,
+    Moment,
     Op,
     Param,
     PointerParam,
@@ -404,6 +405,9 @@ class _Renaming:
                 return Reduce(combine, numbers[arg], dtype)
             case Scan(combine=combine, arg=arg, dtype=dtype):
                 return Scan(combine, numbers[arg], dtype)
+            case Moment(arg=arg, given=given):
+                near = tuple([numbers[n] for n in given])
+                return replace(element, arg=numbers[arg], given=near)
             case Read(param=param, dtype=dtype):
                 return Read(self._scalar(param), dtype)
         return element

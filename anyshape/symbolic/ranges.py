@@ -59,13 +59,13 @@ def bounds_of(facts: KnownFacts, dim: Dim, depth: int = 0) -> Bounds:
 def _bounds(facts: KnownFacts, expr: Expr, depth: int) -> Bounds:
     found = interval(facts, expr, 0)
     if None in found and expr.depth and len(expr.terms) > 1:
-        found = _with_quotients_apart(facts, expr, found)
+        found = _with_separate_quotients(facts, expr, found)
     if depth and len(expr.terms) <= SHORT and (None in found or found[0] != found[1]):
         return _refined(facts, expr, depth, found)
     return found
 
 
-def _with_quotients_apart(facts: KnownFacts, expr: Expr, found: Bounds) -> Bounds:
+def _with_separate_quotients(facts: KnownFacts, expr: Expr, found: Bounds) -> Bounds:
     """x - x // 2 from 2*x - x: b*(x // b) lies between x - b + 1 and x."""
     for monomial, k in expr.terms.items():
         if len(monomial) != 1 or monomial[0].word != "//":

@@ -317,7 +317,7 @@ def _up_and_down(expr: Expr, monomial: Monomial, c: int, atom: Atom) -> Dim | No
     down = floordiv(a - (b - 1), b)
     if isinstance(down, int) or down.atom is None:
         return None
-    other = _in_place_of(monomial, atom, down.atom)
+    other = _with_atom(monomial, atom, down.atom)
     if expr.terms.get(other) != -c:
         return None
     space, rest = expr.space, quotient_of(monomial, atom.unit) or ()
@@ -339,13 +339,13 @@ def _paired(facts: KnownFacts, expr: Expr, monomial: Monomial, c: int, atom: Ato
     if partner in rest:
         left = quotient_of(rest, partner.unit) or ()
         return without + (space.term(left, c) if left else c) * a * b
-    other = _in_place_of(monomial, atom, partner)
+    other = _with_atom(monomial, atom, partner)
     if expr.terms.get(other) != c:
         return None
     return without - space.term(other, c) + (space.term(rest, c) if rest else c) * (a + b)
 
 
-def _in_place_of(monomial: Monomial, old: Atom, new: Atom) -> Monomial:
+def _with_atom(monomial: Monomial, old: Atom, new: Atom) -> Monomial:
     """The monomial with another atom once in the place of one."""
     return product_of(quotient_of(monomial, old.unit) or (), new.unit)
 

@@ -17,6 +17,7 @@ from anyshape.ir.loops import (
     Element,
     Kernel,
     Load,
+    Moment,
     Op,
     Position,
     Reduce,
@@ -84,6 +85,21 @@ class Phases:
         elements = (self.kernel.elements[n] for n in reduces)
         return [element.arg for element in elements if isinstance(element, (Reduce, Scan))]
 
+    def read_by(self, element: Element) -> tuple[int, ...]:
+        """What has to be known for the element: of a reduction nothing, as its pass is a loop of
+        its own, nor of a moment what is summed again, but what that is made of outside of rows."""
+        if isinstance(element, Reduce):
+            return ()
+        if isinstance(element, Moment):
+            return tuple(dict.fromkeys((*element.given, *self.totals_below(element))))
+        return operands(element)
+
+    def totals_below(self, moment: Moment) -> tuple[int, ...]:
+        """The reductions and moments that the cells are made of which the moment sums."""
+        elements = self.kernel.elements
+        below = self.closure((moment.arg,), set())
+        return tuple(n for n in below if isinstance(elements[n], (Reduce, Moment)))
+
     def closure(
         self,
         roots: Iterable[int],
@@ -103,7 +119,7 @@ class Phases:
                 continue
             if not ready:
                 element = all_elements[number]
-                own = () if isinstance(element, Reduce) else operands(element)
+                own = self.read_by(element)
                 waiting = [(n, False) for n in own if n not in found and n not in stop]
                 if waiting:
                     stack.append((number, True))
@@ -125,6 +141,8 @@ def analyse(kernel: Kernel) -> Phases:
         above = max((level[n] for n in own), default=0)
         if isinstance(element, Reduce):
             axes, above = axes - rows, above + 1
+        elif isinstance(element, Moment):
+            axes = axes - rows
         elif isinstance(element, Scan):
             axes = axes | {kernel.reduction_axes[-1].name}
         axes_of.append(axes)

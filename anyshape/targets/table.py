@@ -6,7 +6,7 @@ loads what was printed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from types import MappingProxyType
 from typing import Any
@@ -78,14 +78,15 @@ class Targets:
 
     def recorded(
         self, run: Run, program: Program, constants: Mapping[str, torch.Tensor]
-    ) -> tuple[Run, str]:
-        """The program as its one device replays it; where that cannot be, as it is, and why."""
+    ) -> tuple[Run, Callable[[], str]]:
+        """The program as its one device replays it; where that cannot be, as it is. And why the
+        device does not, as far as is known when it is asked; "" where it does."""
         devices = {buffer.device for buffer in program.buffers.values()}
         target = self.of(devices.pop()) if len(devices) == 1 else None
         if target is None:
-            return run, "its tensors lie on several devices"
+            return run, lambda: "its tensors lie on several devices"
         why = target.why_not_recorded(program)
-        return (target.recorded(run, program, constants), "") if why is None else (run, why)
+        return target.recorded(run, program, constants) if why is None else (run, lambda: why)
 
     def schedules(
         self, function: Function, sizes: Mapping[str, int] | None, options: Options

@@ -22,7 +22,9 @@ from anyshape.schedule.placement import SizesInMemory
 from anyshape.symbolic import Facts
 
 Run: TypeAlias = Callable[..., tuple[Any, ...]]
-Recorded: TypeAlias = Callable[[Run, Program, Mapping[str, torch.Tensor]], Run]
+Recorded: TypeAlias = Callable[
+    [Run, Program, Mapping[str, torch.Tensor]], tuple[Run, Callable[[], str]]
+]
 PrintRegion: TypeAlias = Callable[
     [NativeRegion, Program, Mapping[Kernel, str], str, Options],
     PrintedRegion,
@@ -79,9 +81,11 @@ def none_chosen(function: Any, sizes: Mapping[str, int] | None, options: Options
     return ()
 
 
-def run_as_it_is(run: Run, program: Program, constants: Mapping[str, torch.Tensor]) -> Run:
+def run_as_it_is(
+    run: Run, program: Program, constants: Mapping[str, torch.Tensor]
+) -> tuple[Run, Callable[[], str]]:
     """Of a device that records nothing."""
-    return run
+    return run, str
 
 
 def records_nothing(program: Program) -> str | None:
@@ -109,7 +113,8 @@ class Target:
     ``group`` forms native regions, ``print_region`` prints one. ``allocator`` names a short way to
     new memory. ``sizes_in_memory``: what libraries do with those; None where kernels read none.
     ``recorded`` makes of a running program, its steps and its constants one that the device
-    replays as a whole, where ``why_not_recorded`` says nothing against it.
+    replays as a whole, where ``why_not_recorded`` says nothing against it, and a function that
+    says why the device has refused since ("": it has not).
     ``expect`` is handed a function that is loaded, and likely arguments (0 for what is no size),
     before it is first called. ``schedules`` describes those that a function has run with, for
     certain sizes or all, where they are chosen at the launch; ``measured``, which were measured.

@@ -203,7 +203,7 @@ def timed(call: Callable[[], object]) -> tuple[float, object]:
 # --- what is printed ---
 
 
-def place(device: torch.device) -> str:
+def machine(device: torch.device) -> str:
     """What the models run on."""
     if device.type == "cpu":
         return f"{torch.get_num_threads()} threads"
@@ -215,7 +215,7 @@ def heading(settings: Settings, out: TextIO) -> None:
     dtype = str(recipe.dtype).removeprefix("torch.")
     out.write(
         f"{counted(recipe.layers, 'layer')}, {dtype}, {recipe.attention} attention, "
-        f"mask: {settings.mask}, {place(settings.device)}, torch {torch.__version__}\n\n"
+        f"mask: {settings.mask}, {machine(settings.device)}, torch {torch.__version__}\n\n"
     )
     columns = (
         f"{'model':<10} {'shape':>9} {'first call':>11} {'eager':>9} {'anyshape':>9} {'speed':>7}"

@@ -140,8 +140,8 @@ def fill_stats(finding: Finding, fast: Callable[..., object]) -> None:
 
 def describe_break(found: GraphBreak) -> str:
     """The break in one line: its reason and the user's line."""
-    place = found.location
-    where = f" ({place.file.rsplit('/', 1)[-1]}:{place.line})" if place is not None else ""
+    location = found.location
+    where = f" ({location.file.rsplit('/', 1)[-1]}:{location.line})" if location is not None else ""
     return f"{found.id}: {found.reason}{where}"
 
 
@@ -187,8 +187,8 @@ def attempt(call: Callable[..., object], given: Mapping[str, object]) -> object:
 def describe(error: Exception) -> str:
     """The exception and where it came from, in one line."""
     frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__}: {str(error).strip()[:300]}{place}".replace("\n", " ")
+    location = f" at {frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}: {str(error).strip()[:300]}{location}".replace("\n", " ")
 
 
 def in_float64(module: Callable[..., object]) -> Callable[..., object] | None:

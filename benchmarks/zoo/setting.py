@@ -48,8 +48,8 @@ class Setting:
         match value:
             case Tensor():
                 floats = value.is_floating_point()
-                placed = value.detach().to(self.device, self.dtype if floats else value.dtype)
-                return placed.requires_grad_(value.requires_grad)
+                moved = value.detach().to(self.device, self.dtype if floats else value.dtype)
+                return moved.requires_grad_(value.requires_grad)
             case list() | tuple() if not hasattr(value, "_fields"):
                 return type(value)(self.argument(each) for each in value)
             case dict():

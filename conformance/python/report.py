@@ -51,12 +51,12 @@ def page(rows: Mapping[str, Row], absent: Iterable[str], before: str = "") -> st
 def summary(rows: Iterable[Row]) -> str:
     """One line."""
     whole = _sum(rows)
-    told = ", ".join(
+    counts = ", ".join(
         f"{kind} {whole.counts.get(kind, 0)} ({_share(whole.counts.get(kind, 0), whole)})"
         for kind in COLUMNS
     )
     return (
-        f"{whole.methods} methods: {told}; one graph on the peer's terms "
+        f"{whole.methods} methods: {counts}; one graph on the peer's terms "
         f"{_share(whole.for_peers, whole)}; interpreted {_share(whole.interpreted, whole)}"
     )
 

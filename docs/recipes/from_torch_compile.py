@@ -43,8 +43,8 @@ for rows in (3, 1, 0):
     assert torch.equal(fast(torch.zeros(rows)), torch.full((rows,), float(rows)))
 anyshape.uninstall()
 
-with warnings.catch_warnings(record=True) as told:
+with warnings.catch_warnings(record=True) as warned:
     warnings.simplefilter("always")
     anyshape.compile(scaled.uncompiled(), options={"max_autotune": True})
-assert "max_autotune" in str(told[0].message)
+assert "max_autotune" in str(warned[0].message)
 print(scaled.stats())

@@ -45,7 +45,7 @@ def inside(program: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_the_place_of_the_greatest_is_found_once(program: Callable[..., Tensor]) -> None:
+def test_the_position_of_the_greatest_is_found_once(program: Callable[..., Tensor]) -> None:
     outside, within = anyshape.compile(program), anyshape.compile(inside(program))
     for number, (rows, columns) in enumerate(SIZES * 3):
         stream = torch.Generator().manual_seed(number)

@@ -68,13 +68,13 @@ def saved(fn: Callable[..., Tensor], *args: Tensor) -> list[str]:
     _, forward, _ = (graph for _, graph in made.stages)
     makers = {value: node.op for node in forward.nodes for value in node.outputs}
     found = []
-    for place in made.boundary.layout.residuals:
-        if place.of_inputs:
-            found.append(f"input {place.position}")
-        elif place.position < made.boundary.layout.outputs:
-            found.append(f"output {place.position}")
+    for residual in made.boundary.layout.residuals:
+        if residual.of_inputs:
+            found.append(f"input {residual.position}")
+        elif residual.position < made.boundary.layout.outputs:
+            found.append(f"output {residual.position}")
         else:
-            found.append(makers[forward.outputs[place.position]])
+            found.append(makers[forward.outputs[residual.position]])
     return sorted(found)
 
 

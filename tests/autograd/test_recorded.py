@@ -32,8 +32,8 @@ def of_memory_that_is_written_again(x: Tensor, w: Tensor) -> Tensor:
 
 
 def of_no_result_that_is_used(x: Tensor, w: Tensor) -> Tensor:
-    values, places = torch.kthvalue(x @ w, 2, dim=1)
-    return (places * 2).sum() + torch.sin(x).sum() + (values * 0).sum()
+    values, positions = torch.kthvalue(x @ w, 2, dim=1)
+    return (positions * 2).sum() + torch.sin(x).sum() + (values * 0).sum()
 
 
 def of_two_results(x: Tensor, w: Tensor) -> Tensor:

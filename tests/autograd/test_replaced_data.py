@@ -1,6 +1,6 @@
 """`x.data = new` in compiled functions: values, versions, and what shares memory are eager's. Where
-`x` requires no gradients and nobody could tell that the assignment is done at the end, it is part
-of the segment: averages of weights, as they are written for teachers.
+no gradients of `x` are to come and nobody could tell that the assignment is done at the end, it is
+part of the segment: averages of weights, as they are written for teachers, and what SAM does.
 """
 
 from __future__ import annotations
@@ -69,11 +69,56 @@ def of_what_is_written_later(a, b, x):
     return made, a * 2, x
 
 
-@program(False)
+@program(True)
 def written_afterwards(a, b, x):
-    a.data = b * 2
+    made = b * 2
+    a.data = made
     a.add_(1)
+    made.mul_(3)
+    torch.add(a, 1, out=a)
+    return a * 3, made, x
+
+
+@program(True)
+def written_by_its_data(a, b, x):
+    a.data = b * 2
+    a.data.add_(1)
+    a.data -= x.sum()
     return a * 3, x
+
+
+@program(True)
+def given_back_what_it_had(a, b, x):
+    own = a.data
+    a.data = b * 2
+    a.mul_(2)
+    made = a + 1
+    a.data = own
+    a.add_(1)
+    return made, a * 2, own, x
+
+
+KNOWN: dict[Tensor, Tensor] = {}
+
+
+@program(True)
+def kept_in_a_dict(a, b, x):
+    for each in (a, b):
+        KNOWN[each] = each.clone()
+        each.add_(x.sum())
+    for each in (a, b):
+        each.data = KNOWN[each]
+        each.mul_(0.5)
+    return x
+
+
+@program(False)
+def recorded_afterwards(a, b, x):
+    weight = b.detach().clone().requires_grad_()
+    with torch.no_grad():
+        weight.data = a * 2
+    (weight * x.sum()).sum().backward()
+    return weight, weight.grad
 
 
 @program(False)
@@ -184,6 +229,60 @@ def test_a_teacher_whose_data_is_replaced_is_one_segment() -> None:
     versions = [[p._version for p in found[2]] for found in (ours, theirs)]
     assert versions[0] == versions[1]
     assert (fast.stats().segments, fast.stats().graph_breaks) == (1, 0)
+
+
+class SharpnessAware(torch.optim.Optimizer):
+    """As it is written everywhere: the state keeps where the weights were."""
+
+    def __init__(self, parameters: Any, rate: float) -> None:
+        super().__init__(parameters, {"rho": 0.05})
+        self.base = torch.optim.SGD(self.param_groups, lr=rate, momentum=0.9)
+        self.param_groups = self.base.param_groups
+
+    @torch.no_grad()
+    def first_step(self) -> None:
+        parameters = self.param_groups[0]["params"]
+        norm = torch.norm(torch.stack([p.grad.norm(p=2) for p in parameters]), p=2)
+        for p in parameters:
+            self.state[p]["old_p"] = p.data.clone()
+            p.add_(p.grad * (self.param_groups[0]["rho"] / (norm + 1e-12)))
+        self.zero_grad()
+
+    @torch.no_grad()
+    def second_step(self) -> None:
+        for p in self.param_groups[0]["params"]:
+            p.data = self.state[p]["old_p"]
+        self.base.step()
+        self.zero_grad()
+
+
+def test_sharpness_aware_steps_are_one_segment() -> None:
+    def trained(compile: Callable[..., Any]) -> tuple[Any, ...]:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 3))
+        optimizer = SharpnessAware(net.parameters(), 0.1)
+
+        def step(x: Tensor) -> Tensor:
+            loss = net(x).square().mean()
+            loss.backward()
+            optimizer.first_step()
+            net(x).square().mean().backward()
+            optimizer.second_step()
+            return loss.detach()
+
+        run = compile(step)
+        losses = [run(torch.randn(count, 4)) for count in (3, 5, 2, 4)]
+        own = [*net.parameters()]
+        kept = [optimizer.state[p]["old_p"] for p in own]
+        shared = [p.data_ptr() == q.data_ptr() for p, q in zip(own, kept)]
+        versions = [t._version for t in (*own, *kept)]
+        return run, losses, own, kept, shared, versions
+
+    fast, *ours = trained(anyshape.compile)
+    _, *theirs = trained(lambda run: run)
+    torch.testing.assert_close(ours, theirs)
+    stats = fast.stats()
+    assert (stats.segments, stats.graph_breaks, stats.specializations) == (1, 0, 2)
 
 
 def test_nodes_are_looked_through_once_however_many_tensors_are_replaced(

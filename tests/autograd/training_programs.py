@@ -240,7 +240,7 @@ def skipped_where_it_is_not_finite() -> Made:
     return step, [net, optimizer]
 
 
-@program(whole=False)
+@program()
 def sharpness_aware() -> Made:
     net = network()
     optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
@@ -481,7 +481,7 @@ def quantized_by_a_codebook() -> Made:
 
 
 # ---- gradients of gradients, and inner loops -----------------------------------------------------
-@program(whole=False)
+@program()
 def gradients_penalized() -> Made:
     net = network(outputs=1)
 
@@ -494,7 +494,7 @@ def gradients_penalized() -> Made:
     return descent(net, loss_of, adam)
 
 
-@program(whole=False)
+@program()
 def learned_to_learn() -> Made:
     net = network(norm=False)
 

@@ -19,13 +19,13 @@ class Router(nn.Module):
         self.dtype = dtype
         self.classifier = nn.Linear(4, 3)
         self.norm = nn.BatchNorm1d(3)
-        self.register_buffer("places", torch.arange(3))
+        self.register_buffer("positions", torch.arange(3))
 
     def forward(self, x: Tensor) -> Tensor:
         self.classifier = self.classifier.to(self.dtype)
         norm = self.norm.double() if self.dtype is torch.float64 else self.norm.float()
         x = self.classifier(x.to(self.dtype))
-        return norm.to(x)(x) + self.places
+        return norm.to(x)(x) + self.positions
 
 
 def test_a_module_that_is_there_already_is_no_break() -> None:

@@ -54,8 +54,8 @@ def test_a_copy_shares_memory_and_its_writes_do_not_count_for_others(
         found, expected = fast(ours), program(theirs)
         assert_same((found, ours), (expected, theirs))
         assert ours._version == theirs._version
-        places = [[t.data_ptr() for t in tensors(made)] for made in (found, expected)]
-        assert len(set(places[0])) == len(set(places[1]))
+        positions = [[t.data_ptr() for t in tensors(made)] for made in (found, expected)]
+        assert len(set(positions[0])) == len(set(positions[1]))
         for a, b in zip(tensors(found), tensors(expected), strict=True):
             assert a.requires_grad is b.requires_grad
     assert fast.stats().internal_errors == 0

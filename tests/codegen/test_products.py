@@ -218,7 +218,7 @@ def sum_of_products(left, right, first=()) -> Kernel:
     return Kernel((*pointers, SizeParam("n0")), axes, row, elements, stores)
 
 
-def test_a_product_has_a_side_for_each_axis_at_places_that_follow_from_them():
+def test_a_product_has_a_side_for_each_axis_at_indices_that_follow_from_them():
     assert tiled_product(sum_of_products(I * N + R, J * N + R)) == (0, 2, 5)
     assert tiled_product(sum_of_products(I * N + R, I * N + R)) is None
     assert tiled_product(sum_of_products(R, J * N + R)) is None

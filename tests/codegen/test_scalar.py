@@ -207,7 +207,7 @@ def test_casts_are_torchs(library, source, target):
 
 
 @pytest.mark.parametrize("name", ["exp", "log", "tanh", "erf", "sigmoid"])
-def test_own_polynomials_are_near_the_last_place(library, name):
+def test_own_polynomials_are_near_the_last_bit(library, name):
     x = torch.linspace(-20, 20, 400_001)
     x = x.abs() + 1e-6 if name == "log" else x
     found = torch.empty_like(x)

@@ -59,7 +59,7 @@ def test_gelu_is_exact_where_erf_is_near_its_end():
     run("interpret", "tails")
 
 
-def test_kernels_set_flags_of_places_out_of_range():
+def test_kernels_set_flags_of_indices_out_of_range():
     run("interpret", "flags")
 
 

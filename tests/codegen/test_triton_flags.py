@@ -48,7 +48,7 @@ ANY = Kernel(
     (Store("p1", 0, 1, "row"),),
 )
 BUFFERS = {
-    "places": tensor("places", int64, "input"),
+    "positions": tensor("positions", int64, "input"),
     "bad": tensor("bad", bool_),
     "safe": tensor("safe", int64, "output"),
     "found": tensor("found", bool_, shape=()),
@@ -56,7 +56,7 @@ BUFFERS = {
 STEPS = (
     Allocate("bad"),
     Allocate("safe"),
-    Launch(NEGATIVE, (BufferRef("places"), BufferRef("bad"), BufferRef("safe"), S)),
+    Launch(NEGATIVE, (BufferRef("positions"), BufferRef("bad"), BufferRef("safe"), S)),
     Allocate("found"),
     Launch(ANY, (BufferRef("bad"), BufferRef("found"), S)),
     Free(("bad",)),
@@ -66,7 +66,7 @@ STEPS = (
 
 
 def flagged(steps=STEPS, seen=True, outputs=("safe",)) -> Program:
-    made = Program(BUFFERS, ("places",), steps, tuple(map(BufferRef, outputs)), (S,))
+    made = Program(BUFFERS, ("positions",), steps, tuple(map(BufferRef, outputs)), (S,))
     return with_flags(made, TRITON.variants, lambda device: seen)
 
 
@@ -78,7 +78,7 @@ def test_the_kernel_that_finds_it_sets_the_flag_and_what_told_it_is_gone():
     made = flagged()
     (launch,) = launches(made)
     assert made.steps == (Allocate("safe"), launch) and {*made.buffers} == {
-        "places",
+        "positions",
         "safe",
         "flag_4",
     }

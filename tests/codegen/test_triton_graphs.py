@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import warnings
 
 import pytest
 import torch
 
+from anyshape.errors import PerformanceWarning
+from anyshape.ir.program import Program
 from anyshape.targets.triton import graphs
-from anyshape.targets.triton.graphs import Recordings
+from anyshape.targets.triton.graphs import Recordings, recorded
 from anyshape.version_counters import set_version
 
 
@@ -53,6 +56,24 @@ def test_it_is_an_error_where_nothing_can_be_let_go_or_that_does_not_suffice():
             recordings(torch.zeros(3))
         assert run.calls == calls
         assert recordings(torch.zeros(4))[0].tolist() == [1] * 4  # the next call works
+
+
+def test_what_the_device_refuses_to_record_is_said_once_and_runs(monkeypatch):
+    def captured(self, graph, inside, current):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(Recordings, "_captured", captured)
+    for name in ("CUDAGraph", "current_stream"):
+        monkeypatch.setattr(torch.cuda, name, lambda: None)
+    program = Program({}, ("x",), (), (), ())
+    run, why = recorded(Runs(0), program, {})
+    assert run(torch.zeros(3))[0].tolist() == [1] * 3 and why() == ""
+    with pytest.warns(PerformanceWarning, match="E234.*not permitted when stream is capturing"):
+        assert run(torch.zeros(3))[0].tolist() == [1] * 3
+    assert why() == "operation not permitted when stream is capturing"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert run(torch.zeros(3))[0].tolist() == [1] * 3
 
 
 def test_graphs_that_another_thread_is_using_are_kept():
@@ -168,18 +189,18 @@ class Step:
 
 def test_gradients_are_handed_out_where_the_graph_leaves_them(recording):
     step = Step()
-    recordings, losses, places = step.recordings(), [], set()
+    recordings, losses, positions = step.recordings(), [], set()
     for n in range(1, 7):
         gradient, loss = recordings(torch.ones(1 + n % 2))
         assert gradient.eq(2.0 * n).all() and step.weight.eq(n).all()
         losses.append(loss)
         if n > 4:
-            places.add(gradient.data_ptr())
+            positions.add(gradient.data_ptr())
             assert gradient.untyped_storage().graph in [
                 made.graph for made in recordings.graphs.values()
             ]
         del gradient
-    assert not recordings.copies and len(recordings.graphs) == len(places) == 2
+    assert not recordings.copies and len(recordings.graphs) == len(positions) == 2
     assert [loss.item() for loss in losses] == [1, 2, 3, 4, 5, 6]
 
 

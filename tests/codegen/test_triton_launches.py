@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "schedule"))
 from programs import OPTIONS, compile_sketch, same_as_reference
 from random_graphs import Maker
 
+from anyshape.capture.tensors.meta import dotted_name
 from anyshape.costs import COSTS
 from anyshape.driver import Driver
 from anyshape.eager import DeviceError
@@ -27,12 +28,14 @@ from anyshape.ir.loops import PointerParam, ScalarParam
 from anyshape.ir.program import (
     Assertion,
     BindItem,
+    EagerCall,
     Launch,
     LibraryCall,
     NativeRegion,
     Program,
 )
 from anyshape.ir.scalars import ScalarInput
+from anyshape.moe.routed import ROUTED
 from anyshape.runtime.arenas import slots
 from anyshape.runtime.launch import TRAPS
 from anyshape.targets.triton.graphs import why_not_recorded
@@ -103,6 +106,19 @@ def test_a_number_that_the_host_reads_is_said_to_keep_a_program_from_being_recor
     step = BindItem(ScalarInput("n", "float"), "x")
     why = why_not_recorded(Program({}, (), (step,), (), ()))
     assert why == "it reads x on the host, and a graph would keep one call's number"
+
+
+def test_operators_of_ours_are_recorded_and_those_of_others_said_not_to_be():
+    """Those of a program may read numbers on the host, which a graph would keep."""
+
+    def why(function: str) -> str | None:
+        call = EagerCall(function, ("x",), {}, ("y",), guessed=True)
+        return why_not_recorded(Program({}, (), (call,), (), ()))
+
+    assert why(dotted_name(ROUTED)) is None
+    assert why("anyshape.custom_operators.functional.anyshape.scatter_add.default") is None
+    assert "torch.ops.mine.op.default, which may read numbers" in why("torch.ops.mine.op.default")
+    assert why("torch.ops.anyshape_mine.op.default") is not None
 
 
 def test_one_region_does_products_and_kernels_at_every_size(gpu):
@@ -220,8 +236,8 @@ def attends(x, w):
 def routed(x, w):
     scores = torch.softmax(x @ w, -1)
     best, which = scores.topk(2, dim=-1)
-    places, order = which.reshape(-1).sort()
-    counts = torch.histc(places.float(), bins=8, min=0, max=7)
+    positions, order = which.reshape(-1).sort()
+    counts = torch.histc(positions.float(), bins=8, min=0, max=7)
     return best / best.sum(-1, keepdim=True), counts.cumsum(0) * 2 + order.sum()
 
 
@@ -241,23 +257,23 @@ def test_libraries_that_give_memory_of_their_own(gpu, program):
 
 
 def test_flags_of_indices_are_set_in_regions(gpu):
-    def program(table, places, w):
-        x = torch.tanh(F.embedding(places, table) @ w)
+    def program(table, positions, w):
+        x = torch.tanh(F.embedding(positions, table) @ w)
         return torch.tanh((x * 2) @ w)
 
     fast = anyshape.compile(program, options={"fallback": "error"})
     # the C that stands in for a GPU's kernel reads past the end of the table: there is more memory
-    table, w, places = torch.randn(110, 32)[:100], torch.randn(32, 32) / 8, torch.arange(10)
+    table, w, positions = torch.randn(110, 32)[:100], torch.randn(32, 32) / 8, torch.arange(10)
     with torch.inference_mode():
-        fast(table, places, w)
+        fast(table, positions, w)
     for _ in range(2):
-        torch.testing.assert_close(fast(table, places, w), program(table, places, w))
+        torch.testing.assert_close(fast(table, positions, w), program(table, positions, w))
         TRAPS.raise_traps()
-    fast(table, places + 95, w)
+    fast(table, positions + 95, w)
     with pytest.raises(IndexError, match="test_triton_launches.py"):
         TRAPS.raise_traps()
     assert "trap_if" not in fast.code()
-    fast(table, places, w)
+    fast(table, positions, w)
     TRAPS.raise_traps()
 
 
@@ -278,11 +294,11 @@ def flagged(compiled):
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_the_kernel_that_finds_a_place_out_of_range_sets_the_flag_itself(gpu, whole):
-    """Of places that another kernel reads at, and of those that only a library does."""
+def test_the_kernel_that_finds_an_index_out_of_range_sets_the_flag_itself(gpu, whole):
+    """Of indices that another kernel reads at, and of those that only a library does."""
 
-    def program(b, x, places):
-        taken = b.index_select(x, 0, places)
+    def program(b, x, positions):
+        taken = b.index_select(x, 0, positions)
         return b.mul(taken, taken) if whole else b.sum(taken, (0, 1), False)
 
     compiled = compile_sketch(
@@ -293,9 +309,9 @@ def test_the_kernel_that_finds_a_place_out_of_range_sets_the_flag_itself(gpu, wh
     ]
     # the C that stands in for a GPU's kernel reads outside: there is more memory
     x = torch.randn(20, 3)[5:10]
-    for places in ([0, 4, 2], [], [3] * 50, [-1], [5, 0], [0, -1, 9]):
-        outside = any(place < 0 or place > 4 for place in places)
-        given = torch.tensor(places, dtype=torch.int64)
+    for positions in ([0, 4, 2], [], [3] * 50, [-1], [5, 0], [0, -1, 9]):
+        outside = any(position < 0 or position > 4 for position in positions)
+        given = torch.tensor(positions, dtype=torch.int64)
         compiled.run(x, given)
         if outside:
             with pytest.raises(DeviceError, match="out of range"):
@@ -306,8 +322,8 @@ def test_the_kernel_that_finds_a_place_out_of_range_sets_the_flag_itself(gpu, wh
 
 
 def test_what_is_read_besides_is_made_and_the_flag_set_all_the_same(gpu):
-    def program(b, x, places):
-        bad = b.any(b.lt(places, 0), (0,), False)
+    def program(b, x, positions):
+        bad = b.any(b.lt(positions, 0), (0,), False)
         b.trap_if(bad)
         return b.where(bad, 0.0, x), bad
 
@@ -331,7 +347,7 @@ def test_long_runs_are_cut_where_nothing_of_torchs_outlives_a_part(gpu):
         for turn in range(40):
             x = b.tanh(b.mm(x, w))
             if turn % 3 == 0:
-                best, places = b.topk(x, 4, 1, True, True)
+                best, positions = b.topk(x, 4, 1, True, True)
                 x = b.add(b.sum(best, (1,), True), b.mul(x, 0.5))
         return x
 

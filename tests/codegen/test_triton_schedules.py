@@ -103,7 +103,7 @@ def test_every_candidate_covers_cells_and_row(index, sizes):
             assert schedule.even == (row == schedule.row * schedule.pieces)
 
 
-def test_indices_are_64_bits_where_the_largest_place_or_a_masked_one_after_it_needs_them():
+def test_indices_are_64_bits_where_the_largest_index_or_a_masked_one_after_it_needs_them():
     chooser = Chooser.of(rows(I * COLUMNS + R))
     assert not chooser.schedule((0, 0, 16384, 65536)).schedule.wide
     assert chooser.schedule((0, 0, 16384, 151936)).schedule.wide
@@ -149,22 +149,22 @@ def test_a_row_begins_where_most_of_what_is_done_for_its_cells_begins():
     assert row_start(kernel, analyse(kernel)) == I * COLUMNS
 
 
-def test_places_in_a_row_are_narrow_and_what_else_reads_them_is_not():
+def test_positions_in_a_row_are_narrow_and_what_else_reads_them_is_not():
     highest = (1 << 63) - 1
-    places = (
+    positions = (
         Op("isnan", (0,), bool_),
         Position(R, int64),
         Const(highest, int64),
         Op("where", (1, 2, 3), int64),
         Reduce("min", 4, int64),
     )
-    assert narrow_elements(reading(*places)) == {2, 3, 4, 5}
-    assert not narrow_elements(reading(*places[:-1], Reduce("sum", 4, int64)))
-    wide = (places[0], Position(R * COLUMNS, int64), *places[2:])
+    assert narrow_elements(reading(*positions)) == {2, 3, 4, 5}
+    assert not narrow_elements(reading(*positions[:-1], Reduce("sum", 4, int64)))
+    wide = (positions[0], Position(R * COLUMNS, int64), *positions[2:])
     assert not narrow_elements(reading(*wide))
-    large = (*places[:2], Const(1 << 40, int64), *places[3:])
+    large = (*positions[:2], Const(1 << 40, int64), *positions[3:])
     assert not narrow_elements(reading(*large))
-    kernel = reading(*places, Op("add", (2, 5), int64))
+    kernel = reading(*positions, Op("add", (2, 5), int64))
     assert not narrow_elements(kernel)
 
 
@@ -230,11 +230,11 @@ def test_cells_end_where_a_row_of_known_length_ends(inner):
     assert (even == odd) is (inner == 2048)
 
 
-def joined(place: Expr) -> Kernel:
-    """Rows [n0, n1] that are read where a place is below n2."""
+def joined(position: Expr) -> Kernel:
+    """Rows [n0, n1] that are read where an index is below n2."""
     index = I * COLUMNS + R
     elements = (
-        Position(place, int64), Read("n2", int64), Op("lt", (0, 1), bool_),
+        Position(position, int64), Read("n2", int64), Op("lt", (0, 1), bool_),
         Load("p0", index, bfloat16, 2),
     )  # fmt: skip
     pointers = (PointerParam("p0", bfloat16, "read"), PointerParam("p1", bfloat16, "write"))

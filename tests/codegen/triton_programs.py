@@ -217,8 +217,8 @@ def launch(step, values, sizes, modules):
 
 def whole_numbers(params, args):
     """Sizes that are in memory as numbers, too."""
-    placed = (IN_MEMORY and isinstance(param, SizeParam) for param in params)
-    return [int(a) if there else a for a, there in zip(args, placed, strict=True)]
+    in_memory = (IN_MEMORY and isinstance(param, SizeParam) for param in params)
+    return [int(a) if there else a for a, there in zip(args, in_memory, strict=True)]
 
 
 def launch_shares(step, modules, args, shares=3):
@@ -259,7 +259,7 @@ def printable(kernel):
     try:
         return emit_triton(kernel, "kernel")
     except NotImplementedError as error:
-        assert "written to places that may meet" in str(error)
+        assert "written to indices that may repeat" in str(error)
         return ""
 
 
@@ -332,11 +332,11 @@ def run_tails():
 
 
 def run_flags():
-    """Kernels set flags themselves where a place is out of range, alone. Rows lie around those of x,
-    which an interpreted kernel reads at such places."""
+    """Kernels set flags themselves where an index is out of range, alone. Rows lie around those of x,
+    which an interpreted kernel reads at such indices."""
 
-    def program(b, x, places):
-        taken = b.index_select(x, 0, places)
+    def program(b, x, positions):
+        taken = b.index_select(x, 0, positions)
         return b.mul(taken, taken)
 
     compiled = scheduled(program, normal(["a b", ("c", dtypes.int64)]))
@@ -346,17 +346,17 @@ def run_flags():
     flagged = with_flags(deferred, CPU.variants, lambda device: True)
     made = SimpleNamespace(program=flagged, graph=compiled.graph)
     cases = (([0, 4, 2], False), ([0, 5, 2], True), ([-1] * 30, True), ([3], False))
-    for turn, (places, outside) in itertools.product(range(TURNS), cases):
-        x, places = torch.randn(64, 3)[30:35], torch.tensor(places)
+    for turn, (positions, outside) in itertools.product(range(TURNS), cases):
+        x, positions = torch.randn(64, 3)[30:35], torch.tensor(positions)
         with tempfile.TemporaryDirectory() as directory:
             modules = {
                 kernel: functools.partial(modules_of, kernel, directory, n, turn)
                 for n, kernel in enumerate(flagged.kernels())
             }
-            (found,) = interpret(made, [x, places], modules)
+            (found,) = interpret(made, [x, positions], modules)
         assert FLAGS.pop().item() is outside and not FLAGS
         if not outside:
-            torch.testing.assert_close(found, reference.run(compiled.graph, [x, places])[0])
+            torch.testing.assert_close(found, reference.run(compiled.graph, [x, positions])[0])
 
 
 EXTREMES = """
@@ -407,8 +407,8 @@ def run_compiled(name, architectures, ways):
     with tempfile.TemporaryDirectory() as directory:
         for kernel in kernels:
             every = dict.fromkeys(schedules_of(kernel))
-            placed = (with_sizes_in_memory(kernel), default_schedule(kernel))
-            for made, schedule in (*((kernel, each) for each in every), placed)[:ways]:
+            in_memory = (with_sizes_in_memory(kernel), default_schedule(kernel))
+            for made, schedule in (*((kernel, each) for each in every), in_memory)[:ways]:
                 for architecture in architectures:
                     compile_for(made, schedule, directory, architecture)
 
@@ -418,9 +418,9 @@ def compile_for(kernel, schedule, directory, architecture):
     made = compile_kernel(function, schedule, Path(directory), architecture)
     assert f"sm_{architecture}" in made.asm["ptx"]
     later = ("griddepcontrol.launch_dependents", "ld.global", "st.global")
-    wait, *places = (made.asm["ptx"].find(what) for what in ("griddepcontrol.wait", *later))
-    assert (wait >= 0) is (places[0] >= 0) is (architecture >= 90)
-    assert all(wait < place for place in places if place >= 0)
+    wait, *positions = (made.asm["ptx"].find(what) for what in ("griddepcontrol.wait", *later))
+    assert (wait >= 0) is (positions[0] >= 0) is (architecture >= 90)
+    assert all(wait < position for position in positions if position >= 0)
 
 
 def run_scalars(name, architectures):

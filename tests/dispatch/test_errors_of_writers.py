@@ -13,7 +13,7 @@ from torch import Tensor
 import anyshape
 
 Program = Callable[[Tensor, Tensor], Any]
-PLACE = torch.tensor([1])
+LINE = torch.tensor([1])
 
 
 def written_before(x: Tensor, m: Tensor) -> Tensor:
@@ -35,13 +35,13 @@ def written_on_both_sides(x: Tensor, m: Tensor) -> Tensor:
 
 
 def a_row_written_before(x: Tensor, m: Tensor) -> Tensor:
-    x[PLACE] = 5.0
+    x[LINE] = 5.0
     return torch.linalg.cholesky(m)
 
 
 def a_row_written_after(x: Tensor, m: Tensor) -> Tensor:
     made = torch.linalg.cholesky(m)
-    x[PLACE] = 5.0
+    x[LINE] = 5.0
     return made
 
 

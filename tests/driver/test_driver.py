@@ -356,10 +356,10 @@ def test_sizes_that_a_backward_half_is_handed_have_their_values_from_the_beginni
         return t
 
     fast = anyshape.compile(program, options={"verify_programs": True})
-    for place in range(3):
+    for index in range(3):
         found = []
         for run in (program, fast):
             x = torch.tensor([1.0, 0.0, 3.0, 0.0, 4.0], requires_grad=True)
-            run(x, torch.tensor([place])).sum().backward()
+            run(x, torch.tensor([index])).sum().backward()
             found.append(x.grad)
         assert torch.equal(*found)

@@ -73,8 +73,8 @@ class Batch:
         end = min(first + options.batch, options.seed + options.count)
         self.way, self.seeds = way, range(first, end)
         pattern = re.sub(r"\W+", "_", options.like)
-        place = options.directory / f"{way.replace(' ', '_')}-O{options.level}{pattern}"
-        self.file = place / f"{first}-{end}.json"
+        folder = options.directory / f"{way.replace(' ', '_')}-O{options.level}{pattern}"
+        self.file = folder / f"{first}-{end}.json"
 
 
 def _batches(options: argparse.Namespace) -> list[Batch]:

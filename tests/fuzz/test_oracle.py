@@ -60,8 +60,8 @@ def _other(change: Callable[[list[Any]], None]) -> Callable[[Tensor], Any]:
     return program
 
 
-def _put(place: int, make: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
-    return _other(lambda results: results.__setitem__(place, make(results[place])))
+def _put(position: int, make: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
+    return _other(lambda results: results.__setitem__(position, make(results[position])))
 
 
 OTHERS = {

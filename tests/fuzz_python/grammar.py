@@ -363,7 +363,7 @@ SIMPLE = _weighted(STATEMENTS, r"^(\d+): ([^\n]+)$")
 COMPOUND = _weighted(BLOCKS, r"^# (\d+)\n(.*?)(?=^# |\Z)")
 PRODUCTIONS = _productions(EXPRESSIONS)
 HOLE = re.compile(r"<(\w+)>")
-PLACE = re.compile(r"^(del |for )?<([A-Z])>")
+TARGET = re.compile(r"^(del |for )?<([A-Z])>")
 
 
 class Writer:
@@ -447,7 +447,7 @@ class Writer:
         return lines
 
     def simple(self, template: str) -> str:
-        template = PLACE.sub(self.place, template)
+        template = TARGET.sub(self.target, template)
         given = re.fullmatch(r"<n> = <([A-Z])>", template)
         if given is not None:
             kind = self.choices.choice("ISLLDDTEQOOFGX") if given[1] == "A" else given[1]
@@ -457,7 +457,7 @@ class Writer:
             return text
         return self.filled(template)
 
-    def place(self, hole: re.Match[str]) -> str:
+    def target(self, hole: re.Match[str]) -> str:
         """What is written to: something that has a name."""
         kind = hole[2]
         known = self.variables(kind)

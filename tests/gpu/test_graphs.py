@@ -10,6 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import anyshape
+from anyshape.errors import PerformanceWarning
+from anyshape.moe.layer import MoE
+from anyshape.moe.router import Routing
+from anyshape.targets.triton import graphs
 
 pytestmark = [
     pytest.mark.gpu,
@@ -128,6 +132,37 @@ def test_what_writes_an_argument_is_not_recorded() -> None:
     assert "not replayed" in fast.kernels()
 
 
+@torch.no_grad()
+def test_layers_of_experts_are_replayed() -> None:
+    """Of which eager torch runs one operator of ours."""
+    torch.manual_seed(0)
+    layer = MoE(64, 96, Routing(8, 2)).to("cuda", torch.bfloat16)
+    fast = anyshape.compile(layer, mode="reduce-overhead", fullgraph=True)
+    before = {*graphs.LIVE}
+    for turn in range(4):
+        for tokens in (7, 1, 300):
+            x = torch.randn(tokens, 64, device="cuda", dtype=torch.bfloat16)
+            torch.testing.assert_close(fast(x), layer(x), rtol=2e-2, atol=2e-2)
+    assert "not replayed" not in fast.kernels()
+    (made,) = {*graphs.LIVE} - before
+    assert len(made.graphs) == 3
+
+
+@torch.no_grad()
+def test_an_operator_of_the_programs_own_is_said_to_keep_it_from_being_replayed() -> None:
+    @torch.library.custom_op("anyshape_graphs::twice", mutates_args=())
+    def twice(x: Tensor) -> Tensor:
+        return x * 2
+
+    twice.register_fake(torch.empty_like)
+    program = lambda x: twice(x).sin()
+    fast = anyshape.compile(program, mode="reduce-overhead")
+    x = torch.rand(10, device="cuda")
+    with pytest.warns(PerformanceWarning, match="E234.*anyshape_graphs.twice"):
+        torch.testing.assert_close(fast(x), program(x))
+    assert "not replayed" in fast.kernels()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("optimizer", [torch.optim.AdamW, torch.optim.SGD])
 def test_a_training_step_is_replayed(optimizer: type, dtype: torch.dtype) -> None:
@@ -179,18 +214,18 @@ def test_gradients_lie_where_the_graph_leaves_them_and_those_that_are_kept_stay(
 
     (ours, step), (theirs, eager) = made(), made()
     fast = anyshape.compile(step, mode="reduce-overhead", fullgraph=True)
-    ids, places, kept = ids_of(3, 50), set(), []
+    ids, positions, kept = ids_of(3, 50), set(), []
     for turn in range(12):
         torch.testing.assert_close(fast(ids), eager(ids), rtol=1e-4, atol=1e-5)
         gradient = ours.up.weight.grad
         assert gradient is not None
         torch.testing.assert_close(gradient, theirs.up.weight.grad, rtol=1e-3, atol=1e-4)
         if 3 <= turn < 7:
-            places.add(gradient.data_ptr())
+            positions.add(gradient.data_ptr())
         if turn >= 7:
             kept.append((gradient, gradient.clone()))
         del gradient
-    assert len(places) == 1
+    assert len(positions) == 1
     for gradient, copy in kept:
         torch.testing.assert_close(gradient, copy, rtol=0, atol=0)
     last = ours.up.weight.grad

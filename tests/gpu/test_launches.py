@@ -43,8 +43,8 @@ def attends(x: Tensor, w: Tensor) -> Tensor:
 def routed(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     scores = torch.softmax(x @ w, -1)
     best, which = scores.topk(2, dim=-1)
-    places, order = which.reshape(-1).sort()
-    counts = torch.histc(places.float(), bins=8, min=0, max=7)
+    positions, order = which.reshape(-1).sort()
+    counts = torch.histc(positions.float(), bins=8, min=0, max=7)
     return best / best.sum(-1, keepdim=True), (counts.cumsum(0) * 2, order + 1)[0]
 
 
@@ -149,8 +149,8 @@ def test_measured_schedules() -> None:
 
 
 def test_an_index_out_of_range_is_told_at_the_next_call() -> None:
-    def program(table: Tensor, places: Tensor, w: Tensor) -> Tensor:
-        x = torch.tanh(F.embedding(places, table) @ w)
+    def program(table: Tensor, positions: Tensor, w: Tensor) -> Tensor:
+        x = torch.tanh(F.embedding(positions, table) @ w)
         return torch.tanh((x * 2) @ w)
 
     fast = anyshape.compile(program, options=STRICT)

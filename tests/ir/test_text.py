@@ -108,9 +108,9 @@ def test_sizes_that_data_decides_are_named_where_they_are_made() -> None:
     m = Made()
     n = m.size(5)
     x = m.tensor(torch.tensor([0, 2, 0, 3, 1]), (n,), int64)
-    places = m.b.nonzero(x)
-    picked = m.b.index(x, (m.b.select(places, 1, 0),))
-    text = m.check_round_trip(picked, places.shape[0] + 1)
+    positions = m.b.nonzero(x)
+    picked = m.b.index(x, (m.b.select(positions, 1, 0),))
+    text = m.check_round_trip(picked, positions.shape[0] + 1)
     assert "u0 = nonzero_0.shape[0]" in text
     assert "# symbol u0: unbacked midrun" in text
 

@@ -123,12 +123,12 @@ def assign(target: str, source: str) -> Assign:
 
 
 def region(*steps: Step, outer: str = "", inner=None, rooms=((ROOM,),)) -> NativeRegion:
-    places = {
-        name: place if isinstance(place, tuple) else (place, 0)
-        for name, place in (inner or {}).items()
+    positions = {
+        name: position if isinstance(position, tuple) else (position, 0)
+        for name, position in (inner or {}).items()
     }
-    slots = tuple(map(Slot, rooms)) if places else ()
-    return NativeRegion(steps, tuple(outer.split()), places, slots, (), ())
+    slots = tuple(map(Slot, rooms)) if positions else ()
+    return NativeRegion(steps, tuple(outer.split()), positions, slots, (), ())
 
 
 def program(*steps: Step, outputs: str, inputs: str = "x y", **changed: Buffer) -> Program:
@@ -383,7 +383,7 @@ PLANTED: dict[str, Planted] = {
         ),
         r"step 1.1 .* writes t, which is not known to fit into r",
     ),
-    "a place sized by what is tested only later": Planted(
+    "a slot sized by what is tested only later": Planted(
         program(
             BindItem(EARLY.symbol, "x"), BindItem(LATE.symbol, "y"), Allocate("r"),
             region(launch(ONE, "x", "a"), launch(ONE, "a", "r"), outer="x r", inner={"a": 0}, rooms=((64,),)),
@@ -526,7 +526,7 @@ def test_a_kernel_may_write_where_it_reads_the_same_element() -> None:
 
 
 def chain(length: int) -> Program:
-    """a0 = f(x); a1 = f(a0); ...: in two places, by turns."""
+    """a0 = f(x); a1 = f(a0); ...: in two slots, by turns."""
     names = [f"a{number}" for number in range(length)]
     steps = [launch(ONE, a, b) for a, b in zip(["x", *names], [*names, "r"])]
     inner = {name: number % 2 for number, name in enumerate(names)}

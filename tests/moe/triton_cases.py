@@ -174,7 +174,7 @@ def test_quantizing_long_rows_takes_several_blocks(monkeypatch: pytest.MonkeyPat
     assert_same_fp8(values, expected)
 
 
-def test_quantizing_keeps_nan_in_its_place_and_zero_rows_zero() -> None:
+def test_quantizing_keeps_nan_where_it_is_and_zero_rows_zero() -> None:
     x = torch.randn(3, 20)
     x[0, 3], x[1] = float("nan"), 0.0
     arguments = (x, torch.arange(3), None, None, None, True)
@@ -453,13 +453,13 @@ def test_grouped_gemm_takes_weights_of_any_strides_and_gathered_rows() -> None:
 
 def test_grouped_gemm_adds_its_rows_at_their_tokens() -> None:
     arguments = product_arguments(torch.float16, [2, 0, 6], 10, 40, 24)
-    places = {"scatter_indices": torch.randint(0, 4, (10,)).int()}
+    positions = {"scatter_indices": torch.randint(0, 4, (10,)).int()}
     for weights in (torch.randint(-3, 4, (10,)).float(), torch.randint(-3, 4, (3, 4)).float().T):
         arguments["row_weights"] = weights
         mine, theirs = torch.ones(4, 40), torch.ones(4, 40)
-        triton_gemm.grouped_gemm_scatter(**arguments, **places, scatter_out=mine)
-        reference.grouped_gemm_scatter(**arguments, **places, scatter_out=theirs)
+        triton_gemm.grouped_gemm_scatter(**arguments, **positions, scatter_out=mine)
+        reference.grouped_gemm_scatter(**arguments, **positions, scatter_out=theirs)
         assert_same(mine, theirs)
         tile, other = Tile(1, 1, 16, 32, 32, 2, swap=True), torch.ones(4, 40)
-        tma_gemm.launch(tile, **arguments, **places, out=other, init_tail=False)
+        tma_gemm.launch(tile, **arguments, **positions, out=other, init_tail=False)
         assert_same(other, theirs)

@@ -29,7 +29,7 @@ FUNCTIONS: dict[str, Any] = {
 
 
 class Element:
-    """One element of every place at once."""
+    """One element of every position at once."""
 
     def __init__(self, data: torch.Tensor) -> None:
         self.data = data

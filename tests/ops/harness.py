@@ -263,10 +263,10 @@ def index_problem(name: str, args: Any, kwargs: Any, eager: torch.Tensor) -> str
         for fact in (ge(i, 0), lt(i, size)):
             if not isinstance(fact, bool) and eager.numel():
                 cx.facts.assume(fact)
-    places = OPS[node.op].lower.index(cx, at, node.args[0].type, *node.args[1:], **node.kwargs)
+    positions = OPS[node.op].lower.index(cx, at, node.args[0].type, *node.args[1:], **node.kwargs)
     for index in itertools.product(*(range(n) for n in eager.shape)):
         env = {**case.hints, **{e.symbol: i for e, i in zip(at, index)}}
-        found = tuple(p if isinstance(p, int) else evaluate(p, env) for p in places)
+        found = tuple(p if isinstance(p, int) else evaluate(p, env) for p in positions)
         ours, theirs = source[found], eager[index]
         if not torch.equal(ours, theirs) and not (ours != ours).all():
             return f"element {index} read from {found}"

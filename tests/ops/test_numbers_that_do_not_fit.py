@@ -2,7 +2,7 @@
 
 Every parameter that takes a number, of each operator of torch's database that has a row, is given
 numbers that do not fit; where eager refuses one, so must the compiled program. And programs with a
-number in each kind of place are given constants, sizes and numbers from data.
+number in each kind of position are given constants, sizes and numbers from data.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ def clones(value: Any) -> Any:
     return type(value)(map(clones, value)) if type(value) in (list, tuple) else value
 
 
-def places(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[int | str]:
+def positions(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[int | str]:
     """Where a sample has numbers."""
-    for place, value in (*enumerate(args), *kwargs.items()):
+    for position, value in (*enumerate(args), *kwargs.items()):
         if type(value) in (int, float):
-            yield place
+            yield position
 
 
 def changed(
-    args: tuple[Any, ...], kwargs: dict[str, Any], place: int | str, number: Any
+    args: tuple[Any, ...], kwargs: dict[str, Any], position: int | str, number: Any
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if isinstance(place, str):
-        return args, {**kwargs, place: number}
-    return (*args[:place], number, *args[place + 1 :]), kwargs
+    if isinstance(position, str):
+        return args, {**kwargs, position: number}
+    return (*args[:position], number, *args[position + 1 :]), kwargs
 
 
 def overflowing(entry: Any) -> Iterator[tuple[tuple[Any, ...], dict[str, Any], str]]:
-    """Arguments that eager refuses for a number that does not fit, one for each place, dtype and
+    """Arguments that eager refuses for a number that does not fit, one for each position, dtype and
     number."""
     for dtype in DTYPES:
         if dtype not in entry.supported_dtypes("cpu"):
@@ -73,13 +73,13 @@ def overflowing(entry: Any) -> Iterator[tuple[tuple[Any, ...], dict[str, Any], s
         seen: set[int | str] = set()
         for sample in itertools.islice(entry.sample_inputs("cpu", dtype), 6):
             args, kwargs = (sample.input, *sample.args), dict(sample.kwargs)
-            for place in {*places(args, kwargs)} - seen:
-                seen.add(place)
+            for position in {*positions(args, kwargs)} - seen:
+                seen.add(position)
                 for number in NUMBERS:
-                    bad = changed(args, kwargs, place, number)
+                    bad = changed(args, kwargs, position, number)
                     made = outcome(entry.op, *clones(bad[0]), **bad[1])
                     if refused(made) and OVERFLOW in made[1]:
-                        yield *bad, f"{dtype} {place} {number}"
+                        yield *bad, f"{dtype} {position} {number}"
 
 
 @pytest.mark.parametrize("name", CASES)

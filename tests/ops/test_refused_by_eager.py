@@ -41,9 +41,9 @@ def _unfit(entry: Any) -> Iterator[tuple[Any, ...]]:
     """Arguments, by position and by name, that eager refuses."""
     for args, kwargs in samples(entry, torch.float32, MOST_SAMPLES):
         tensors = [i for i, arg in enumerate(args) if isinstance(arg, Tensor)]
-        for place, made in itertools.product(tensors, UNFIT.values()):
+        for position, made in itertools.product(tensors, UNFIT.values()):
             try:
-                changed = (*args[:place], made(args[place].detach()), *args[place + 1 :])
+                changed = (*args[:position], made(args[position].detach()), *args[position + 1 :])
             except (IndexError, RuntimeError):  # there is no such dimension
                 continue
             try:

@@ -448,7 +448,7 @@ def test_argmax_of_several_dims_counts_row_major() -> None:
     assert result.item() == 1 and made.dtype is int64 and case.builder.nodes[-1].args[1] == (0, 1)
 
 
-def test_masks_index_through_their_places() -> None:
+def test_masks_index_through_their_positions() -> None:
     x, mask = torch.randn(4, 3), torch.tensor([True, False, True, True])
     case = harness.Case.new()
     made = case.call("index", (x, (mask,)), {})

@@ -110,13 +110,13 @@ def test_layouts_of_what_is_indexed_are_eagers(seed: int) -> None:
         rank = pick.randint(1, 5)
         x = random_layout(pick, [pick.choice([1, 2, 3, 4]) for _ in range(rank)])
         whole = [pick.randint(1, 3) for _ in range(pick.randint(0, 3))]
-        places: list[torch.Tensor | None] = [None] * rank
+        positions: list[torch.Tensor | None] = [None] * rank
         for d in pick.sample(range(rank), pick.randint(1, min(3, rank))):
             own = [1 if pick.random() < 0.2 else size for size in whole][pick.choice([0, 0, 1]) :]
             spread = random_layout(pick, own) if own[-1:] != [1] else torch.empty(own)
-            places[d] = torch.empty_strided(own, spread.stride(), dtype=torch.int64).fill_(0)
-        real = torch.ops.aten.index.Tensor(x, places)
-        indices = tuple(None if i is None else value(i) for i in places)
+            positions[d] = torch.empty_strided(own, spread.stride(), dtype=torch.int64).fill_(0)
+        real = torch.ops.aten.index.Tensor(x, positions)
+        indices = tuple(None if i is None else value(i) for i in positions)
         found = OPS["index"].type(cx, value(x), indices)
         assert found.shape == tuple(real.shape)
         made = torch.empty_strided(found.shape, found.strides)
@@ -138,10 +138,10 @@ def test_sizes_of_one_that_decide_the_order_of_others_are_guarded(
     name: str, order: tuple[int, ...]
 ) -> None:
     program = lambda x, i: AT_ONE[name](x.permute(order), i)
-    fast, places = anyshape.compile(program), torch.zeros(3, dtype=torch.int64)
+    fast, positions = anyshape.compile(program), torch.zeros(3, dtype=torch.int64)
     for shape in itertools.product((3, 1, 2), repeat=3):
         x = torch.randn(shape)
-        ours, eager = fast(x, places), program(x, places)
+        ours, eager = fast(x, positions), program(x, positions)
         torch.testing.assert_close(ours, eager)
         assert strides_that_matter(ours) == strides_that_matter(eager), shape
     assert fast.stats().specializations <= 2

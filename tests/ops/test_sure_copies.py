@@ -13,7 +13,7 @@ from torch import Tensor
 import anyshape
 from anyshape.ops import OPS
 from anyshape.passes.sure_copies import sure_copies
-from anyshape.runtime.result_layouts import EagerLayouts, EagerPlaces
+from anyshape.runtime.result_layouts import EagerLayouts, EagerOffsets
 
 PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
     "flatten of a slice": lambda x: x.unsqueeze(0).transpose(1, 2)[:, 1:].flatten(1),
@@ -62,7 +62,7 @@ def test_nothing_is_asked_of_eager_where_a_reshape_surely_copies(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[object] = []
-    for kind in (EagerLayouts, EagerPlaces):
+    for kind in (EagerLayouts, EagerOffsets):
         monkeypatch.setattr(kind, "_eagerly", lambda self, *given: asked.append(given))
     fast = anyshape.compile(PROGRAMS["flatten of a slice"], fullgraph=True)
     for n, m in ((4, 7), (5, 7), (3, 4)):

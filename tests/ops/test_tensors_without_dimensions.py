@@ -18,7 +18,7 @@ X = {
     "a vector": torch.arange(3.0),
     "a number": torch.tensor(5.0),
 }
-PLACES = {"a place": torch.tensor(0), "places": torch.tensor([0])}
+POSITIONS = {"a position": torch.tensor(0), "positions": torch.tensor([0])}
 SOURCES: dict[str, Callable[[Tensor], Tensor]] = {
     "itself": lambda x: x * 2,
     "its first": lambda x: x[0] if x.dim() else x,
@@ -55,12 +55,12 @@ def as_eager(program: Callable[..., Any], *arguments: Tensor) -> None:
     assert list(differences(found, wanted, exact=False)) == []
 
 
-@pytest.mark.parametrize(("x", "place", "name"), itertools.product(X, PLACES, READS))
-def test_reads(x: str, place: str, name: str) -> None:
-    as_eager(READS[name], X[x], PLACES[place])
+@pytest.mark.parametrize(("x", "position", "name"), itertools.product(X, POSITIONS, READS))
+def test_reads(x: str, position: str, name: str) -> None:
+    as_eager(READS[name], X[x], POSITIONS[position])
 
 
-@pytest.mark.parametrize(("x", "place", "name"), itertools.product(X, PLACES, WRITES))
-def test_writes(x: str, place: str, name: str) -> None:
+@pytest.mark.parametrize(("x", "position", "name"), itertools.product(X, POSITIONS, WRITES))
+def test_writes(x: str, position: str, name: str) -> None:
     for source in SOURCES.values():
-        as_eager(WRITES[name], X[x], PLACES[place], source(X[x]))
+        as_eager(WRITES[name], X[x], POSITIONS[position], source(X[x]))

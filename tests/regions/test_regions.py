@@ -102,7 +102,7 @@ def test_the_host_calls_native_code_once_whatever_the_number_of_turns(name: str)
 
 @pytest.mark.parametrize("name", NATIVE)
 def test_native_bodies_stay_in_memory_of_their_own(name: str, monkeypatch) -> None:
-    """As under sanitizers: each buffer has memory of its own instead of a place in an arena."""
+    """As under sanitizers: each buffer has memory of its own instead of a slot in an arena."""
     monkeypatch.setattr(cpu, "emit_native_region", partial(cpu.emit_native_region, separate=True))
     compiled = Driver.create(OPTIONS).compile_graph(graph_of(CASES[name].build), {})
     agree(CASES[name], compiled.run)

@@ -22,7 +22,9 @@ from anyshape.errors import AnyshapeError
 from anyshape.ir.code import NativeFunction
 from anyshape.options import Options
 from anyshape.targets.cpu import build
-from anyshape.targets.cpu.build import FEW_PASSES, MOST_PARTS, PART_BYTES, Builder, dealt, text_of
+from anyshape.targets.cpu.build import MOST_PARTS, PART_BYTES, Builder, dealt, text_of
+from anyshape.targets.cpu.native_prelude import NATIVE_PRELUDE
+from anyshape.targets.cpu.prelude import FEW_PASSES
 from anyshape.targets.cpu.target import builder_of
 
 ADDED = 11  # functions, each of them worth a C compiler's start
@@ -54,7 +56,30 @@ def test_few_passes_are_made_of_what_is_no_kernel() -> None:
     text = text_of({"a_step": step, "call_region": region, "kernel": kernel})
     many, few = text.split(FEW_PASSES)
     assert "call_" not in many and "/* few */" not in many and kernel.text in many
-    assert few.count("/* few */") == 2 and few.count("void *call_kernel(") == 1
+    assert few.count("/* few */") == 2 and few.count("void *call_nothing_p(") == 1
+
+
+def test_few_passes_are_made_of_what_steps_call_and_kernels_behind_it_get_all() -> None:
+    begin, _, rest = NATIVE_PRELUDE.partition(FEW_PASSES)
+    text, _, behind = rest.partition("#pragma GCC pop_options")
+    assert begin.strip() == "#pragma GCC push_options" and not behind.strip()
+    assert "anyshape_blob(" in text and "anyshape_gemm(" in text
+
+
+def test_functions_of_the_same_types_are_called_through_one() -> None:
+    functions = {
+        f"add{number}": NativeFunction(f"long add{number}(long n) {{ return n + {number}; }}",
+                                       ("int64",), returns_status=True)
+        for number in range(5)
+    }  # fmt: skip
+    silent = NativeFunction("void silent(long n) { }", ("int64",))
+    text = text_of({**functions, "silent": silent})
+    assert text.count("void *call_status_i(") == text.count("void *call_nothing_i(") == 1
+    assert text.count("void *call_") == 2
+    made = Builder.create(Options(cache=False)).functions({**functions, "silent": silent})
+    assert [made[f"add{number}"](7) for number in range(5)] == [7, 8, 9, 10, 11]
+    assert made["silent"](7) is None
+    assert [made[name].__name__ for name in ("add3", "silent")] == ["add3", "silent"]
 
 
 @given(

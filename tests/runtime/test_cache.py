@@ -102,9 +102,9 @@ def test_no_change_of_a_byte_gives_other_blobs_or_stays(tmp_path, name):
     cache, blobs = DiskCache.open(str(tmp_path)), {"a": b"0123456789"}
     cache.store("ab12", blobs)
     whole = (entry_of(tmp_path, "ab12") / name).read_bytes()
-    for place in range(len(whole)):
+    for position in range(len(whole)):
         for flip in (0x01, 0x20, 0xFF):
-            changed = whole[:place] + bytes([whole[place] ^ flip]) + whole[place + 1 :]
+            changed = whole[:position] + bytes([whole[position] ^ flip]) + whole[position + 1 :]
             (entry_of(tmp_path, "ab12") / name).write_bytes(changed)
             assert cache.load("ab12") in (None, blobs)
             cache.store("ab12", blobs)

@@ -24,9 +24,9 @@ def sizes(x: Tensor) -> Any:
 
 
 def several(x: Tensor) -> Any:
-    top, places = torch.topk(x, min(2, x.shape[1]), dim=1)
+    top, positions = torch.topk(x, min(2, x.shape[1]), dim=1)
     first, *rest = torch.split(x, 1, dim=0) if x.shape[0] == 1 else (x, top)
-    return first, rest, places, x.max(0) if x.shape[0] else x
+    return first, rest, positions, x.max(0) if x.shape[0] else x
 
 
 def written(x: Tensor) -> Any:

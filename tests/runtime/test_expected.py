@@ -20,9 +20,9 @@ def buffer(name, *shape):
 
 def test_sizes_are_handed_on_once_for_each_combination_and_before_the_call():
     buffers = {"x": buffer("x", A, 4), "y": buffer("y", A * B, B, C)}
-    places = entry_sizes(("x", "s2", "y"), buffers)
+    positions = entry_sizes(("x", "s2", "y"), buffers)
     log = []
-    run = expecting(lambda *given: log.append("ran") or (), places, log.append)
+    run = expecting(lambda *given: log.append("ran") or (), positions, log.append)
     for rows in (3, 5, 3):
         run(torch.ones(rows, 4), 7, torch.ones(rows * 2, 2, 7))
     sizes = [{A.symbol: n, B.symbol: 2, C.symbol: 7} for n in (3, 5)]

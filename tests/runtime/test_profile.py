@@ -45,8 +45,8 @@ def seen() -> dict[str, int]:
 
 
 def test_the_segment_is_one_event(seen: dict[str, int]) -> None:
-    (place,) = lines("y = torch.relu(x")
-    assert seen[f"anyshape: Model {place}"] == 2
+    (location,) = lines("y = torch.relu(x")
+    assert seen[f"anyshape: Model {location}"] == 2
 
 
 def test_a_kernel_is_an_event_with_its_operators_and_the_users_lines(seen: dict[str, int]) -> None:
@@ -56,8 +56,8 @@ def test_a_kernel_is_an_event_with_its_operators_and_the_users_lines(seen: dict[
 
 
 def test_a_library_call_is_an_event_with_the_users_line(seen: dict[str, int]) -> None:
-    (place,) = lines("y = torch.relu(x")
-    assert seen[f"torch.mm {place}"] == 2
+    (location,) = lines("y = torch.relu(x")
+    assert seen[f"torch.mm {location}"] == 2
 
 
 def test_a_graph_that_eager_torch_runs_is_seen_as_well() -> None:
@@ -135,8 +135,8 @@ def test_the_line_is_the_users_and_not_one_of_torchs_modules() -> None:
         fast(torch.randn(3, 4))
         with profile() as profiler:
             fast(torch.randn(3, 4))
-    (place,) = lines("lambda x: layer(x) + 1")
-    assert any(f"linear {place}" in event.key for event in profiler.key_averages())
+    (location,) = lines("lambda x: layer(x) + 1")
+    assert any(f"linear {location}" in event.key for event in profiler.key_averages())
 
 
 def microseconds(line: str) -> float:
@@ -159,8 +159,8 @@ def test_launches_whose_sizes_data_decides_are_timed_as_well() -> None:
     fast = anyshape.compile(lambda x: x[x > 0].exp().sum())
     lines = fast.kernels(torch.linspace(-1.0, 1.0, 4000)).splitlines()
     assert lines and all(microseconds(line) > 0 for line in lines)
-    places = 8 * 2000  # of what is positive
-    assert f", {4 * 4000 + places + 4} bytes, " in lines[-1]
+    positions = 8 * 2000  # of what is positive
+    assert f", {4 * 4000 + positions + 4} bytes, " in lines[-1]
 
 
 def test_kernels_of_both_halves_are_timed() -> None:

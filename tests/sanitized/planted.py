@@ -26,10 +26,10 @@ def program(x):
 
 def one_further(kind, pointer):
     """Every load, or store, of this pointer goes one element too far."""
-    place = CellPrinter._lvalue
+    lvalue = CellPrinter._lvalue
 
     def beyond(self, item):
-        text = place(self, item)
+        text = lvalue(self, item)
         planted = isinstance(item, kind) and item.pointer == pointer
         return f"{text[:-1]} + 1]" if planted else text
 

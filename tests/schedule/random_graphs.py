@@ -149,16 +149,16 @@ class Maker:
     def gather(self, x: Any) -> Any:
         for d, size in enumerate(x.shape):
             if isinstance(size, int) and size > 1:
-                places = self.b.remainder(self.b.arange(self.a, 0, 3, dtypes.int64, "cpu"), size)
-                return self.b.index_select(x, d, places)
+                positions = self.b.remainder(self.b.arange(self.a, 0, 3, dtypes.int64, "cpu"), size)
+                return self.b.index_select(x, d, positions)
         return None
 
     def index_add(self, x: Any) -> Any:
         for d, size in enumerate(x.shape):
             if isinstance(size, int) and size > 1:
                 x = self.float(x)
-                places = self.b.remainder(self.b.arange(size, 0, 3, dtypes.int64, "cpu"), size)
-                return self.b.index_add(x, d, places, self.b.neg(x))
+                positions = self.b.remainder(self.b.arange(size, 0, 3, dtypes.int64, "cpu"), size)
+                return self.b.index_add(x, d, positions, self.b.neg(x))
         return None
 
     def graph(self, steps: int) -> Any:

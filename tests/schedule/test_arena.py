@@ -61,10 +61,10 @@ def laid_out(arena: Arena, buffers, values) -> dict[str, tuple[object, int, int]
     for room in (slot.sizes for slot in arena.slots):
         begins.append(begins[-1] + max(map(size, room)))
     found: dict[str, tuple[object, int, int]] = {}
-    for name, (place, offset) in arena.inner.items():
-        begin = begins[place] + size(offset)
+    for name, (number, offset) in arena.inner.items():
+        begin = begins[number] + size(offset)
         end = begin + size(buffers[name].shape[0])
-        assert begin % ALIGNMENT == 0 and end <= begins[place + 1]
+        assert begin % ALIGNMENT == 0 and end <= begins[number + 1]
         found[name] = ("arena", begin, end)
     for name, donor in arena.lent.items():
         room = size(buffers[name].shape[0])
@@ -90,12 +90,12 @@ def prove(arena: Arena, buffers, facts: Facts) -> dict[str, ByteRange]:
     """Where the verifier knows each buffer to lie."""
     sizes, found = Sizes(facts), {}
     for number, slot in enumerate(arena.slots):
-        places = {
+        starts = {
             name: (start, size_bytes(buffers[name]))
             for name, (other, start) in arena.inner.items()
             if other == number
         }
-        found |= dict(ranges_in(slot, f"slot {number}", places, sizes))
+        found |= dict(ranges_in(slot, f"slot {number}", starts, sizes))
     assert found.keys() == arena.inner.keys() and None not in found.values()
     for name, donor in arena.lent.items():
         assert sizes.at_most(size_bytes(buffers[name]), size_bytes(buffers[donor]))
@@ -132,7 +132,7 @@ def test_small_buffers_lie_side_by_side_where_a_large_one_does_at_another_time()
     check(arena, buffers, named, symbols, sometimes)
 
 
-def test_a_place_is_not_sized_by_what_is_tested_later() -> None:
+def test_a_slot_is_not_sized_by_what_is_tested_later() -> None:
     """n + m == 10 says that n is at most 10, once m is there."""
     square = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))
 
@@ -161,10 +161,10 @@ def test_a_place_is_not_sized_by_what_is_tested_later() -> None:
 
 @settings(max_examples=60, deadline=None)
 @draw(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9), st.integers(0, 70)), max_size=30))
-def test_a_place_is_taken_where_one_of_its_buffers_lives(lives) -> None:
+def test_a_slot_is_taken_where_one_of_its_buffers_lives(lives) -> None:
     occupancy = Occupancy(30)
-    for start, length, place in lives:
-        occupancy.take(start, start + length, place)
+    for start, length, number in lives:
+        occupancy.take(start, start + length, number)
     for first in range(30):
         for last in range(first, 30):
             expected = {p for s, length, p in lives if s <= last and first <= s + length}

@@ -96,9 +96,9 @@ def check(fast, fn, *given):
 @pytest.mark.parametrize("fn", PROGRAMS)
 def test_results_and_caches_are_eagers(fn):
     fast = anyshape.compile(fn, fullgraph=True)
-    for rows, places in ((5, [3]), (7, [0, 6]), (1, [0]), (4, []), (3, [1, 1]), (40, [17, 2])):
-        at = torch.tensor(places, dtype=torch.int64)
-        row = torch.randn(1, 3).expand(len(places), 3)
+    for rows, positions in ((5, [3]), (7, [0, 6]), (1, [0]), (4, []), (3, [1, 1]), (40, [17, 2])):
+        at = torch.tensor(positions, dtype=torch.int64)
+        row = torch.randn(1, 3).expand(len(positions), 3)
         check(fast, fn, torch.randn(rows, 3), at, row)
         check(fast, fn, torch.randn(3, rows).t(), at, row)
         check(fast, fn, torch.randn(rows, 6)[:, ::2], at, row)
@@ -113,7 +113,7 @@ def test_two_caches_at_once():
 
 
 @pytest.mark.parametrize("fn", IN_PLACE)
-def test_a_place_out_of_range_raises_and_leaves_the_cache_as_eager_does(fn):
+def test_an_index_out_of_range_raises_and_leaves_the_cache_as_eager_does(fn):
     fast = anyshape.compile(fn)
     check(fast, fn, torch.randn(5, 3), torch.tensor([1]), torch.randn(1, 3))
     check(fast, fn, torch.randn(5, 3), torch.tensor([9]), torch.randn(1, 3))
@@ -146,9 +146,9 @@ class Cached(nn.Module):
 def test_a_buffer_of_a_module():
     fast, plain = Cached(), Cached()
     compiled = anyshape.compile(fast, fullgraph=True)
-    for place in (2, 5, 0):
+    for position in (2, 5, 0):
         row = torch.randn(1, 3)
-        at = torch.tensor([place])
+        at = torch.tensor([position])
         torch.testing.assert_close(compiled(at, row), plain(at, row))
     torch.testing.assert_close(fast.cache, plain.cache)
 

@@ -28,7 +28,7 @@ def positive(x: Tensor) -> Tensor:
 
 PROGRAMS: dict[str, tuple[Callable[[Tensor], Any], int]] = {
     "mask": (lambda x: x[x > 0], 1),
-    "places": (lambda x: x.nonzero(), 1),
+    "indices": (lambda x: x.nonzero(), 1),
     "rows": (lambda x: positive(x) * 2, 1),
     "sum": (lambda x: x[x > 0].exp().sum(), 0),
     "mean": (lambda x: x[x > 0].sum() / (x > 0).sum(), 0),
@@ -107,7 +107,7 @@ def test_a_size_says_where_it_is_and_why() -> None:
     graph = sketch.finish(b.sum(stays, (0, 1)), b.sort(b.select(read, 1, 0), 0, False)[0])
     options = Options(cache=False, sizes="device", verify_programs=True)
     program = Driver.create(options).compile_graph(graph, {}).program
-    placed = {placement.memory: placement.reason for placement in program.placements.values()}
-    assert placed[f"{stays.name}_count"] == ""
-    assert "View" in placed[None]
+    reasons = {placement.memory: placement.reason for placement in program.placements.values()}
+    assert reasons[f"{stays.name}_count"] == ""
+    assert "View" in reasons[None]
     assert sum(isinstance(step, CountedCall) for step in program.steps) == 1

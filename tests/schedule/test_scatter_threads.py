@@ -1,4 +1,4 @@
-"""Scatters with places that meet give one result, however many threads run them."""
+"""Scatters with indices that repeat give one result, however many threads run them."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from torch import Tensor
 
 import anyshape
 
-ROWS, COLUMNS, PLACES = 301, 257, 13
+ROWS, COLUMNS, POSITIONS = 301, 257, 13
 
 
 def set_rows(x: Tensor, at: Tensor) -> Tensor:
-    return torch.zeros(PLACES, COLUMNS).index_copy(0, at, x)
+    return torch.zeros(POSITIONS, COLUMNS).index_copy(0, at, x)
 
 
 def add_rows(x: Tensor, at: Tensor) -> Tensor:
-    return torch.zeros(PLACES, COLUMNS).index_add(0, at, x * 2)
+    return torch.zeros(POSITIONS, COLUMNS).index_add(0, at, x * 2)
 
 
 def scatter_add(x: Tensor, at: Tensor) -> Tensor:
-    return torch.zeros(PLACES, COLUMNS).scatter_add(0, at[:, None].expand(x.shape), x + 1)
+    return torch.zeros(POSITIONS, COLUMNS).scatter_add(0, at[:, None].expand(x.shape), x + 1)
 
 
 def largest(x: Tensor, at: Tensor) -> Tensor:
-    places = at[:, None].expand(x.shape)
-    return torch.zeros(PLACES, COLUMNS).scatter_reduce(0, places, x, "amax")
+    positions = at[:, None].expand(x.shape)
+    return torch.zeros(POSITIONS, COLUMNS).scatter_reduce(0, positions, x, "amax")
 
 
 def product(x: Tensor, at: Tensor) -> Tensor:
-    places = at[:, None].expand(x.shape)
-    return torch.ones(PLACES, COLUMNS).scatter_reduce(0, places, x.sign() + 2, "prod")
+    positions = at[:, None].expand(x.shape)
+    return torch.ones(POSITIONS, COLUMNS).scatter_reduce(0, positions, x.sign() + 2, "prod")
 
 
 def put(x: Tensor, at: Tensor) -> Tensor:
-    return torch.zeros(PLACES, COLUMNS).index_put((at,), x, accumulate=True)
+    return torch.zeros(POSITIONS, COLUMNS).index_put((at,), x, accumulate=True)
 
 
 def put_in_place(x: Tensor, at: Tensor) -> Tensor:
-    made = x.new_zeros(PLACES, COLUMNS)
+    made = x.new_zeros(POSITIONS, COLUMNS)
     made[at] += x[0]
     made.index_add_(0, at, x)
     return made
@@ -61,11 +61,11 @@ def test_two_threads_scatter_as_one_does(
 ) -> None:
     fast = anyshape.compile(function, fullgraph=True)
     for rows in (0, 1, ROWS):
-        x, at = torch.randn(rows + 1, COLUMNS)[:rows], torch.randint(0, PLACES, (rows,))
+        x, at = torch.randn(rows + 1, COLUMNS)[:rows], torch.randint(0, POSITIONS, (rows,))
         if function is put_in_place and rows == 0:
             continue
         if function is set_rows:  # eager: which of those that meet stays is not said
-            at, x = torch.randperm(PLACES)[:rows], x[:PLACES]
+            at, x = torch.randperm(POSITIONS)[:rows], x[:POSITIONS]
         found = []
         for count in (1, 2, 2):
             threads(count)

@@ -98,8 +98,8 @@ def check(fast: Program, program: Program, x: Tensor) -> None:
 
 
 def sharing(tensors: list[Tensor]) -> list[list[bool]]:
-    places = [t.untyped_storage().data_ptr() for t in tensors]
-    return [[a == b for b in places] for a in places]
+    positions = [t.untyped_storage().data_ptr() for t in tensors]
+    return [[a == b for b in positions] for a in positions]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -147,7 +147,7 @@ def test_random_networks_are_eagers(seed: int) -> None:
         made = [x]
         for step, a, b in plan:
             made.append(step(made[a], made[b]))
-        return tuple(made[place] for place in outputs)
+        return tuple(made[position] for position in outputs)
 
     with torch.no_grad():
         fast = anyshape.compile(network)

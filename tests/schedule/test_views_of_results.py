@@ -149,11 +149,11 @@ def check(names: tuple[str, str, str, str]) -> None:
                 fast(given)
             continue
         found = [given, *fast(given)]
-        for place, (a, b) in enumerate(zip(found, wanted, strict=True)):
+        for position, (a, b) in enumerate(zip(found, wanted, strict=True)):
             torch.testing.assert_close(
-                a, b, rtol=1e-4, atol=1e-4, msg=lambda m: f"{shape} {place}: {m}"
+                a, b, rtol=1e-4, atol=1e-4, msg=lambda m: f"{shape} {position}: {m}"
             )
-            assert strides_that_matter(a) == strides_that_matter(b), (shape, place)
+            assert strides_that_matter(a) == strides_that_matter(b), (shape, position)
         assert sharing(found) == sharing(wanted), shape
         assert given._version == x._version, shape
 

@@ -29,7 +29,7 @@ from anyshape.symbolic import (
 )
 
 
-class World:
+class Unknowns:
     """A space with backed sizes s0.., data's sizes u0.. and signed integers i0.."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class World:
 
 @pytest.fixture
 def w():
-    return World()
+    return Unknowns()
 
 
 def knowing(w, *conditions):
@@ -315,7 +315,7 @@ def test_a_known_remainder_makes_division_exact(w):
 
 
 def facts_world(w, facts):
-    other = World.__new__(World)
+    other = Unknowns.__new__(Unknowns)
     other.__dict__.update(w.__dict__, facts=facts)
     return other
 

@@ -63,17 +63,17 @@ def test_small_multiples_of_named_sums_are_spelled_over_them() -> None:
 def test_a_long_sum_is_named_without_gathering_its_terms() -> None:
     sums, named = partial_sums(2000), NamedSums()
     for number, partial in enumerate(sums):
-        place = partial * 2 + 1
-        named.split(place)
+        position = partial * 2 + 1
+        named.split(position)
         named.note(partial, f"n{number}")
     assert gathered(sums) < 100
 
 
 def test_symbols_of_partial_sums_are_collected_without_gathering_terms() -> None:
     sums = partial_sums(2000)
-    places = [before * 2 + (part - before) - 1 for before, part in pairwise(sums)]
-    assert list(symbols_of_all(places)) == list(symbols_of_all([sums[-1]]))
-    assert gathered([*sums, *places]) < 100
+    positions = [before * 2 + (part - before) - 1 for before, part in pairwise(sums)]
+    assert list(symbols_of_all(positions)) == list(symbols_of_all([sums[-1]]))
+    assert gathered([*sums, *positions]) < 100
     assert set(symbols_of_all([sums[-1] - sums[0]])) == (sums[-1] - sums[0]).symbols
 
 

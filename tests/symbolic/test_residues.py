@@ -12,7 +12,7 @@ from anyshape.symbolic import Dim, Expr, Facts, Relation, Space, eq, evaluate, g
 STEPS = 400  # of a question; elimination took all 16,384 and found nothing
 
 
-class World:
+class Unknowns:
     def __init__(self) -> None:
         self.space = Space()
         self.facts = Facts(self.space)
@@ -20,11 +20,11 @@ class World:
 
 
 @pytest.fixture
-def w() -> World:
-    return World()
+def w() -> Unknowns:
+    return Unknowns()
 
 
-def relations(w: World) -> list[Relation | bool]:
+def relations(w: Unknowns) -> list[Relation | bool]:
     b, x, y = w.s
     return [
         ge(b * (x // 4) * (y // 4), 16 * b * (x // 16) * (y // 16)),
@@ -38,7 +38,7 @@ def relations(w: World) -> list[Relation | bool]:
 
 
 @pytest.mark.parametrize("number", range(7))
-def test_what_always_holds_is_proved_in_few_steps(w: World, number: int) -> None:
+def test_what_always_holds_is_proved_in_few_steps(w: Unknowns, number: int) -> None:
     relation = relations(w)[number]
     assert isinstance(relation, Relation)
     assert w.facts.known(relation) is True
@@ -46,7 +46,7 @@ def test_what_always_holds_is_proved_in_few_steps(w: World, number: int) -> None
     assert w.space.work.steps < STEPS
 
 
-def test_least_values_are_those_of_the_facts(w: World) -> None:
+def test_least_values_are_those_of_the_facts(w: Unknowns) -> None:
     b, x, y = w.s
     claim = ge(b * (x // 4) * (y // 4), 16 * b * (x // 16) * (y // 16) + 3 * b)
     assert w.facts.known(claim) is None
@@ -69,7 +69,7 @@ def random_form(rng: random.Random, sizes: list[Expr]) -> Dim:
 def test_answers_hold_for_every_small_size(seed: int) -> None:
     rng, found = random.Random(seed), 0
     for _ in range(120):
-        w = World()
+        w = Unknowns()
         least = [rng.randint(0, 5) for _ in w.s]
         for size, low in zip(w.s, least, strict=True):
             w.facts.assume(ge(size, low))
@@ -85,7 +85,7 @@ def test_answers_hold_for_every_small_size(seed: int) -> None:
     assert found > 20
 
 
-def test_many_classes_are_left_to_search(w: World) -> None:
+def test_many_classes_are_left_to_search(w: Unknowns) -> None:
     _, x, y = w.s
     claim = ge((x // 97) * (y // 89), (x // 101) * (y // 103))
     assert w.facts.known(claim) in (True, None)

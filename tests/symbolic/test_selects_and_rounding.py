@@ -29,7 +29,7 @@ from tests.symbolic.proofs import of_condition
 STEPS = 2500
 
 
-class World:
+class Unknowns:
     """x, y, a, b are sizes with y >= 1, i and j are any integers; p is 1 where x <= 3, else 0."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ ALWAYS = {
 
 @pytest.mark.parametrize("name", ALWAYS)
 def test_what_always_holds_is_known_in_few_steps(name):
-    w = World()
+    w = Unknowns()
     relation = ALWAYS[name](w)
     if isinstance(relation, Relation):
         assert w.facts.known(relation) is True
@@ -77,7 +77,7 @@ def test_what_always_holds_is_known_in_few_steps(name):
 
 @pytest.mark.parametrize("name", ALWAYS)
 def test_it_holds(name):
-    w = World()
+    w = Unknowns()
     relation = ALWAYS[name](w)
     if not isinstance(relation, Relation):
         return
@@ -95,7 +95,7 @@ def test_it_holds(name):
 
 
 def test_forms_and_bounds_of_what_is_rounded():
-    w = World()
+    w = Unknowns()
     up_and_down = (w.i + 1) // 2 - w.i // 2
     assert w.facts.simplify(up_and_down) is w.i % 2
     assert w.facts.bounds((w.x + 6) // 7 - w.x // 7) == (0, 1)
@@ -106,7 +106,7 @@ def test_forms_and_bounds_of_what_is_rounded():
 
 
 def test_a_choice_is_what_is_chosen():
-    w = World()
+    w = Unknowns()
     assert w.facts.under(le(w.x, 3)).simplify(w.choice()) is w.a
     assert w.facts.under(ge(w.x, 4)).simplify(w.choice()) is w.b
     assert w.facts.known(ge(w.choice(), w.a)) is None

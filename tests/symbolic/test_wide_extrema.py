@@ -8,7 +8,7 @@ from anyshape.symbolic import Facts, Space, any_of, eq, evaluate, ge, le, lt, ma
 from anyshape.symbolic.expr import WIDE
 
 
-class World:
+class Unknowns:
     """Sizes s0 and others."""
 
     def __init__(self) -> None:
@@ -18,8 +18,8 @@ class World:
 
 
 @pytest.fixture
-def w() -> World:
-    return World()
+def w() -> Unknowns:
+    return Unknowns()
 
 
 def test_a_minimum_of_minimums_is_minimums_of_a_few(w):

@@ -135,7 +135,7 @@ def test_models_run_on_the_device_that_is_named(
     monkeypatch.setattr(demo, "on_device", lambda arguments, device: arguments)
     monkeypatch.setattr(torch.accelerator, "synchronize", waits.append)
     monkeypatch.setattr(nn.Module, "to", lambda module, device: module)
-    monkeypatch.setattr(demo, "place", str)
+    monkeypatch.setattr(demo, "machine", str)
     compiler()
     file = tmp_path / "figures.json"
     flags = ["--lengths", "3", "--layers", "1", "--device", "meta", "--json", str(file)]

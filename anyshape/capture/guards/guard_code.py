@@ -205,7 +205,7 @@ def _missing_text(path: str, expected: Any, name: Namer) -> str:
     return f"{expected!r} in {path}.__dict__"
 
 
-def _apart_text(path: str, expected: tuple[Source, ...], name: Namer) -> str:
+def _no_alias_text(path: str, expected: tuple[Source, ...], name: Namer) -> str:
     others = [expression(source, name) for source in expected]
     if len(others) == 1:
         return f"{path} is {others[0]}"
@@ -310,7 +310,7 @@ KINDS: Mapping[str, GuardKind] = {
         lambda path, expected: f"{path} is {expected.text}",
     ),
     "distinct": GuardKind(
-        _apart_text,
+        _no_alias_text,
         lambda value, expected: True,
         lambda path, expected: f"{', '.join([path, *(s.text for s in expected)])} are different",
     ),
@@ -322,7 +322,7 @@ KINDS: Mapping[str, GuardKind] = {
     "truth": GuardKind(
         lambda path, expected, name: f"{'not ' if expected else ''}{path}",
         lambda value, expected: bool(value) is expected,
-        lambda path, expected: f"{path} is {'not ' if expected else ''}empty",
+        lambda path, expected: f"bool({path}) is {expected}",
     ),
 }
 

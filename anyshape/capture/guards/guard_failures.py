@@ -99,6 +99,12 @@ def contents_of(text: str) -> str:
     return f"the contents of {text}"
 
 
+def data_of(text: str) -> str:
+    """The name under which where the elements of the tensor at this source lie is relied on no
+    more."""
+    return f"the data of {text}"
+
+
 def replaced(
     guards: GuardSet, slots: Sequence[Any], kind: type | tuple[type, ...]
 ) -> Iterator[tuple[Any, str]]:

@@ -102,9 +102,11 @@ def _may_overlap(builder: Builder, target: Value, value: Value) -> bool:
     a, b = _part(root, steps), _part(root, others)
     cx = _of_some_elements(builder.cx, root)
     pairs = list(zip(a.spans, b.spans, strict=True))
-    if any(_are_apart(cx, *pair) for pair in pairs):
+    if any(_are_disjoint(cx, *pair) for pair in pairs):
         return False
-    alike = _view_key(a) == _view_key(b) and all(_are_one_or_apart(cx, *pair) for pair in pairs)
+    alike = _view_key(a) == _view_key(b) and all(
+        _are_equal_or_disjoint(cx, *pair) for pair in pairs
+    )
     return not alike
 
 
@@ -157,7 +159,7 @@ def _part(root: Value, steps: Sequence[Step]) -> Part:
     return part
 
 
-def _are_apart(cx: TypeContext, a: Span, b: Span) -> bool:
+def _are_disjoint(cx: TypeContext, a: Span, b: Span) -> bool:
     (start, step, length), (begin, stride, count) = a, b
     if cx.known(lt(start + (length - 1) * step, begin)):
         return True
@@ -168,7 +170,7 @@ def _are_apart(cx: TypeContext, a: Span, b: Span) -> bool:
     return cx.known(ne(mod(start - begin, step), 0)) is True
 
 
-def _are_one_or_apart(cx: TypeContext, a: Span, b: Span) -> bool:
+def _are_equal_or_disjoint(cx: TypeContext, a: Span, b: Span) -> bool:
     """Of single elements one of the two holds."""
     if a[2] == b[2] == 1:
         return True

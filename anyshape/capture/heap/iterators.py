@@ -110,7 +110,7 @@ def copy_iterator(value: Any, memo: dict[int, Any], *, inside: bool = False) -> 
     return twin
 
 
-def held_elsewhere(slots: Sequence[Sequence[Any]], created: Mapping[int, Any]) -> list[Any]:
+def referenced_elsewhere(slots: Sequence[Sequence[Any]], created: Mapping[int, Any]) -> list[Any]:
     """The iterators in the slots of frames that something else holds as well: a list, a cell, a
     generator. In the place of one of these no copy will do, since who holds it would not see it.
     ``created`` are the objects that a trace has made, which it holds too."""

@@ -19,7 +19,7 @@ from anyshape.nouns import mutable
 
 Read = Callable[[Any, str, Any, Any], Any]
 Copier = Callable[[Read, Any], Any]
-HELD_AT_MOST = 1 << 16
+LARGEST_BUFFER = 1 << 16
 """Bytes that a guard compares."""
 MAXLEN = vars(deque)["maxlen"].__get__
 VIEWS = {
@@ -70,7 +70,7 @@ def buffer_of(obj: Any) -> tuple[str, tuple[int, ...], bytes] | None:
     """
     try:
         view = memoryview(obj)
-        if view.nbytes > HELD_AT_MOST or "O" in view.format:
+        if view.nbytes > LARGEST_BUFFER or "O" in view.format:
             return None
         return view.format, tuple(view.shape or ()), view.tobytes()
     except (TypeError, ValueError, BufferError):

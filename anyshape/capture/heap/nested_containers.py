@@ -29,7 +29,7 @@ def containers_in(state: Any, seen_as: Callable[[Any], Any]) -> Iterator[Any]:
     an exception or a partial function was made of lies in it, and in a view the mapping."""
     pending, seen = [state], {id(state)}
     while pending:
-        for item in _held_by(pending.pop()):
+        for item in _referents(pending.pop()):
             if id(item) in seen:
                 continue
             seen.add(id(item))
@@ -52,7 +52,7 @@ SHOWING = frozenset({MappingProxyType, *VIEWS})
 _args_of = vars(BaseException)["args"].__get__
 
 
-def _held_by(value: Any) -> Any:
+def _referents(value: Any) -> Any:
     if issubclass(type(value), CONTAINERS):
         return values_of(value)
     if type(value) in SHOWING:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from anyshape.nouns import mutable
 
-Place: TypeAlias = tuple[CodeType, int]
+CallSite: TypeAlias = tuple[CodeType, int]
 """An instruction of the program."""
 
 
@@ -19,11 +19,11 @@ class SortedLists:
     """By the id of the list as the program sees it; and where the program calls `list.sort`."""
 
     written: dict[int, bool] = field(default_factory=dict)
-    places: dict[int, Place] = field(default_factory=dict)
+    call_sites: dict[int, CallSite] = field(default_factory=dict)
 
-    def called(self, values: list[Any], place: Place) -> None:
+    def called(self, values: list[Any], call_site: CallSite) -> None:
         """`list.sort` is called."""
-        self.places[id(values)] = place
+        self.call_sites[id(values)] = call_site
 
     def begin(self, values: list[Any]) -> None:
         """The list is being sorted from here on."""
@@ -36,5 +36,5 @@ class SortedLists:
 
     def end(self, values: list[Any]) -> bool:
         """The list is sorted: whether it was written meanwhile."""
-        self.places.pop(id(values), None)
+        self.call_sites.pop(id(values), None)
         return self.written.pop(id(values), False)

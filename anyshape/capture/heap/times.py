@@ -1,6 +1,6 @@
 """`datetime`: which of its functions in C depend on their arguments alone.
 
-In: a function of C. Out: yes or no. Others ask the clock, the place or the locale. Times of a
+In: a function of C. Out: yes or no. Others ask the clock, the time zone or the locale. Times of a
 `tzinfo` that the program has written are for `c_callbacks.py`.
 """
 

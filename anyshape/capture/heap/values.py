@@ -237,9 +237,9 @@ IMMUTABLE = frozenset(
     }
 )
 """Classes whose objects nobody can write to."""
-TOLD_ITS_CLASS = type(re.compile("").match)
+METHOD_WITH_CLASS = type(re.compile("").match)
 """A method of C, bound to an object, that is told in which class it was found."""
-BOUND_IN_C = frozenset({BuiltinMethodType, TOLD_ITS_CLASS, MethodWrapperType})
+BOUND_IN_C = frozenset({BuiltinMethodType, METHOD_WITH_CLASS, MethodWrapperType})
 """Methods of C: one of an object that the trace has made was made by reading it."""
 
 SYMBOLIC_NUMBERS: frozenset[type] = frozenset({SizeValue, ScalarValue})

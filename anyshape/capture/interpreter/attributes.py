@@ -72,7 +72,7 @@ def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
     if obj is None:  # a descriptor cannot tell None from no object
         return getattr(obj, name)
     getattribute = machine.lookup(cls, "__getattribute__")
-    if getattribute is _object_getattribute or cls in _GENERIC:
+    if getattribute is _object_getattribute or _is_generic(machine, cls):
         hook = machine.lookup(cls, "__getattr__")
         if hook is NULL:
             return generic_getattr(machine, obj, cls, name)
@@ -91,10 +91,15 @@ def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
     hook = machine.lookup(cls, "__getattr__")
     if hook is not NULL:
         return _getattr_with_hook(machine, obj, cls, name, hook)
+    return _generic_or_native(machine, obj, cls, name)
+
+
+def _generic_or_native(machine: Interpreter, obj: Any, cls: type, name: str) -> Any:
     try:
         return generic_getattr(machine, obj, cls, name)
     except AttributeError:  # C's own access may know more names, and is no cause of what it raises
-        pass
+        if name in (instance_dict(obj) or ()):  # deleted by the segment
+            raise
     return _native_getattr(machine, obj, name)
 
 
@@ -407,6 +412,15 @@ def store_attr(machine: Interpreter, obj: Any, name: str, value: Any) -> Any:
 def _is_slot(attribute: Any, name: str) -> bool:
     """Whether C code of this name does it, and neither Python's nor C's of another name."""
     return type(attribute) is WRAPPER_DESCRIPTOR and attribute.__name__ == name
+
+
+def _is_generic(machine: Interpreter, cls: type) -> bool:
+    """Whether C names the generic access once more: for exceptions of its own since 3.13 the
+    reading alone, which must meet what the generic writing has left."""
+    if cls in _GENERIC:
+        return True
+    of_c = issubclass(cls, BaseException) and not cls.__flags__ & HEAP_TYPE
+    return of_c and machine.lookup(cls, "__setattr__") is _object_setattr
 
 
 def _is_foreign(cls: type) -> bool:

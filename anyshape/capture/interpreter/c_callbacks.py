@@ -206,8 +206,8 @@ def defines(machine: Interpreter, value: Any, methods: tuple[str, ...], depth: i
         return False
     if kind is _COMPARING_KEY or _asks_as_a_time(machine, value):
         return True
-    held = next((parts for base, parts in _HOLDERS if issubclass(kind, base)), None)
-    value = value if held is None else held(value)
+    parts_of = next((parts for base, parts in _HOLDERS if issubclass(kind, base)), None)
+    value = value if parts_of is None else parts_of(value)
     if issubclass(type(value), CONTAINERS) and depth:
         inside = (*values_of(value), *(dict.keys(value) if issubclass(kind, dict) else ()))
         if any(defines(machine, item, methods, depth - 1) for item in inside):
@@ -320,7 +320,8 @@ def _reads_itself(machine: Interpreter, value: Any, method: FunctionType, depth:
     if any(type(machine.lookup(kind, name)) is FunctionType for name in ATTRIBUTES):
         return False
     return all(
-        _is_held(machine, value, name, depth, further=name in reads.read_of) for name in reads.held
+        _reads_without_code(machine, value, name, depth, further=name in reads.read_of)
+        for name in reads.attributes
     )
 
 
@@ -335,19 +336,21 @@ def _names_what_is_fixed(method: FunctionType, names: frozenset[str]) -> bool:
     )
 
 
-def _is_held(machine: Interpreter, value: Any, name: str, depth: int, *, further: bool) -> bool:
+def _reads_without_code(
+    machine: Interpreter, value: Any, name: str, depth: int, *, further: bool
+) -> bool:
     """Whether `value.name` is no code of the program's, and neither is its hash; `further` says
     that an attribute of it is read."""
     entry = machine.lookup(type(value), name)
     if type(entry) not in _MADE_IN_C and machine.lookup(type(entry), "__get__") is not NULL:
         return name in HASHED  # that of a base, as in `tuple.__hash__(self)`
     try:
-        held = object.__getattribute__(value, name)
+        attribute = object.__getattribute__(value, name)
     except AttributeError:
         return True
-    if further and type(held) not in PLAIN and not issubclass(type(held), type):
+    if further and type(attribute) not in PLAIN and not issubclass(type(attribute), type):
         return False
-    return not hashes_outside(machine, held, depth - 1)
+    return not hashes_outside(machine, attribute, depth - 1)
 
 
 @frozen
@@ -355,7 +358,7 @@ class _Reads:
     """The globals that code reads, the attributes, and those of which attributes are read."""
 
     names: frozenset[str]
-    held: frozenset[str]
+    attributes: frozenset[str]
     read_of: frozenset[str]
 
 

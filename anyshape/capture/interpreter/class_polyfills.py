@@ -276,12 +276,12 @@ def state_of(obj: Any, slots: Any) -> Any:
     except AttributeError:
         state = None
     state = None if state is None or not len(state) else state
-    held = {}
+    slot_values = {}
     for name in slots:
         value = getattr(obj, name, ABSENT)
         if value is not ABSENT:
-            held[name] = value
-    return (state, held) if held else state
+            slot_values[name] = value
+    return (state, slot_values) if slot_values else state
 
 
 def vars_of(obj: Any) -> Any:

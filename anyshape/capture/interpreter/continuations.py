@@ -165,6 +165,9 @@ class ResumeOr(Continuation):
         frame.stack.append(self.default)
         return frame
 
+    def raised(self, machine: Interpreter, frame: Frame, error: BaseException) -> Frame | None:
+        return self.returned(machine, frame, None) if _ends(error) else None
+
 
 @frozen
 class Chain(Continuation):
@@ -190,8 +193,8 @@ class Chain(Continuation):
 
 @frozen
 class ForNext(Continuation):
-    """FOR_ITER: a yielded value is pushed; the end of a generator, or StopIteration of a
-    `__next__`, leaves the loop.
+    """FOR_ITER: a yielded value is pushed; the end of a generator, or a StopIteration that comes
+    out of it or of a `__next__`, leaves the loop.
 
     At the end the iterator is popped; 3.12 jumps to an END_FOR, which pops two.
     """
@@ -207,6 +210,9 @@ class ForNext(Continuation):
         frame.index = self.target
         return frame
 
+    def raised(self, machine: Interpreter, frame: Frame, error: BaseException) -> Frame | None:
+        return ForNext.returned(self, machine, frame, None) if _ends(error) else None
+
 
 @frozen
 class ForCall(ForNext):
@@ -215,11 +221,6 @@ class ForCall(ForNext):
     def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
         frame.stack.append(value)
         return frame
-
-    def raised(self, machine: Interpreter, frame: Frame, error: BaseException) -> Frame | None:
-        if not issubclass(type(error), StopIteration):
-            return None
-        return ForNext.returned(self, machine, frame, None)
 
 
 @frozen
@@ -241,6 +242,9 @@ class SendNext(Continuation):
         frame.index = self.target
         return frame
 
+    def raised(self, machine: Interpreter, frame: Frame, error: Any) -> Frame | None:
+        return SendNext.returned(self, machine, frame, error.value) if _ends(error) else None
+
 
 @frozen
 class SendCall(SendNext):
@@ -250,10 +254,11 @@ class SendCall(SendNext):
         frame.stack.append(value)
         return frame
 
-    def raised(self, machine: Interpreter, frame: Frame, error: Any) -> Frame | None:
-        if not issubclass(type(error), StopIteration):
-            return None
-        return SendNext.returned(self, machine, frame, error.value)
+
+def _ends(error: BaseException) -> bool:
+    """Whether an iterator says by this that it has ended; no generator of the program's lets a
+    StopIteration out (PEP 479)."""
+    return issubclass(type(error), StopIteration)
 
 
 ROOT = Root()

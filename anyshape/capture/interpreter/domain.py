@@ -15,7 +15,7 @@ from types import CodeType, FunctionType
 from typing import Any, Protocol
 
 from anyshape.capture.heap.shadow_heap import Heap
-from anyshape.capture.heap.sorted_lists import Place
+from anyshape.capture.heap.sorted_lists import CallSite
 from anyshape.capture.heap.values import Call, InterpreterBug
 from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.nouns import frozen
@@ -99,7 +99,7 @@ class Domain:
     # proxies may occur. False: no hook below but the call hooks is ever called, and writes are
     # real.
     records: bool = False
-    sorts_natively: Set[Place] = frozenset()
+    sorts_natively: Set[CallSite] = frozenset()
     """Where the program sorts, and the graph has been seen to break meanwhile."""
     leaves_pickles_to_c = False
     """The graph has been seen to break while the program pickled something."""

@@ -248,9 +248,11 @@ def with_except_start(machine: Interpreter, frame: Frame, arg: Any) -> Frame | N
 
 
 def stop_iteration_error(machine: Interpreter, frame: Frame, arg: Any) -> None:
-    """PEP 479: a StopIteration that leaves a generator becomes a RuntimeError."""
+    """PEP 479: a StopIteration that leaves a generator becomes a RuntimeError; not one that leaves
+    an iterator of C."""
     error = frame.stack[-1]
-    if issubclass(type(error), StopIteration):
+    of_c = frame.generator is not None and frame.generator.is_of_c
+    if issubclass(type(error), StopIteration) and not of_c:
         replaced = RuntimeError("generator raised StopIteration")
         replaced.__cause__ = replaced.__context__ = error
         frame.stack[-1] = replaced

@@ -2,7 +2,7 @@
 
 In: an exception that came out of an instruction while recording. Out: yes or no, by the innermost
 line of its traceback. The interpreter raises what the program is to see by `raise`, or by doing
-on the program's own objects what the program asked for, in few places; an exception from any
+on the program's own objects what the program asked for, in few modules; an exception from any
 other line of ours must not reach the program's handlers.
 """
 
@@ -15,7 +15,7 @@ from anyshape.interrupts import RAISES, innermost, instruction_of
 OURS = __name__.partition(".")[0] + "."
 ASKED_FOR = frozenset({"CALL", "PRECALL", "CALL_FUNCTION_EX", "CALL_KW", "BINARY_SUBSCR"})
 """Instructions by which we do natively what the program asked for."""
-PLACES = frozenset(
+NATIVE_WORK = frozenset(
     f"{OURS}capture.{module}"
     for module in (
         *("heap.iterators", "heap.nested_containers", "heap.shadow_heap", "heap.undo"),
@@ -65,4 +65,4 @@ def is_ours(error: BaseException) -> bool:
         return issubclass(type(error), AssertionError) and not module.endswith(".exception_opcodes")
     if instruction == "CALL_FUNCTION_EX":
         return False
-    return instruction not in ASKED_FOR or module not in PLACES
+    return instruction not in ASKED_FOR or module not in NATIVE_WORK

@@ -105,6 +105,10 @@ class Resumable(Protocol):
 
     frame: Frame
 
+    @property
+    def is_of_c(self) -> bool:
+        """Whether it stands for an iterator of C, which lets a StopIteration out."""
+
     def suspend(self, machine: Any) -> Frame | None:
         """The body yields; gives the frame of its caller."""
 
@@ -214,6 +218,10 @@ class Frame:
             saved.continuation,
         )
         self.instructions, self.locals_dict = saved.instructions, saved.locals_dict
+
+    def values_by_name(self) -> dict[str, Any]:
+        """What the locals hold, `NULL` where one is unbound."""
+        return dict(zip(self.code.local_names, self.locals))
 
     def is_watched(self) -> bool:
         """Whether the program holds a frame object that shows this frame."""

@@ -57,9 +57,13 @@ def left_frame(frame: Frame, index: int) -> FrameType:
     """A new frame object for a frame that its code has left at an instruction."""
     if frame.names is not None:  # names that lie in a mapping are no locals
         return shared_frame(frame.code, frame.globals, index)
-    held = dict(zip(frame.code.local_names, frame.locals))
-    cells = {name: value for name, value in held.items() if _is_shared(frame.code, name, value)}
-    plain = {n: value for n, value in held.items() if not _is_nothing(value) and n not in cells}
+    local_values = dict(zip(frame.code.local_names, frame.locals))
+    cells = {
+        name: value for name, value in local_values.items() if _is_shared(frame.code, name, value)
+    }
+    plain = {
+        n: value for n, value in local_values.items() if not _is_nothing(value) and n not in cells
+    }
     names = tuple(plain), tuple(cells)
     return _made(
         frame.code, frame.globals, index, names, tuple(plain.values()), tuple(cells.values())

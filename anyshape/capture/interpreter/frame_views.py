@@ -129,7 +129,7 @@ class FrameLocals(MutableMapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         frame = self._frame
         slot = _slot_of(frame, name)
-        value = NULL if slot is None else _held(frame, slot)
+        value = NULL if slot is None else _local_value(frame, slot)
         if value is not NULL:
             return value
         if slot is None and frame.locals_dict is not None and name in frame.locals_dict:
@@ -182,8 +182,10 @@ class FrameLocals(MutableMapping[str, Any]):
     def copy(self) -> dict[str, Any]:
         """The names that have values now."""
         frame = self._frame
-        held = {name: _held(frame, slot) for slot, name in enumerate(frame.code.local_names)}
-        bound = {name: value for name, value in held.items() if value is not NULL}
+        local_values = {
+            name: _local_value(frame, slot) for slot, name in enumerate(frame.code.local_names)
+        }
+        bound = {name: value for name, value in local_values.items() if value is not NULL}
         return {**bound, **(frame.locals_dict or {})}
 
 
@@ -192,7 +194,7 @@ def _slot_of(frame: Frame, name: str) -> int | None:
     return names.index(name) if name in names else None
 
 
-def _held(frame: Frame, slot: int) -> Any:
+def _local_value(frame: Frame, slot: int) -> Any:
     """What a local of a frame that is not recorded holds."""
     value, name = frame.locals[slot], frame.code.local_names[slot]
     if value is LOST:

@@ -30,15 +30,7 @@ from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.frame_objects import untraced
 from anyshape.capture.interpreter.frame_views import FrameView
 from anyshape.capture.interpreter.generator_close import closes_quietly
-from anyshape.capture.interpreter.iterator_states import (
-    BETWEEN,
-    ENDED,
-    GOING_ON,
-    NUMBERS,
-    STATELESS,
-    STATES,
-    STOOD_FOR,
-)
+from anyshape.capture.interpreter.iterator_states import STAND_INS, StandIn, native_rest
 from anyshape.capture.interpreter.versions import VERSION
 from anyshape.nouns import frozen
 
@@ -101,8 +93,19 @@ class Generator:
         """What it is to the program: a generator, or the iterator of C that it stands for."""
         if self.native is not None:
             return type(self.native)
+        stands_for = self.stands_for
+        return GeneratorType if stands_for is None else stands_for.cls
+
+    @property
+    def stands_for(self) -> StandIn | None:
+        """The row of the iterator of C in whose place its code runs."""
         code = self.frame.code
-        return STOOD_FOR.get(code.code.co_name, GeneratorType) if code.hidden else GeneratorType
+        return STAND_INS.get(code.code.co_name) if code.hidden else None
+
+    @property
+    def is_of_c(self) -> bool:
+        """Whether it stands for an iterator of C, which lets a StopIteration out."""
+        return self.python_type is not GeneratorType
 
     def read(self, name: str) -> Any:
         """An attribute, as the program asks for it."""
@@ -133,7 +136,7 @@ class Generator:
         kind = self.python_type
         missing = name in OF_GENERATORS and kind is not GeneratorType
         if name == "__setstate__":
-            missing = not self.frame.code.hidden or self.frame.code.code.co_name not in NUMBERS
+            missing = self.stands_for is None or not self.stands_for.sets
         if missing:
             raise self._missing(name)
 
@@ -147,7 +150,7 @@ class Generator:
         if not code.hidden or code.code.co_name != "reversed_of" or self.finished:
             return (), 0
         obj, index = self.frame.locals[:2]
-        return obj, index + 1 - self.started
+        return obj, index + 1
 
     def set_attribute(self, name: str, value: Any) -> None:
         """As a generator of C has it, whose names are texts and cannot be deleted."""
@@ -169,11 +172,9 @@ class Generator:
     def __reduce_ex__(self, protocol: Any) -> Any:
         if self.native is not None:
             return self.native.__reduce_ex__(protocol)
-        code = self.frame.code
-        name = code.code.co_name
-        if code.hidden and name in STATES and not self.running:
-            values = dict(zip(code.local_names, self.frame.locals))
-            return ENDED[name] if self.finished else STATES[name](values, self.started)
+        row = self.stands_for
+        if row is not None and row.state is not None and not self.running:
+            return row.ended if self.finished else row.state(self.frame.values_by_name())
         kind = self.python_type.__name__ if protocol < 2 else self._named_by_c()  # as copyreg does
         raise TypeError(f"cannot pickle '{kind}' object")
 
@@ -184,11 +185,11 @@ class Generator:
             return
         self.check_attribute("__setstate__")
         self._remember()
-        code = self.frame.code
-        kept = NUMBERS[code.code.co_name]
-        if kept is not None:
-            slot = code.local_names.index(kept)
-            self.frame.locals[slot] = max(state, 0) - (self.started and kept == "index")
+        row = self.stands_for
+        assert row is not None
+        if row.sets != "finished":
+            slot = self.frame.code.local_names.index(row.sets)
+            self.frame.locals[slot] = max(state, 0) if row.sets == "index" else state
         elif state:
             self.finished = True
 
@@ -217,20 +218,22 @@ class Generator:
         if self.machine.handing is None or self.native is not None:
             return
         code = self.frame.code
-        if code.hidden and code.code.co_name in BETWEEN:
-            values = dict(zip(code.local_names, self.frame.locals))
-            cls, given = STATES[code.code.co_name](values, self.started)[:2]
-            self.go_on_with(cls(*given))
-        else:
+        rest = None
+        if code.hidden:
+            rest = native_rest(code.code.co_name, self.frame.values_by_name())
+        if rest is None:
             self.machine.handing(self.frame)
+        else:
+            self.go_on_with(rest)
 
     def go_on_with(self, rest: Any) -> None:
-        """From here on, it yields what a native iterator gives. One that runs stands before its
-        `yield from` then."""
-        frame, code = self.frame, self.machine.decoded(polyfills.going_on.__code__)
+        """From here on, it yields what a native iterator gives. One that runs stands behind the
+        beginning then."""
+        delegates = type(rest) is GeneratorType  # to which something may be sent
+        polyfill = polyfills.going_on if delegates else polyfills.given_by
+        frame, code = self.frame, self.machine.decoded(polyfill.__code__)
         frame.code, frame.instructions = code, code.instructions
-        started = [name for name, _ in code.opcodes].index("LOAD_FAST")
-        frame.index = started if self.running else _beginning(code)
+        frame.index = _beginning(code) + self.running
         frame.locals, frame.stack = [rest], []
         self.native, self.started = rest, self.running
 
@@ -238,16 +241,13 @@ class Generator:
         """Another one over the same iterators, for one that is advanced while it runs."""
         if self.python_type is GeneratorType:
             raise ValueError("generator already executing")
-        if not self._is_one_of(STATELESS):
+        row = self.stands_for
+        if row is None or not row.shared:
             raise broken("escape", f"a {self.python_type.__name__} that is advanced while it runs")
         frame = self.frame
         beside = Frame(frame.code, frame.globals, frame.builtins, list(frame.locals))
         beside.index = _beginning(frame.code)
         return Generator(self.machine, beside)
-
-    def _is_one_of(self, names: frozenset[str]) -> bool:
-        code = self.frame.code
-        return code.hidden and code.code.co_name in names
 
     def suspend(self, machine: Interpreter) -> Frame | None:
         """A yield: the frame to which control goes back, that of `machine` from here on."""
@@ -281,11 +281,10 @@ class Generator:
         self.touched = self.finished = True
 
     def failed(self, error: BaseException) -> BaseException:
-        """The generator's code let `error` out: what its caller sees (PEP 479)."""
-        goes_on = self._is_one_of(GOING_ON)
-        if self.native is not None:
-            goes_on = self.python_type is not GeneratorType
-        if goes_on and not issubclass(type(error), StopIteration):
+        """The generator's code let `error` out: what its caller sees (PEP 479). An iterator of C
+        lets a StopIteration out as it is."""
+        row = self.stands_for
+        if self.is_of_c and not (row is not None and row.ends_by_errors):
             self._remember_state()
             self.running = self.started = False
             frame = self.frame
@@ -293,7 +292,8 @@ class Generator:
             frame.index, frame.handled, frame.generator = _beginning(frame.code), None, None
             return error
         self.returned()
-        if issubclass(type(error), StopIteration) and not VERSION.generators_guard_themselves:
+        guarded = self.is_of_c or VERSION.generators_guard_themselves
+        if issubclass(type(error), StopIteration) and not guarded:
             replaced = RuntimeError("generator raised StopIteration")
             replaced.__cause__ = replaced.__context__ = error
             return replaced
@@ -473,6 +473,8 @@ class Generator:
         return None if delegate is NULL else delegate
 
     def __repr__(self) -> str:
+        if self.python_type is not GeneratorType:
+            return f"<{self._named_by_c()} object at {id(self):#x}>"
         return f"<generator object {self.__qualname__} at {id(self):#x}>"
 
 

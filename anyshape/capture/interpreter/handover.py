@@ -24,16 +24,16 @@ from anyshape.capture.heap.values import LOST, NULL
 from anyshape.capture.interpreter import calls_of_the_program
 from anyshape.capture.interpreter.control_opcodes import leave
 from anyshape.capture.interpreter.domain import Interpreter
-from anyshape.capture.interpreter.frame import Code, Frame, Resumable
+from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.interpreter.instructions import cache_count, handler_rows
-from anyshape.capture.interpreter.iterator_states import LOOPS
+from anyshape.capture.interpreter.iterator_states import native_rest
 from anyshape.capture.interpreter.unwinding import handled_exception
 
 UNIT = 2
 """Bytes of an instruction."""
 _AWAITING = CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE
-NO_PLACE = 0x80 | 15 << 3
+NO_LINE = 0x80 | 15 << 3
 """In a table of lines: the next instructions, at most eight, are on no line."""
 
 
@@ -69,12 +69,12 @@ def _hand_over_at_loops(frame: Frame) -> None:
         return  # done before
     loops = _loops_of(frame)
     frame.instructions = [
-        (_run_rest, None) if loops(name) else instruction
-        for (name, _), instruction in zip(frame.code.opcodes, frame.code.instructions)
+        (_run_rest, None) if loops(*opcode) else instruction
+        for opcode, instruction in zip(frame.code.opcodes, frame.code.instructions)
     ]
 
 
-def _loops_of(frame: Frame) -> Callable[[str], bool]:
+def _loops_of(frame: Frame) -> Callable[[str, Any], bool]:
     """Where a frame can be handed over. A polyfill can, if it calls nothing that the interpreter
     has to answer; in the place of one that is an iterator of C, that iterator goes on."""
     code = frame.code.code
@@ -82,33 +82,32 @@ def _loops_of(frame: Frame) -> Callable[[str], bool]:
         can = frame.names is None and not code.co_flags & _AWAITING
         return _is_of_a_loop if can else _never
     if code.co_flags & CO_GENERATOR:
-        return _is_its_end if code.co_name in LOOPS else _never
+        heads = [arg for name, arg in frame.code.opcodes if name == "JUMP_BACKWARD"]
+        return lambda name, arg: name == "JUMP_BACKWARD" and arg == min(heads)
     named = (frame.globals.get(name) for name in code.co_names)
     return _never if any(type(value) is FunctionType for value in named) else _is_of_a_loop
 
 
-def _is_of_a_loop(name: str) -> bool:
+def _is_of_a_loop(name: str, arg: Any) -> bool:
     """There, only iterators and what `with` has to call lie on the stack, and a condition."""
     return name == "FOR_ITER" or "JUMP_BACKWARD" in name
 
 
-def _is_its_end(name: str) -> bool:
-    """There, only iterators do."""
-    return name in ("FOR_ITER", "JUMP_BACKWARD")
-
-
-def _never(name: str) -> bool:
+def _never(name: str, arg: Any) -> bool:
     return False
 
 
 def _run_rest(machine: Interpreter, frame: Frame, arg: Any) -> Frame | None:
-    index = frame.index - 1
-    if not _is_whole(frame):
-        handler, given = frame.code.instructions[index]
+    generator, rest = frame.generator, None
+    if _is_whole(frame):
+        rest = _rest(frame) if generator is None else _rest_of_generator(frame)
+    if rest is None:
+        handler, given = frame.code.instructions[frame.index - 1]
         return handler(machine, frame, given)
-    if frame.generator is not None:
-        return _delegate(machine, frame, frame.generator)
-    hidden, rest = frame.code.hidden, _rest(frame)
+    if generator is not None:
+        generator.go_on_with(rest)
+        return frame
+    hidden = frame.code.hidden
     frame.locals, frame.stack = [], []  # what the program drops from here on dies
     frame.code, frame.index = Code(frame.code.code), 1
     frame.code.handled_by, frame.code.hidden = [None], True  # it has handled what it could
@@ -130,17 +129,11 @@ def _rest(frame: Frame) -> FunctionType:
     return FunctionType(code, frame.globals, closure=cells or None)
 
 
-def _delegate(machine: Interpreter, frame: Frame, generator: Resumable) -> Frame:
-    """From here on, the generator yields what one of CPython's gives, or the iterator of C that it
-    stands for."""
-    code = frame.code
-    if code.hidden:
-        values = dict(zip(code.local_names, frame.locals))
-        rest = LOOPS[code.code.co_name](values, frame.stack)
-    else:
-        rest = _rest(frame)()
-    generator.go_on_with(rest)
-    return frame
+def _rest_of_generator(frame: Frame) -> Any:
+    """What it yields from here on: one of CPython's, or the iterator of C that it stands for."""
+    if frame.code.hidden:
+        return native_rest(frame.code.code.co_name, frame.values_by_name())
+    return _rest(frame)()
 
 
 def _is_whole(frame: Frame) -> bool:
@@ -193,7 +186,7 @@ def _begin(code: CodeType, offset: int) -> int:
 
 def _without_lines(count: int) -> Iterator[int]:
     for left in range(count, 0, -8):
-        yield NO_PLACE | min(left, 8) - 1
+        yield NO_LINE | min(left, 8) - 1
 
 
 def _moved(code: CodeType, by: int) -> Iterator[int]:

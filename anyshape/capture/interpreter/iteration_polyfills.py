@@ -21,6 +21,7 @@ from anyshape.capture.interpreter.intrinsic_names import (
     is_subtype,
     native,
 )
+from anyshape.capture.interpreter.polyfills import is_or_equals
 from anyshape.capture.interpreter.versions import VERSION
 
 _TOO_LARGE = "cannot fit 'int' into an index-sized integer"
@@ -46,8 +47,8 @@ def items_until_index_error(obj: Any, index: Any) -> Any:
             value = obj[index]
         except (IndexError, StopIteration):
             return
-        yield value
         index += 1
+        yield value
 
 
 def calls_until(fn: Any, sentinel: Any) -> Any:
@@ -56,7 +57,7 @@ def calls_until(fn: Any, sentinel: Any) -> Any:
             value = fn()
         except StopIteration:
             return
-        if value == sentinel:
+        if is_or_equals(sentinel, value):
             return
         yield value
 
@@ -437,11 +438,13 @@ def zipped(iterators: Any, strict: Any) -> Any:
     while True:
         row: list[Any] = []
         for iterator in iterators:
-            value = next(iterator, ABSENT)
-            if value is ABSENT:
-                if strict:
+            if strict:
+                value = next(iterator, ABSENT)
+                if value is ABSENT:
                     check_zip_ends(iterators, len(row))
-                return
+                    raise StopIteration
+            else:
+                value = next(iterator)
             row.append(value)
         yield native(tuple, row)
 
@@ -463,9 +466,7 @@ def enumerate_of(iterable: Any, start: Any) -> Any:
 
 def enumerated(iterator: Any, count: Any) -> Any:
     while True:
-        value = next(iterator, ABSENT)
-        if value is ABSENT:
-            return
+        value = next(iterator)
         count = count + 1
         yield count - 1, value
 
@@ -478,10 +479,7 @@ def mapped(fn: Any, iterators: Any) -> Any:
     while True:
         values: list[Any] = []
         for iterator in iterators:
-            value = next(iterator, ABSENT)
-            if value is ABSENT:
-                return
-            values.append(value)
+            values.append(next(iterator))
         yield fn(*values)
 
 
@@ -491,9 +489,7 @@ def filter_of(fn: Any, iterable: Any) -> Any:
 
 def filtered(fn: Any, iterator: Any) -> Any:
     while True:
-        value = next(iterator, ABSENT)
-        if value is ABSENT:
-            return
+        value = next(iterator)
         if value if fn is None or fn is bool else fn(value):
             yield value
 
@@ -504,8 +500,8 @@ def reversed_of(obj: Any, index: Any) -> Any:
             value = obj[index]
         except (IndexError, StopIteration):
             return
-        yield value
         index -= 1
+        yield value
 
 
 def reduce_of(fn: Any, iterable: Any, initial: Any) -> Any:

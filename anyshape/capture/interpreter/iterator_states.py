@@ -1,96 +1,143 @@
-"""The polyfills that run in the place of iterators of C, and what these tell `pickle` and `copy`.
+"""The polyfills that run in the place of iterators of C: a row for each generator that does.
 
-In: the name of a polyfill and the locals of its frame, suspended at its `yield` or not begun. Out:
-what `__reduce__` of the iterator of C gives there, and where `__setstate__` puts its number. Those
-that are absent have states that the locals do not say.
+What they raise comes out as it is, a StopIteration too, where a generator of the program's would
+make a RuntimeError of it (PEP 479). All that such a polyfill is lies in its locals, at each yield
+and at the head of its outer loop: begun once more with them it goes on, as C does behind an
+exception, and an iterator of C made of them goes on natively.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from types import FunctionType
 from typing import Any
+
+from anyshape.capture.heap.iterators import advanced
+from anyshape.capture.heap.quiet_reads import class_entry
+from anyshape.capture.heap.values import ABSENT
+from anyshape.nouns import frozen
 
 Locals = Mapping[str, Any]
 State = tuple[Any, ...]
 
 
-def _over(cls: type, *names: str) -> Callable[[Locals, bool], State]:
+@frozen
+class StandIn:
+    """What is known of one of them; the key of its row is the name of its code."""
+
+    cls: type
+    """The iterator of C."""
+    state: Callable[[Locals], State] | None = None
+    """What `__reduce__` of that gives, by the locals; None: no locals say it, or it gives none."""
+    ended: State | None = None
+    """What it gives once it has ended: the frame is gone."""
+    native: Callable[[Locals], Iterator[Any]] | None = None
+    """One that goes on natively; None: there is no way to make it."""
+    shared: bool = False
+    """It may be advanced while it runs: another one over the same iterators does it."""
+    ends_by_errors: bool = False
+    """What is raised inside is its end."""
+    sets: str = ""
+    """The local that `__setstate__` sets; "finished": it says whether the iterator has ended."""
+
+
+def _over(cls: type, *names: str) -> Callable[[Locals], State]:
     """`cls` called with what lies in these locals."""
-
-    def state(values: Locals, started: bool) -> State:
-        return cls, tuple(values[name] for name in names)
-
-    return state
+    return lambda values: (cls, tuple(values[name] for name in names))
 
 
-def _mapped(values: Locals, started: bool) -> State:
+def _mapped(values: Locals) -> State:
     return map, (values["fn"], *values["iterators"])
 
 
-def _zipped(values: Locals, started: bool) -> State:
+def _zipped(values: Locals) -> State:
     made = zip, tuple(values["iterators"])
     return (*made, True) if values["strict"] else made
 
 
-def _dropwhile(values: Locals, started: bool) -> State:
-    source = values["iterator"] if started else values["iterable"]
-    return itertools.dropwhile, (values["predicate"], source), int(started or values["begun"])
+def _chained(values: Locals) -> State:
+    source, active = values["source"], values["active"]
+    return itertools.chain, (), (source,) if active is None else (source, active)
 
 
-def _takewhile(values: Locals, started: bool) -> State:
-    return itertools.takewhile, (values["predicate"], values["iterable"]), 0
+def _sliced(values: Locals) -> State:
+    bounds = values["wanted"], values["stop"], values["step"]
+    return itertools.islice, (values["iterator"], *bounds), values["position"]
 
 
-def _items(values: Locals, started: bool) -> State:
-    """An iterator by `__getitem__`: between two items the index is that of the last one."""
-    return iter, (values["obj"],), values["index"] + started
+def _accumulated(values: Locals) -> State:
+    made: State = itertools.accumulate, (values["iterator"], values["func"])
+    if values["initial"] is not None:
+        rest = itertools.chain((values["initial"],), values["iterator"])
+        return itertools.accumulate, (rest, values["func"])
+    return made if values["total"] is ABSENT else (*made, values["total"])
 
 
-STATES: Mapping[str, Callable[[Locals, bool], State]] = {
-    "mapped": _mapped,
-    "filtered": _over(filter, "fn", "iterator"),
-    "zipped": _zipped,
-    "enumerated": _over(enumerate, "iterator", "count"),
-    "calls_until": lambda values, started: (iter, (values["fn"], values["sentinel"])),
-    "items_until_index_error": _items,
-    "starmap": _over(itertools.starmap, "function", "iterable"),
-    "filterfalse": _over(itertools.filterfalse, "predicate", "iterable"),
-    "compress": _over(itertools.compress, "data", "selectors"),
-    "takewhile": _takewhile,
-    "dropwhile": _dropwhile,
-}
-LOOPS: Mapping[str, Callable[[Locals, Sequence[Any]], Any]] = {
-    "filtered": lambda values, stack: filter(values["fn"], values["iterator"]),
-    "filterfalse": lambda values, stack: itertools.filterfalse(values["predicate"], stack[0]),
-    "chain": lambda values, stack: itertools.chain.from_iterable(stack[0]),
-    "chain_from_iterable": lambda values, stack: itertools.chain.from_iterable(stack[0]),
-}
-"""Those that look for an item in a loop: the iterator that goes on with it there, by the locals and
-what lies on the stack."""
-BETWEEN = ("mapped", "filtered", "zipped", "enumerated", "calls_until")
-"""Those whose locals are iterators already: between two items, their states say how they go on."""
-ENDED: Mapping[str, State] = {
-    "mapped": (map, (bool, ())),
-    "filtered": (filter, (bool, ())),
-    "zipped": (zip, ()),
-    "enumerated": (enumerate, ((),)),
-    "calls_until": (iter, ((),)),
-    "items_until_index_error": (iter, ((),)),
-    "starmap": (itertools.starmap, (bool, ())),
-    "filterfalse": (itertools.filterfalse, (bool, ())),
-    "compress": (itertools.compress, ((), ())),
-    "takewhile": (itertools.takewhile, (bool, ())),
-    "dropwhile": (itertools.dropwhile, (bool, ())),
-}
-"""What those tell that have given all that they had; their frames are gone."""
-NUMBERS: Mapping[str, str | None] = {
-    "items_until_index_error": "index",
-    "dropwhile": "begun",
-    "zipped": "strict",
-    "takewhile": None,
-}
-"""The local that `__setstate__` sets; None: it says whether the iterator has ended."""
+def _zipped_longest(values: Locals) -> State:
+    iterators = (() if it is None else it for it in values["iterators"])
+    return itertools.zip_longest, tuple(iterators), values["fillvalue"]
+
+
+def _zip_on(values: Locals) -> Iterator[Any]:
+    return zip(*values["iterators"], strict=bool(values["strict"]))
+
+
+def _chain_on(values: Locals) -> Iterator[Any]:
+    active = () if values["active"] is None else (values["active"],)
+    return itertools.chain.from_iterable(itertools.chain(active, values["source"]))
+
+
+def _slice_on(values: Locals) -> Iterator[Any]:
+    done, stop = values["position"], values["stop"]
+    first = max(values["wanted"] - done, 0)
+    last = None if stop is None else max(stop - done, 0)
+    return itertools.islice(values["iterator"], first, last, values["step"])
+
+
+def _accumulate_on(values: Locals) -> Iterator[Any]:
+    iterator, func, total = values["iterator"], values["func"], values["total"]
+    if values["initial"] is not None or total is ABSENT:
+        return itertools.accumulate(iterator, func, initial=values["initial"])
+    return advanced(itertools.accumulate(itertools.chain((total,), iterator), func), 1)
+
+
+def _drop_on(values: Locals) -> Iterator[Any]:
+    predicate = ().__contains__ if values["begun"] else values["predicate"]  # false of anything
+    return itertools.dropwhile(predicate, values["iterator"])
+
+
+def _pair_on(values: Locals) -> Iterator[Any]:
+    before, iterator = values["before"], values["iterator"]
+    return itertools.pairwise(
+        iterator if before is ABSENT else itertools.chain((before,), iterator)
+    )
+
+
+def _cycle_on(values: Locals) -> Iterator[Any]:
+    iterator, saved = values["iterator"], values["saved"]
+    given = len(saved) if iterator is not None else values["index"]
+    return advanced(itertools.cycle(itertools.chain(saved, iterator or ())), given)
+
+
+def _multiply_on(values: Locals) -> Iterator[Any]:
+    return advanced(itertools.product(*values["pools"]), values["given"])
+
+
+def _zip_longest_on(values: Locals) -> Iterator[Any]:
+    _, iterators, fillvalue = _zipped_longest(values)
+    return itertools.zip_longest(*iterators, fillvalue=fillvalue)
+
+
+def _call_on(state: Callable[[Locals], State]) -> Callable[[Locals], Iterator[Any]]:
+    """One whose state is no more than what it is made of."""
+
+    def native(values: Locals) -> Iterator[Any]:
+        cls, given = state(values)[:2]
+        made: Iterator[Any] = cls(*given)
+        return made
+
+    return native
 
 
 class _Items:
@@ -100,27 +147,108 @@ class _Items:
         raise IndexError
 
 
-STOOD_FOR: Mapping[str, type] = {
-    "mapped": map,
-    "filtered": filter,
-    "zipped": zip,
-    "enumerated": enumerate,
-    "calls_until": type(iter(int, 1)),
-    "items_until_index_error": type(iter(_Items())),
-    "reversed_of": reversed,
-    "chain_from_iterable": itertools.chain,
-    "_rows": itertools.product,
-    "_group": type(next(itertools.groupby("a"))[1]),
-    **{
-        name: getattr(itertools, name)
-        for name in (
-            *("chain", "islice", "accumulate", "starmap", "takewhile", "dropwhile", "filterfalse"),
-            *("compress", "pairwise", "cycle", "zip_longest", "groupby"),
-        )
-    },
+def _plain(cls: type, ended: State, *names: str, shared: bool = True, sets: str = "") -> StandIn:
+    """One that is no more than its arguments."""
+    state = _over(cls, *names)
+    return StandIn(cls, state, (cls, ended), _call_on(state), shared, sets=sets)
+
+
+STAND_INS: Mapping[str, StandIn] = {
+    "mapped": StandIn(map, _mapped, (map, (bool, ())), _call_on(_mapped), True),
+    "filtered": _plain(filter, (bool, ()), "fn", "iterator"),
+    "zipped": StandIn(zip, _zipped, (zip, ()), _zip_on, True, sets="strict"),
+    "enumerated": _plain(enumerate, ((),), "iterator", "count", shared=False),
+    "calls_until": StandIn(
+        type(iter(int, 1)),
+        lambda values: (iter, (values["fn"], values["sentinel"])),
+        (iter, ((),)),
+        lambda values: iter(values["fn"], values["sentinel"]),
+    ),
+    "items_until_index_error": StandIn(
+        type(iter(_Items())),
+        lambda values: (iter, (values["obj"],), values["index"]),
+        (iter, ((),)),
+        sets="index",
+    ),
+    "reversed_of": StandIn(reversed, ends_by_errors=True),
+    "starred": _plain(itertools.starmap, (bool, ()), "function", "iterator"),
+    "filtered_false": _plain(itertools.filterfalse, (bool, ()), "predicate", "iterator"),
+    "compressed": _plain(itertools.compress, ((), ()), "data", "selectors"),
+    "taken_while": StandIn(
+        itertools.takewhile,
+        lambda values: (itertools.takewhile, (values["predicate"], values["iterator"]), 0),
+        (itertools.takewhile, (bool, ())),
+        _call_on(_over(itertools.takewhile, "predicate", "iterator")),
+        sets="finished",
+    ),
+    "dropped_while": StandIn(
+        itertools.dropwhile,
+        lambda values: (
+            itertools.dropwhile,
+            (values["predicate"], values["iterator"]),
+            values["begun"],
+        ),
+        (itertools.dropwhile, (bool, ())),
+        _drop_on,
+        sets="begun",
+    ),
+    "chained": StandIn(itertools.chain, _chained, (itertools.chain, ()), _chain_on),
+    "sliced": StandIn(
+        itertools.islice,
+        _sliced,
+        (itertools.islice, ((), 0)),
+        _slice_on,
+        ends_by_errors=True,
+        sets="position",
+    ),
+    "accumulated": StandIn(
+        itertools.accumulate,
+        _accumulated,
+        (itertools.accumulate, ((),)),
+        _accumulate_on,
+        sets="total",
+    ),
+    "zipped_longest": StandIn(
+        itertools.zip_longest,
+        _zipped_longest,
+        (itertools.zip_longest, ()),
+        _zip_longest_on,
+        ends_by_errors=True,
+        sets="fillvalue",
+    ),
+    "paired": StandIn(itertools.pairwise, native=_pair_on, ends_by_errors=True),
+    "cycled": StandIn(itertools.cycle, native=_cycle_on),
+    "multiplied": StandIn(itertools.product, native=_multiply_on),
+    "grouped": StandIn(itertools.groupby),
+    "group": StandIn(type(next(itertools.groupby("a"))[1])),
 }
-"""Polyfills, by name, and the iterators of C in whose place they run."""
-STATELESS = frozenset({"mapped", "filtered", "zipped", "starmap", "filterfalse"})
-"""Those that may be advanced while they run: another one over the same iterators does it."""
-GOING_ON = STATELESS | {"items_until_index_error", "enumerated", "compress", "calls_until"}
-"""Those whose code, begun once more with its locals as they are, goes on behind an exception."""
+
+
+ITERATORS = frozenset({"iterator", "iterators", "data", "selectors", "source", "active"})
+"""The locals that hold some."""
+
+
+def native_rest(name: str, values: Locals) -> Iterator[Any] | None:
+    """The iterator of C that goes on natively with what a polyfill's locals hold. None where there
+    is none, or where making one would ask an iterator of the program for its iterator again, which
+    it might notice."""
+    row = STAND_INS.get(name)
+    if row is None or row.native is None:
+        return None
+    named = [values[name] for name in ITERATORS & values.keys()]
+    held = [part for v in named for part in (v if type(v) is list else (v,))]
+    if any(_notices(type(part)) for part in held):
+        return None
+    return row.native(values)
+
+
+def _notices(cls: type) -> bool:
+    """Whether `iter` of such an iterator is more than the iterator itself."""
+    method = class_entry(cls, "__iter__")
+    if class_entry(cls, "__next__") is None or type(method) is not FunctionType:
+        return False
+    return method.__code__.co_code != _itself.__code__.co_code
+
+
+def _itself(self: Any) -> Any:
+    return self

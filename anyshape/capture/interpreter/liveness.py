@@ -6,6 +6,7 @@ variables always live, and so does everything in code that may look at its own l
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Iterator
 from itertools import islice
@@ -13,7 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from anyshape.capture.heap import purity
-from anyshape.capture.interpreter.attributes import HEAP_TYPE
+from anyshape.capture.interpreter.attributes import HEAP_TYPE, instance_dict
 from anyshape.capture.interpreter.control_flow import successors
 from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.generators import Generator
@@ -65,6 +66,25 @@ def is_missed(value: Any, depth: int = 3) -> bool:
     return is_finalized(value) or weakref.getweakrefcount(value) > 0
 
 
+def may_be_watched(value: Any, unwatched: tuple[type, ...], depth: int = 3) -> bool:
+    """Whether the program can see when nobody holds the value any more: a weak reference may be
+    made to it, or to what goes with it. ``unwatched``: types that are not counted."""
+    kind = type(value)
+    if issubclass(kind, unwatched):
+        return False
+    if kind.__weakrefoffset__ != 0 and kind is not Generator:
+        return True
+    return depth > 0 and any(may_be_watched(p, unwatched, depth - 1) for p in _parts(value))
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """What goes with a value."""
+    if type(value) is Generator or type(value) in _HOLDERS:
+        return _held_by(value)
+    state = instance_dict(value) if type(value).__flags__ & HEAP_TYPE else None
+    return islice(state.values(), _LOOKED_AT) if type(state) is dict else iter(())
+
+
 def runs_when_closed(generator: Generator) -> bool:
     """Whether closing it runs handlers of its own, or of what it delegates to, or will once it has
     been advanced further."""
@@ -72,6 +92,19 @@ def runs_when_closed(generator: Generator) -> bool:
     if generator.finished or code.hidden:
         return False
     return any(code.handled_by) or any(name == "SEND" for name, _ in code.opcodes)
+
+
+def holds_finalized(value: Any, depth: int = 3) -> bool:
+    """Whether the value, or a part of it a few levels down, has a `__del__` of the program's."""
+    kind = type(value)
+    if kind in _HOLDERS or kind is Generator:
+        return depth > 0 and any(holds_finalized(part, depth - 1) for part in _held_by(value))
+    if not _is_of_the_program(kind):
+        return False
+    parts = islice(gc.get_referents(value), _LOOKED_AT)
+    return has_finalizer(kind) or (
+        depth > 0 and any(holds_finalized(part, depth - 1) for part in parts)
+    )
 
 
 _HOLDERS = frozenset({list, tuple, dict})

@@ -16,12 +16,12 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, Modul
 from typing import Any, NoReturn
 
 from anyshape.capture.heap import class_attributes, native_calls
-from anyshape.capture.heap.iterators import held_elsewhere
+from anyshape.capture.heap.iterators import referenced_elsewhere
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.values import (
+    METHOD_WITH_CLASS,
     NULL,
     PROXIES,
-    TOLD_ITS_CLASS,
     Break,
     Call,
     InterpreterBug,
@@ -283,7 +283,7 @@ class Machine:
                 descriptor = vars(base).get(fn.__name__)
                 if type(descriptor) is _WRAPPER_DESCRIPTOR:
                     return Call(descriptor, (fn.__self__, *args), kwargs)
-        if kind is TOLD_ITS_CLASS and not issubclass(type(fn.__self__), ModuleType):
+        if kind is METHOD_WITH_CLASS and not issubclass(type(fn.__self__), ModuleType):
             return self._bound_builtin(fn, args, kwargs)
         if kind.__name__ == attributes.INSTANCE_METHOD:
             return Call(fn.__func__, args, kwargs)
@@ -422,7 +422,7 @@ class Machine:
         """Remember heap and frames as they are now; from here on the heap keeps an undo journal."""
         assert self.frame is not None
         frames = list(self.frames())
-        iterators = held_elsewhere(
+        iterators = referenced_elsewhere(
             [(*frame.locals, *frame.stack) for frame in frames], self.heap.created
         )
         uncopied = self.domain.outside_iterators() | {id(i): (i, i) for i in iterators}

@@ -513,7 +513,7 @@ def must_be_taken_for_a_set(machine: Interpreter, iterable: Any) -> bool:
 
 
 # ---- text ----------------------------------------------------------------------------------------
-HELD = vars(BaseException)["args"].__get__
+ARGS_OF = vars(BaseException)["args"].__get__
 TEXTS_OF_ERRORS = {vars(BaseException)["__str__"]: "str", vars(KeyError)["__str__"]: "repr"}
 """What the text of an exception that holds one thing is of that."""
 
@@ -540,10 +540,10 @@ def text(machine: Interpreter, kind: str, value: Any) -> Any:
     if shown is not value:  # `str` of a proxy is that of the dict
         return text(machine, kind, shown) if kind == "str" else Call(polyfills.proxy_repr, (shown,))
     if kind == "str" and issubclass(cls, BaseException) and machine.recording:
-        held = HELD(value)
+        args_of_error = ARGS_OF(value)
         form = TEXTS_OF_ERRORS.get(machine.lookup(cls, "__str__"))
-        if form and len(held) == 1 and machine.heap.is_created(value):
-            return text(machine, form, held[0])
+        if form and len(args_of_error) == 1 and machine.heap.is_created(value):
+            return text(machine, form, args_of_error[0])
     function = str if kind == "str" else repr
     made = machine.operated(function, value) if machine.recording else None
     return machine.native(function, (value,), {}) if made is None else made

@@ -454,10 +454,10 @@ def _call_sort(machine: Interpreter, values: Any) -> None:
     """Where the graph breaks in the middle of `list.sort`, C code does all of it: it sees more of
     what happens to the list meanwhile than another segment would."""
     frame = next(frame for frame in machine.frames() if not frame.code.hidden)
-    place = frame.code.code, frame.index
-    if place in machine.domain.sorts_natively:
+    call_site = frame.code.code, frame.index
+    if call_site in machine.domain.sorts_natively:
         raise broken("unknown-call", "list.sort, in which the graph breaks,")
-    machine.heap.sorting.called(machine.heap.mirror(values), place)
+    machine.heap.sorting.called(machine.heap.mirror(values), call_site)
 
 
 def _list_sort(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:

@@ -1,5 +1,8 @@
-"""Functions of `itertools` and others that iterate, for iterables or functions of the virtual
-program; interpreted, as in polyfills.py.
+"""Functions of `itertools`, for iterables or functions of the virtual program; interpreted, as in
+polyfills.py.
+
+Each asks its arguments for their iterators, as C does when it makes the object, and gives a
+generator that stands for it (`interpreter/iterator_states.py`).
 """
 
 from __future__ import annotations
@@ -13,33 +16,50 @@ from anyshape.capture.interpreter.iteration_polyfills import list_of
 
 
 def chain(*iterables: Any) -> Any:
-    for iterable in iterables:
-        yield from iterable
+    return chained(iter(iterables), None)
 
 
 def chain_from_iterable(iterables: Any) -> Any:
-    for iterable in iterables:
-        yield from iterable
+    return chained(iter(iterables), None)
+
+
+def chained(source: Any, active: Any) -> Any:
+    """Where `source` fails, C has let go of it."""
+    while True:
+        if active is None:
+            rest, source = source, None
+            iterable: Any = ABSENT if rest is None else next(rest, ABSENT)
+            if iterable is ABSENT:
+                return
+            active = iter(iterable)
+            source = rest
+        value = next(active, ABSENT)
+        if value is ABSENT:
+            active = None
+        else:
+            yield value
 
 
 def islice(iterable: Any, *bounds: Any) -> Any:
     limits = slice(*bounds)
     start = 0 if limits.start is None else limits.start
     step = 1 if limits.step is None else limits.step
-    stop = limits.stop
-    iterator = iter(iterable)
-    position = 0
-    wanted = start
-    while stop is None or position < max(start, stop):
-        if stop is not None and wanted >= stop and position >= start:
+    return sliced(iter(iterable), start, limits.stop, step, 0)
+
+
+def sliced(iterator: Any, wanted: Any, stop: Any, step: Any, position: Any) -> Any:
+    """`position` items have been taken; the next one that is given is the one at `wanted`."""
+    while True:
+        given = position >= wanted
+        if given and stop is not None and position >= stop:
             return
-        value = next(iterator, ABSENT)
-        if value is ABSENT:
-            return
-        if position == wanted and (stop is None or position < stop):
-            yield value
-            wanted += step
+        value = next(iterator)
         position += 1
+        if given:
+            wanted += step
+            if stop is not None and wanted > stop:
+                wanted = stop
+            yield value
 
 
 def islice_by_methods(iterable: Any, *bounds: Any) -> Any:
@@ -61,87 +81,136 @@ def _bound_of(bound: Any) -> Any:
         return -1
 
 
-def accumulate(iterable: Any, func: Any = operator.add, *, initial: Any = None) -> Any:
-    iterator = iter(iterable)
-    func = operator.add if func is None else func
-    total = initial
-    if initial is None:
-        total = next(iterator, ABSENT)
-        if total is ABSENT:
-            return
-    yield total
-    for value in iterator:
-        total = func(total, value)
+def accumulate(iterable: Any, func: Any = None, *, initial: Any = None) -> Any:
+    return accumulated(iter(iterable), operator.add if func is None else func, ABSENT, initial)
+
+
+def accumulated(iterator: Any, func: Any, total: Any, initial: Any) -> Any:
+    while True:
+        if initial is not None:
+            total, initial = initial, None
+        elif total is ABSENT:
+            total = next(iterator)
+        else:
+            total = func(total, next(iterator))
         yield total
 
 
 def starmap(function: Any, iterable: Any) -> Any:
-    for args in iterable:
-        yield function(*args)
+    return starred(function, iter(iterable))
+
+
+def starred(function: Any, iterator: Any) -> Any:
+    while True:
+        args = next(iterator)
+        yield function(*(args if type(args) is tuple else tuple(args)))
 
 
 def takewhile(predicate: Any, iterable: Any) -> Any:
-    for value in iterable:
+    return taken_while(predicate, iter(iterable))
+
+
+def taken_while(predicate: Any, iterator: Any) -> Any:
+    while True:
+        value = next(iterator)
         if not predicate(value):
             return
         yield value
 
 
-def dropwhile(predicate: Any, iterable: Any, begun: Any = 0) -> Any:
-    iterator = iter(iterable)
-    for value in iterator:
+def dropwhile(predicate: Any, iterable: Any) -> Any:
+    return dropped_while(predicate, iter(iterable), 0)
+
+
+def dropped_while(predicate: Any, iterator: Any, begun: Any) -> Any:
+    while True:
+        value = next(iterator)
         if begun or not predicate(value):
+            begun = 1
             yield value
-            break
-    yield from iterator
 
 
 def filterfalse(predicate: Any, iterable: Any) -> Any:
-    for value in iterable:
-        if not (value if predicate is None else predicate(value)):
+    return filtered_false(predicate, iter(iterable))
+
+
+def filtered_false(predicate: Any, iterator: Any) -> Any:
+    while True:
+        value = next(iterator)
+        if not (value if predicate is None or predicate is bool else predicate(value)):
             yield value
 
 
 def compress(data: Any, selectors: Any) -> Any:
-    for value, selected in zip(data, selectors, strict=False):
-        if selected:
+    return compressed(iter(data), iter(selectors))
+
+
+def compressed(data: Any, selectors: Any) -> Any:
+    while True:
+        value = next(data)
+        if next(selectors):
             yield value
 
 
 def pairwise(iterable: Any) -> Any:
-    iterator = iter(iterable)
-    before = next(iterator, ABSENT)
+    return paired(iter(iterable), ABSENT)
+
+
+def paired(iterator: Any, before: Any) -> Any:
     if before is ABSENT:
-        return
-    for value in iterator:
-        yield before, value
-        before = value
+        before = next(iterator)
+    while True:
+        first, before = before, next(iterator)
+        yield first, before
 
 
 def cycle(iterable: Any) -> Any:
-    saved = []
-    for value in iterable:
+    return cycled(iter(iterable), [], 0)
+
+
+def cycled(iterator: Any, saved: Any, index: Any) -> Any:
+    while True:
+        if iterator is not None:
+            value = next(iterator, ABSENT)
+            if value is not ABSENT:
+                saved.append(value)
+                yield value
+                continue
+            iterator = None
+        if not saved:
+            return
+        value = saved[index]
+        index = (index + 1) % len(saved)
         yield value
-        saved.append(value)
-    while saved:
-        yield from saved
 
 
 def product(*iterables: Any, repeat: Any = 1) -> Any:
-    return _rows([list_of(pool) for pool in iterables] * repeat)
-
-
-def _rows(pools: Any) -> Any:
+    pools = [list_of(pool) for pool in iterables] * repeat
     rows: list[tuple[Any, ...]] = [()]
     for pool in pools:
         rows = [(*row, value) for row in rows for value in pool]
-    yield from rows
+    return multiplied(pools, rows, 0)
+
+
+def multiplied(pools: Any, rows: Any, given: Any) -> Any:
+    while True:
+        if given >= len(rows):
+            return
+        given += 1
+        yield rows[given - 1]
 
 
 def zip_longest(*iterables: Any, fillvalue: Any = None) -> Any:
-    iterators = [iter(iterable) for iterable in iterables]
-    live = len(iterators)
-    while live:
+    return zipped_longest([iter(iterable) for iterable in iterables], fillvalue)
+
+
+def zipped_longest(iterators: Any, fillvalue: Any) -> Any:
+    live = 0
+    for iterator in iterators:
+        live += iterator is not None
+    while True:
+        if not live:
+            return
         row = []
         for index, iterator in enumerate(iterators):
             value = fillvalue if iterator is None else next(iterator, ABSENT)
@@ -156,46 +225,39 @@ def zip_longest(*iterables: Any, fillvalue: Any = None) -> Any:
 
 
 def groupby(iterable: Any, key: Any = None) -> Any:
-    iterator = iter(iterable)
-    state: list[Any] = [ABSENT, ABSENT, None]  # a value, its key, the group that may go on
-    target: Any = ABSENT
+    # A value, its key, the group that may go on.
+    return grouped(iter(iterable), key, [ABSENT, ABSENT, None], ABSENT)
+
+
+def grouped(iterator: Any, key: Any, state: Any, target: Any) -> Any:
     while True:
         state[2] = None
         while state[1] is ABSENT or _is_same(target, state[1]):
-            if not _steps(iterator, key, state):
-                return
+            _step(iterator, key, state)
         target = state[1]
         state[2] = number = [target]
-        yield target, _group(iterator, key, state, number)
+        yield target, group(iterator, key, state, number)
 
 
-def _group(iterator: Any, key: Any, state: Any, number: Any) -> Any:
+def group(iterator: Any, key: Any, state: Any, number: Any) -> Any:
     while state[2] is number:
-        if state[0] is ABSENT and not _steps(iterator, key, state):
-            return
+        if state[0] is ABSENT:
+            _step(iterator, key, state)
         if not _is_same(number[0], state[1]):
-            return
+            raise StopIteration
         value = state[0]
         state[0] = state[1] = ABSENT
         yield value
 
 
-def _steps(iterator: Any, key: Any, state: Any) -> Any:
+def _step(iterator: Any, key: Any, state: Any) -> None:
     value = next(iterator, ABSENT)
     if value is ABSENT:
-        return False
+        raise StopIteration
     value_key = value if key is None else key(value)
     state[0] = value
     state[1] = value_key
-    return True
 
 
 def _is_same(a: Any, b: Any) -> Any:
     return a is not ABSENT and b in (a,)  # one object or equal, as C compares
-
-
-def at_once(make: Any, places: Any, args: Any, kwargs: Any) -> Any:
-    """An iterator whose iterables are asked for theirs when it is made."""
-    first, last = places
-    iterators = [iter(arg) for arg in args[first:last]]
-    return make(*args[:first], *iterators, *args[last:], **kwargs)

@@ -72,11 +72,11 @@ def require_plain(value: Any, depth: int) -> None:
     if depth > DEEPEST:
         left_to_c("json.Encoder")
     if kind in _DICTS:
-        for held in value.values():
-            require_plain(held, depth + 1)
+        for item in value.values():
+            require_plain(item, depth + 1)
     elif kind is list or kind is tuple or _is_record(kind):
-        for held in value:
-            require_plain(held, depth + 1)
+        for item in value:
+            require_plain(item, depth + 1)
     elif is_subtype(kind, list) or is_subtype(kind, tuple) or is_subtype(kind, dict):
         left_to_c("json.Encoder")
 

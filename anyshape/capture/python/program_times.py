@@ -117,7 +117,7 @@ def _isoformat(method: Any) -> Callable[..., Any]:
 
 
 def _astimezone(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """To a zone; without one, the place is asked."""
+    """To a zone; without one, the time zone of the machine is asked."""
     named = dict(zip(("self", "tz"), args)) | kwargs
     zone = named.get("tz")
     fits = named.keys() == {"self", "tz"} and len(args) + len(kwargs) == 2

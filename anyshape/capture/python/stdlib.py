@@ -17,6 +17,7 @@ from types import FunctionType
 from typing import Any
 
 from anyshape.capture.heap.iterators import TELLING
+from anyshape.capture.heap.nested_containers import elements_of
 from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.heap.values import PROXIES, Call, SizeValue
 from anyshape.capture.interpreter import protocol, search_polyfills, sort_polyfills
@@ -42,14 +43,12 @@ def _lazy(function: Any, polyfill: Callable[..., Any]) -> Handler:
             function not in TELLING
             or any(_is_programs(machine, arg) for arg in (*args, *kwargs.values()))
         ):
-            first, last = places = ITERATED[function.__name__]
+            first, last = ITERATED[function.__name__]
             shown = [() if first <= i < last else stand_in(arg) for i, arg in enumerate(args)]
             function(*shown, **{name: stand_in(arg, name) for name, arg in kwargs.items()})
             if function is itertools.islice and any(map(_is_asked, args[1:])):
                 return Call(itertools_polyfills.islice_by_methods, args)
-            if function in AT_ONCE or kwargs.keys() & NAMES:
-                return Call(polyfill, args, kwargs)
-            return Call(itertools_polyfills.at_once, (polyfill, places, args, kwargs))
+            return Call(polyfill, args, kwargs)
         return machine.native(function, args, kwargs)
 
     return handler
@@ -80,16 +79,16 @@ ITERATED: dict[str, tuple[int, int]] = {
     **dict.fromkeys(("zip_longest",), (0, sys.maxsize)),
 }
 """From which to which argument C code iterates; all but `chain` ask for an iterator at once."""
-AT_ONCE = (itertools.chain, itertools.product)
-"""Polyfills that see to that themselves."""
 NAMES = frozenset({"iterable", "data", "selectors"})  # of such arguments
 
 
-def _is_programs(machine: Interpreter, arg: Any) -> bool:
-    """Whether C code that iterated over it, or called it, might meet a proxy or the program's
-    code: it does not for C functions and for containers of constants."""
+def _is_programs(machine: Interpreter, arg: Any, depth: int = 2) -> bool:
+    """Whether C code that iterated over it, called it, or asked what lies in it (`compress` whether
+    it is true, `accumulate` for a sum) might meet a proxy or the program's code: it does not for C
+    functions and for containers of constants."""
     if type(arg) in protocol.CONTAINERS:
-        return protocol.holds_proxy(machine.heap.mirror(arg), 2)
+        parts = elements_of(machine.heap.mirror(arg))
+        return depth == 0 or any(_is_programs(machine, part, depth - 1) for part in parts)
     return type(arg) not in protocol.PLAIN and type(arg) not in C_FUNCTIONS
 
 

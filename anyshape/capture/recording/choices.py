@@ -26,15 +26,15 @@ from anyshape.nouns import frozen, mutable
 from anyshape.ops import OPS
 from anyshape.ops.shared_memory import VIEWS_OF_NEW, base_of, written_in
 
-At = tuple[CodeType, int]
+BranchSite = tuple[CodeType, int]
 """Where a branch is: its code, and the instruction."""
 
 
 class ChoicesAreSeen(BaseException):
     """A choice would be told from the tensor that eager has there."""
 
-    def __init__(self, places: frozenset[At]) -> None:
-        self.places = places
+    def __init__(self, branches: frozenset[BranchSite]) -> None:
+        self.branches = branches
 
 
 @frozen(eq=False)
@@ -44,10 +44,10 @@ class Choice:
     condition: Operand
     yes: TensorValue
     no: TensorValue
-    place: At
+    branch: BranchSite
 
     def seen(self) -> NoReturn:
-        raise ChoicesAreSeen(frozenset({self.place}))
+        raise ChoicesAreSeen(frozenset({self.branch}))
 
 
 @mutable
@@ -59,7 +59,7 @@ class Choices:
     """Handed out as the tensor itself."""
     alone: set[Value] = field(default_factory=set)
     """Handed out as new memory, of which nobody else has a part."""
-    seen: set[At] = field(default_factory=set)
+    seen: set[BranchSite] = field(default_factory=set)
     """Branches of what the program compares by identity."""
 
     def add(self, value: Value, choice: Choice) -> TensorValue:
@@ -70,7 +70,7 @@ class Choices:
 
     def _is_seen(self, choice: Choice) -> NoReturn:
         """The program asks for the identity: capture ends, and begins again."""
-        self.seen.add(choice.place)
+        self.seen.add(choice.branch)
         raise broken("tensor-branch")
 
     def refuse_identity(self, *objects: Any) -> None:

@@ -31,16 +31,16 @@ class Applied:
 
 @mutable(eq=False)
 class Section:
-    """A call whose `backward` is being interpreted. ``places`` are the results that have gradients,
-    by their position in what was ``made``, and ``stand_ins`` what stands for these; ``borrowed``
-    lie in memory that was there before. The numbers say how much there was of each when it began,
+    """A call whose `backward` is being interpreted. ``results`` are those that have gradients, by
+    their position in what was ``made``, and ``stand_ins`` what stands for these; ``borrowed`` lie
+    in memory that was there before. The numbers say how much there was of each when it began,
     ``taken`` and ``layouts_read`` what the recorder has of these names. ``outer``: the section that
     it is in."""
 
     args: tuple[Any, ...]
     made: tuple[Any, ...]
     several: bool
-    places: dict[int, Value]
+    results: dict[int, Value]
     stand_ins: dict[int, Value]
     saved: tuple[Value, ...] = ()
     borrowed: frozenset[Value] = frozenset()

@@ -503,7 +503,7 @@ class Recorder:
                 self.guard(known[2], "same", source)
             return known[1]
         refuse_unless_plain(tensor)
-        if source.is_pinned:
+        if source.is_pinned and shape is None:  # with a shape, its elements may lie elsewhere
             value = self._static(tensor, source)
         else:
             value = self._argument(tensor, source, shape)

@@ -57,7 +57,8 @@ def with_replaced(
     if not any(value in replaced for value in given):
         return args, kwargs
     row = OPS.get(name)
-    if row is None or row.alias != "none" or row.mutates or row.inline or _saves(given, records):
+    own = row is None or row.alias != "none" or row.mutates or row.inline
+    if (own and name != "data") or _saves(given, records):
         raise broken("python-effect", "setting data of a tensor that is used afterwards")
     return _exchanged(args, replaced), {k: _exchanged(v, replaced) for k, v in kwargs.items()}
 

@@ -44,6 +44,7 @@ from anyshape.capture.tensors import (
     tensor_methods,
     tensor_ops,
     torch_polyfills,
+    triton_launches,
 )
 from anyshape.capture.tensors.meta import eager_call
 from anyshape.eager import linear_recurrence
@@ -239,7 +240,7 @@ KEEPERS |= {
 }
 
 # What heap.py hands mirrors to, as far as it reads containers.
-_TOLD = purity.READERS | purity.FIRST_READERS | purity.PAIR_READERS | KEEPERS
+_TAKE_MIRRORS = purity.READERS | purity.FIRST_READERS | purity.PAIR_READERS | KEEPERS
 _KEEPING_MODULES = frozenset({"types", "functools", "weakref"})
 
 
@@ -249,7 +250,7 @@ def keeps(fn: Any) -> bool:
         issubclass(fn, BaseException) or fn.__module__ in _KEEPING_MODULES
     ):
         return True
-    return type(fn) in purity.CALLABLE_TYPES and fn in _TOLD
+    return type(fn) in purity.CALLABLE_TYPES and fn in _TAKE_MIRRORS
 
 
 OPERATOR_FUNCTIONS: Mapping[Any, Callable[..., Any]] = {
@@ -475,7 +476,6 @@ def looks_up(fn: Any) -> bool:
     return fn.__qualname__ in LOOKUPS and purity.is_library(fn.__module__ or "")
 
 
-# Functions of the layer above, by name.
 OURS: Mapping[str, Callable[..., Any]] = {
     "check": tensor_methods.check_condition,
     "is_compiling": lambda domain, args, kwargs: True,
@@ -489,6 +489,11 @@ OURS: Mapping[str, Callable[..., Any]] = {
         args,
         kwargs,
     ),
+}
+# Functions of the layer above and of what may be absent, by module and name.
+NAMED: Mapping[tuple[str, str], Callable[..., Any]] = {
+    **{("anyshape.api", name): handler for name, handler in OURS.items()},
+    **triton_launches.NAMED,
 }
 
 

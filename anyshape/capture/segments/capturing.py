@@ -24,8 +24,8 @@ from anyshape.capture.guards.guard_code import GuardSet
 from anyshape.capture.heap.breaks import GraphBreak, record_of
 from anyshape.capture.heap.deaths import Deaths, DeathsAreMet, DeathsAreUnknown, Watch
 from anyshape.capture.heap.raised_state import traceback_of
-from anyshape.capture.heap.sorted_lists import Place
-from anyshape.capture.heap.values import NULL, Break, InterpreterBug, ProxyLeak
+from anyshape.capture.heap.sorted_lists import CallSite
+from anyshape.capture.heap.values import NULL, Break, InterpreterBug, OpaqueValue, ProxyLeak
 from anyshape.capture.interpreter.frame import Code, Frame, locate, users_frame
 from anyshape.capture.interpreter.machine import Machine
 from anyshape.capture.interpreter.stressed import StressedMachine
@@ -130,7 +130,7 @@ class _Assumed:
     own_backwards: bool = False
     contexts: bool = True
     takes_gradients: bool = True
-    sorts_natively: frozenset[Place] = frozenset()
+    sorts_natively: frozenset[CallSite] = frozenset()
     pickles_natively: bool = False
     weak_references: Watch = "unmet"
     expects: bool = True
@@ -351,9 +351,9 @@ class Capturer:
         refuse_open(recorder)
         if unknown := why_native(domain.functions):
             raise FunctionsAreSeen(unknown) from None
-        places = frozenset(machine.heap.sorting.places.values())
-        if not places <= domain.sorts_natively and not self.options.fullgraph:
-            raise _BreaksInSort(places) from None
+        call_sites = frozenset(machine.heap.sorting.call_sites.values())
+        if not call_sites <= domain.sorts_natively and not self.options.fullgraph:
+            raise _BreaksInSort(call_sites) from None
         if pickles.is_within(machine) and not self.options.fullgraph:
             raise _BreaksInPickle from None
 
@@ -366,11 +366,13 @@ class Capturer:
         order = range(len(entry.slots)) if declared is None else declared.order(len(entry.slots))
         texts = entry.slot_texts()
         methods = frozenset() if entry.point is None else entry.point.methods
-        seen = {
-            i: domain.see(sources.slot(i, texts[i]), entry.slots[i])
-            for i in order
-            if i not in methods
-        }
+        dead = frozenset() if entry.point is None else entry.point.dead
+        seen = {}
+        for i in order:
+            if i in methods:
+                continue
+            source, value = sources.slot(i, texts[i]), entry.slots[i]
+            seen[i] = OpaqueValue(source, type(value)) if i in dead else domain.see(source, value)
         return [seen.get(i, NULL) for i in range(len(entry.slots))]
 
     def _break(self, signal: Break, machine: Machine) -> None:
@@ -487,8 +489,8 @@ class _NotOnce(BaseException):
 class _BreaksInSort(BaseException):
     """The segment ends while a list is sorted."""
 
-    def __init__(self, places: frozenset[Place]) -> None:
-        self.places = places
+    def __init__(self, call_sites: frozenset[CallSite]) -> None:
+        self.call_sites = call_sites
 
 
 class _BreaksInPickle(BaseException):
@@ -521,9 +523,9 @@ def denied(assumed: _Assumed, found: BaseException) -> dict[str, Any]:
         case aliases.GradientsAreSeen():
             return {"takes_gradients": False}
         case ChoicesAreSeen():
-            return {"kept": assumed.kept | found.places}
+            return {"kept": assumed.kept | found.branches}
         case _BreaksInSort():
-            return {"sorts_natively": assumed.sorts_natively | found.places}
+            return {"sorts_natively": assumed.sorts_natively | found.call_sites}
         case _BreaksInPickle():
             return {"pickles_natively": True}
         case DeathsAreMet():

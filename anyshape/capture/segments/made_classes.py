@@ -43,7 +43,7 @@ class MadeClasses:
             self.belonging[id(value)] = value
 
     def _add(self, heap: Heap, made: Any) -> None:
-        reachable = dict(_held(heap, made))
+        reachable = dict(_reachable(heap, made))
         if any(type(value) in PROXIES or type(value) is Generator for value in reachable.values()):
             self.unfit.update(reachable)
         self.belonging.update(
@@ -61,7 +61,7 @@ def belongs_to_this_run(heap: Heap, value: Any) -> bool:
     return not alike and heap.is_created(value)
 
 
-def _held(heap: Heap, made: Any) -> Iterator[tuple[int, Any]]:
+def _reachable(heap: Heap, made: Any) -> Iterator[tuple[int, Any]]:
     """It, and what can be reached from it through objects of the trace."""
     pending: list[Any] = [made]
     seen: set[int] = set()

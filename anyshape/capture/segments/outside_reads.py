@@ -186,7 +186,7 @@ SEQUENCES = (list, tuple, deque)
 CONTAINERS = (*SEQUENCES, dict, set, frozenset, bytearray)
 
 # A special method, the classes whose C code is past it, and the reads that guards repeat by it.
-TOLD_BY: tuple[tuple[str, Any, frozenset[str]], ...] = (
+READ_BY_METHOD: tuple[tuple[str, Any, frozenset[str]], ...] = (
     ("__getattribute__", object, ATTRIBUTES),
     ("__len__", CONTAINERS, frozenset({"len", "count", "keys"})),
     ("__getitem__", SEQUENCES, frozenset({"item"})),
@@ -199,7 +199,7 @@ TOLD_BY: tuple[tuple[str, Any, frozenset[str]], ...] = (
 def read_by_code(cls: type) -> frozenset[str]:
     """The kinds of reads of its objects that a guard would repeat by code of the program."""
     found: frozenset[str] = frozenset()
-    for name, kinds, reads in TOLD_BY:
+    for name, kinds, reads in READ_BY_METHOD:
         if issubclass(cls, kinds):
             method = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
             if type(method) is types.FunctionType:

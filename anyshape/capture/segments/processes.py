@@ -6,7 +6,6 @@ In: calls of such functions while recording. Out: the answer, which each call as
 from __future__ import annotations
 
 import _thread
-import gc
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -39,7 +38,7 @@ def _interned(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> An
 
 
 HANDLERS: Mapping[Any, Handler] = {
-    **{fn: _asked(fn) for fn in (_thread.get_ident, sys.gettrace, sys.getprofile, gc.isenabled)},
+    **{fn: _asked(fn) for fn in (_thread.get_ident, sys.gettrace, sys.getprofile)},
     sys.get_int_max_str_digits: _asked(sys.get_int_max_str_digits),
     sys.intern: _interned,
     sys.audit: lambda domain, args, kwargs: domain.defer(sys.audit, args, kwargs),

@@ -12,17 +12,26 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import Any, TypeAlias
 
+import torch
+
 from anyshape.capture.heap.values import BOUND_IN_C, LOST, NULL
 from anyshape.capture.interpreter.continuations import Continuation
 from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.generators import Generator
-from anyshape.capture.interpreter.liveness import is_finalized, is_live, live_at
+from anyshape.capture.interpreter.liveness import (
+    holds_finalized,
+    is_live,
+    live_at,
+    may_be_watched,
+)
 from anyshape.capture.segments.segment_end import descriptor_of
 from anyshape.declare import BoundDeclaration
 from anyshape.nouns import frozen, mutable
 
 _DEAD = -2
-"""The slot of what is not read any more."""
+"""The slot of what is not read any more, and whose end nobody sees."""
+_UNWATCHED = (type, torch.Tensor)
+"""Classes live on in cycles; tensors that are not read any more would keep their memory."""
 _PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
 
 
@@ -34,6 +43,7 @@ class _Flattener:
     known: dict[int, int] = field(default_factory=dict)
     positions: list[tuple[Any, ...]] = field(default_factory=list)
     methods: set[int] = field(default_factory=set)
+    dead: set[int] = field(default_factory=set)
 
     def slot(self, value: Any) -> Any:
         """The number of the slot; -1 where there is no value; a C method bound to an object is
@@ -52,6 +62,17 @@ class _Flattener:
             slots.append(value)
             if kind is Generator and not value.finished:
                 self.positions.append((found, value.frame.code, value.frame.index))
+        self.dead.discard(found)
+        return found
+
+    def dead_slot(self, value: Any) -> int:
+        """The slot of what is not read any more: one of its own if the program can see it die."""
+        if not may_be_watched(value, _UNWATCHED):
+            return _DEAD
+        found = self.known.setdefault(id(value), len(self.slots))
+        if found == len(self.slots):
+            self.slots.append(value)
+            self.dead.add(found)
         return found
 
     def unseen(self, value: Any) -> int:
@@ -80,7 +101,7 @@ class _Flattener:
     def frame(self, frame: Frame) -> tuple[Any, ...]:
         live, slot = live_at(frame), self.slot
         locals_ = [
-            slot(value) if live >> i & 1 or is_live(live, i, value) else _DEAD
+            slot(value) if live >> i & 1 or is_live(live, i, value) else self.dead_slot(value)
             for i, value in enumerate(frame.locals)
         ]
         return (
@@ -158,11 +179,12 @@ class ProgramPoint:
     slots: list[Any]
     scopes: list[tuple[Any, Any]]
     methods: frozenset[int]  # slots of bound methods, which are told by those of their objects
+    dead: frozenset[int]  # slots of what is only held: nothing is relied on of it
 
     def holds_finalized(self, given: frozenset[int]) -> bool:
         """Whether something is called when it is dropped, and is none of what was `given`, by id: a
         segment would hold it after the program has dropped it."""
-        return any(is_finalized(v) and id(v) not in given for v in self.slots)
+        return any(id(v) not in given and holds_finalized(v) for v in self.slots)
 
     def texts(self) -> list[str]:
         """What each slot is called."""
@@ -218,7 +240,8 @@ def flatten(frame: Frame) -> ProgramPoint:
         scopes.append((current.globals, current.builtins))
         current = current.back
     parts.append(tuple(flattener.positions))
-    return ProgramPoint(tuple(parts), flattener.slots, scopes, frozenset(flattener.methods))
+    methods, dead = frozenset(flattener.methods), frozenset(flattener.dead)
+    return ProgramPoint(tuple(parts), flattener.slots, scopes, methods, dead)
 
 
 @frozen
@@ -231,10 +254,10 @@ class _Values:
 
     def __call__(self, slot: Any) -> Any:
         if type(slot) is tuple:
-            owner, method, place = slot
-            if self.values[place] is NULL:
-                self.values[place] = self.bind(self(owner), method, place)
-            return self.values[place]
+            owner, method, index = slot
+            if self.values[index] is NULL:
+                self.values[index] = self.bind(self(owner), method, index)
+            return self.values[index]
         if slot < 0:
             return LOST if slot == _DEAD else NULL
         return self.values[slot]

@@ -23,6 +23,7 @@ from anyshape.capture.guards.constant_kinds import (
     is_simple,
 )
 from anyshape.capture.guards.guard_code import OPAQUE
+from anyshape.capture.guards.guard_failures import data_of
 from anyshape.capture.guards.tensor_specs import in_words, is_handed_on
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.deaths import Deaths
@@ -452,6 +453,10 @@ class ReadingDomain(RecordingDomain):
     def _see_tensor(self, source: Source, value: torch.Tensor) -> Any:
         if self._is_fixed(source):
             self._pin(source, value)
+            if data_of(source.text) in self.widen:
+                shape = self.recorder.sources.child(source, "attr", "shape")
+                self.recorder.guard(shape, "equals", value.shape)
+                return self.recorder.tensor(value, source, tuple(value.shape))
         elif is_handed_on(value):
             self.recorder.guard(source, "type", type(value))
             return OpaqueValue(source, type(value), in_words(value))

@@ -22,7 +22,7 @@ from anyshape.capture.guards import execution_modes
 from anyshape.capture.heap import decimals
 from anyshape.capture.heap.allocation_age import may_be_made_since, objects_made_since
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.effects import Effect
+from anyshape.capture.heap.effects import Effect, without_overwritten
 from anyshape.capture.heap.iterators import STARTS, TELLING
 from anyshape.capture.heap.mirrors import VIEWS, maker_of, mapping_behind
 from anyshape.capture.heap.nested_containers import values_of
@@ -54,6 +54,7 @@ from anyshape.capture.tensors.tensor_ops import SizeTuple
 from anyshape.ir.graph import Arg
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.known_builtins import generated
+from anyshape.version_counters import move_version
 
 SIMPLE = (IMMUTABLE - {slice}) | {types.ModuleType, types.CodeType, re.Pattern, re.Match}
 """What is written as it is: a slice may hold sizes."""
@@ -83,7 +84,7 @@ class Rebuilder:
         self._positions: list[str] = []
         self._reads: dict[str, str] = {}
         self._made_inside: frozenset[int] | None = None
-        self._held: set[int] = set()  # generators that the program goes on with
+        self._kept_generators: set[int] = set()  # generators that the program goes on with
         self._classes = MadeClasses(self.heap, domain.kept_in_c)
         self.making: set[int] = set()
         self.replaying = False  # whether writes to what lies outside are still to be replayed
@@ -209,7 +210,7 @@ class Rebuilder:
 
     def _object(self, value: Any, kind: type) -> str:
         if kind is Generator:
-            self._held.add(id(value))
+            self._kept_generators.add(id(value))
         if id(value) in self._classes.belonging:
             return self.constant(value)
         if id(value) in self.heap.namespaces:
@@ -390,7 +391,11 @@ class Rebuilder:
         """A generator that nobody holds any more has something to do, at a moment that capture has
         missed."""
         for value in (*self.heap.created.values(), *self.domain.handed_generators()):
-            if type(value) is Generator and value.is_left_open and id(value) not in self._held:
+            if (
+                type(value) is Generator
+                and value.is_left_open
+                and id(value) not in self._kept_generators
+            ):
                 raise broken("escape", "a generator that is dropped")
 
     def _leave(self, name: str, value: Generator) -> None:
@@ -558,7 +563,8 @@ def _finish(
 ) -> tuple[tuple[Arg, ...], Rebuild, bool]:
     rebuilder = Rebuilder(domain, new_machine)
     rebuilder.replaying = True
-    for effect in domain.machine.heap.effects:
+    heap = domain.machine.heap
+    for effect in without_overwritten(heap.effects, heap.real, (move_version,)):
         rebuilder.effect(effect)
     rebuilder.replaying = False
     text = rebuilder.frames(result) if isinstance(result, Frame) else rebuilder.text(result)

@@ -245,10 +245,9 @@ class SymbolicDomain(ReadingDomain):
             return made
         if callables.looks_up(fn):
             return fn(*args, **kwargs)
-        if fn.__module__ == "anyshape.api":
-            named = callables.OURS.get(fn.__qualname__)
-            if named is not None:
-                return named(self, args, kwargs)
+        named = callables.NAMED.get((fn.__module__, fn.__qualname__))
+        if named is not None:
+            return named(self, args, kwargs)
         if callables.is_of_dynamo(fn, self.machine):
             return None
         if is_disabled(fn):
@@ -263,7 +262,8 @@ class SymbolicDomain(ReadingDomain):
             self.interpreted.add(fn.__code__)
         if fn in self.plain:
             return
-        if not any(fn in table for table in SPECIAL) and fn.__module__ != "anyshape.api":
+        name = fn.__module__, fn.__qualname__
+        if name not in callables.NAMED and not any(fn in table for table in SPECIAL):
             self.plain.add(fn)
         if id(fn) not in self.machine.heap.created and self.relied.is_fixed(fn):
             self.relied.entered(fn)

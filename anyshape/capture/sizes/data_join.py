@@ -34,7 +34,7 @@ from anyshape.capture.interpreter.domain import Interpreter, Mark
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.liveness import is_live, live_slots
 from anyshape.capture.recording.autocast import without_autocast
-from anyshape.capture.recording.choices import At, Choice
+from anyshape.capture.recording.choices import BranchSite, Choice
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.marks import RecorderMark
 from anyshape.capture.recording.recorder import Recorder
@@ -52,21 +52,21 @@ from anyshape.ops.shared_memory import lies_in_argument
 from anyshape.symbolic import Dim, eq
 from anyshape.version_counters import move_version
 
-Place: TypeAlias = "tuple[int, str, Any]"
+Destination: TypeAlias = "tuple[int, str, Any]"
 """What Python has written: the id of an object, how, and the name or the key."""
 ATTRIBUTE, ENTRY = object.__setattr__, dict.__setitem__
 
 
 @mutable
 class Side:
-    """How one side ended, and what it wrote: objects by place, and how often which tensors."""
+    """How one side ended, what it wrote by destination, and how often which tensors."""
 
     returned: bool
     value: Any
     locals: list[Any]
     stack: list[Any]
     modes: TorchModes
-    written: dict[Place, tuple[Any, Any]]
+    written: dict[Destination, tuple[Any, Any]]
     tensors: Counter[Value]
     containers: Containers
     moved: list[Effect]  # version counters, inside
@@ -149,13 +149,20 @@ class _Fork:
         self._put_back(start, yes.tensors)
         between = recorder.mark()
         no = self._side(outcome=False)
-        missing = {place: target for place, (target, _) in no.written.items()}
-        missing = {place: target for place, target in missing.items() if place not in yes.written}
+        missing = {destination: target for destination, (target, _) in no.written.items()}
+        missing = {
+            destination: target
+            for destination, target in missing.items()
+            if destination not in yes.written
+        }
         inside = {key: each for key, each in no.containers.items() if key not in yes.containers}
-        before: dict[Place, Any] = {}
+        before: dict[Destination, Any] = {}
         if missing or inside:  # what there was, is read; then the side runs once more
             machine.rollback(self.mark)
-            before = {place: _read(machine, target, place) for place, target in missing.items()}
+            before = {
+                destination: _read(machine, target, destination)
+                for destination, target in missing.items()
+            }
             yes.containers.update(written_containers.read(inside, yes.copied))
             recorder.rollback(between)
             no = self._side(outcome=False)
@@ -187,14 +194,14 @@ class _Fork:
         tensors: Counter[Value] = Counter()
         for write in older_writes(recorder, first):
             tensors[write.memory] += write.counts
-        written: dict[Place, tuple[Any, Any]] = {}
+        written: dict[Destination, tuple[Any, Any]] = {}
         moved: list[Effect] = []
         for effect in heap.effects[effects:]:
             if effect.fn is move_version:
                 moved.append(effect)
                 continue
-            place = _place(effect.fn, effect.target, effect.args)
-            written[place] = effect.target, sides.snapshot(effect.args[1], copied)
+            destination = _destination_of(effect.fn, effect.target, effect.args)
+            written[destination] = effect.target, sides.snapshot(effect.args[1], copied)
         return Side(
             returned,
             sides.snapshot(value, copied) if outcome else value,
@@ -245,7 +252,7 @@ class _Fork:
 
     # ---- objects ---------------------------------------------------------------------------------
     def _merged(
-        self, yes: Side, no: Side, before: Mapping[Place, Any], meeting: int
+        self, yes: Side, no: Side, before: Mapping[Destination, Any], meeting: int
     ) -> sides.State:
         machine = self.domain.machine
         at = self.frame.code.code, self.position
@@ -254,12 +261,12 @@ class _Fork:
         merger.settled.update(yes.containers)
         now = {key: no.containers.get(key, each) for key, each in yes.containers.items()}
         written_containers.merge(machine, yes.containers, now, merger.value)
-        for place, (target, _) in (yes.written | no.written).items():
-            b = _read(machine, target, place)
-            a = yes.written[place][1] if place in yes.written else before[place]
+        for destination, (target, _) in (yes.written | no.written).items():
+            b = _read(machine, target, destination)
+            a = yes.written[destination][1] if destination in yes.written else before[destination]
             merged = merger.value(a, b)
             if merged is not b:
-                _write(machine, target, place, merged)
+                _write(machine, target, destination, merged)
         if yes.returned:
             return sides.State(True, merger.value(yes.value, no.value), [], [])
         if len(yes.stack) != len(no.stack):
@@ -413,7 +420,7 @@ def _written_containers(
     return written_containers.written_in(machine, undone, fresh, copied)
 
 
-def _place(fn: Any, target: Any, args: tuple[Any, ...]) -> Place:
+def _destination_of(fn: Any, target: Any, args: tuple[Any, ...]) -> Destination:
     """What one write of the log writes."""
     if fn is ATTRIBUTE and type(target) not in PROXIES and args[0] in vars(target):
         return id(target), "attribute", args[0]
@@ -422,15 +429,15 @@ def _place(fn: Any, target: Any, args: tuple[Any, ...]) -> Place:
     raise NotJoined(f"a side writes to a {type(target).__name__}")
 
 
-def _read(machine: Interpreter, target: Any, place: Place) -> Any:
-    _, how, key = place
+def _read(machine: Interpreter, target: Any, destination: Destination) -> Any:
+    _, how, key = destination
     if how == "attribute":
         return machine.heap.instance_attribute(target, vars(target), key)
     return machine.heap.item_or_null(target, key)
 
 
-def _write(machine: Interpreter, target: Any, place: Place, value: Any) -> None:
-    _, how, key = place
+def _write(machine: Interpreter, target: Any, destination: Destination, value: Any) -> None:
+    _, how, key = destination
     if how == "attribute":
         machine.heap.set_instance_attribute(target, vars(target), key, value)
     else:
@@ -446,7 +453,7 @@ class _Merger(Merger):
         condition: Operand,
         copied: dict[int, Any],
         made_inside: Callable[[Any], bool],
-        place: At,
+        site: BranchSite,
     ) -> None:
         facts = recorder.cx.facts
         of_sizes: Any = condition  # which `_number` alone reads
@@ -461,7 +468,7 @@ class _Merger(Merger):
             copied=copied,
             made_inside=made_inside,
         )
-        self.place = place
+        self.site = site
         self.chosen: dict[tuple[Value, Value], TensorValue] = {}
         self.settled: set[int] = set()  # containers that are merged by themselves
 
@@ -502,7 +509,7 @@ class _Merger(Merger):
             flag = self.recorder.call("full", (), self.condition, bool_, device)
             made = self.recorder.call("where", flag, a.value, b.value)
         _refuse_unlike(self.recorder, made, b.value)
-        choice = Choice(self.condition, a, b, self.place)
+        choice = Choice(self.condition, a, b, self.site)
         self.chosen[a.value, b.value] = proxy = self.recorder.choices.add(made, choice)
         return proxy
 

@@ -17,7 +17,7 @@ from anyshape.symbolic import Facts, eq
 
 
 def writes_nothing(facts: Facts, node: Node) -> bool:
-    """The facts say that what is written, or every place that is named in it, has no element."""
+    """The facts say that what is written, or every index that is named in it, has no element."""
     row = OPS[node.op]
     (target, *_) = node.read
     if _is_empty(facts, tensor(target)):
@@ -27,8 +27,8 @@ def writes_nothing(facts: Facts, node: Node) -> bool:
         return False
     if not isinstance(pure.lower, Scatter) and not pure.scatters:
         return False
-    places = pure.data_indices(replace(node, op=pure.name))
-    return any(_is_empty(facts, place.value.tensor) for place in places)
+    indices = pure.data_indices(replace(node, op=pure.name))
+    return any(_is_empty(facts, index.value.tensor) for index in indices)
 
 
 def _is_empty(facts: Facts, kind: TensorType) -> bool:

@@ -22,8 +22,8 @@ def is_random(name: str) -> bool:
 def sparse_options(name: str) -> dict[int, str]:
     """Where the operator is told, by position, that its gradients are sparse tensors."""
     schemas = (overload._schema for overload in _overloads(name.rpartition(".")[2]))
-    places = (place for schema in schemas for place in enumerate(schema.arguments))
-    return {i: p.name for i, p in places if p.name in SPARSE and not p.kwarg_only}
+    numbered = (each for schema in schemas for each in enumerate(schema.arguments))
+    return {i: p.name for i, p in numbered if p.name in SPARSE and not p.kwarg_only}
 
 
 def _overloads(name: str) -> Iterator[Any]:

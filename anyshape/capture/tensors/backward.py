@@ -17,9 +17,11 @@ import torch
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import Call, TensorValue
+from anyshape.capture.recording import gradients
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.tensors import autograd_functions
+from anyshape.capture.tensors import autograd_functions, second_gradients
 from anyshape.capture.tensors.autograd_functions import Walk
+from anyshape.capture.tensors.leaves import is_written_nowhere
 from anyshape.capture.tensors.reached import (
     Reached,
     differentiated,
@@ -109,7 +111,8 @@ def backward(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def autograd_grad(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`torch.autograd.grad(outputs, inputs, ...)` of leaves, whose `.grad` is left alone."""
+    """`torch.autograd.grad(outputs, inputs, ...)`; `.grad` of leaves is left alone. Of what was
+    made on the way where the graph is retained."""
     names = (
         *("outputs", "inputs", "grad_outputs", "retain_graph", "create_graph", "only_inputs"),
         *("allow_unused", "is_grads_batched", "materialize_grads"),
@@ -123,24 +126,56 @@ def autograd_grad(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[s
     seeds = (None,) * len(tensors) if seeds is None else _several(domain, seeds)
     given.pop("only_inputs", None)
     zeros, unused = given.pop("materialize_grads", False), given.pop("allow_unused", None)
+    again = _is_recorded(domain, given)
     found, retain = _walked(domain, tensors, seeds, given)
     if found.results:
         raise not_captured("through an autograd.Function")
     if not all(type(x) is TensorValue and x.value.tensor.requires_grad for x in wanted):
         raise not_captured("for what requires no gradients")
-    for leaf in wanted:
-        rely_on_leaf(domain, leaf)
-    reached = [x for x in wanted if x.value in found.leaves]
+    reachable = set(found.leaves)
+    for x in wanted:
+        if retain and _is_on_the_way(domain, x, found):
+            reachable.add(x.value)
+        else:
+            rely_on_leaf(domain, x)
+    reached = [x for x in wanted if x.value in reachable]
     if len(reached) < len(wanted) and not (unused or zeros):
         raise not_captured("for what it does not reach")
-    made = _taken(domain, tensors, seeds, reached, found, retain) if reached else ()
+    made = _taken(domain, tensors, seeds, reached, found, retain, again) if reached else ()
+    if again:
+        for value in second_gradients.that_require(domain.recorder, made):
+            gradients.require(value)
     domain.recorder.taken.update(made)
-    gradients: dict[Value, Any]
-    gradients = {x.value: TensorValue(value) for x, value in zip(reached, made, strict=True)}
+    results: dict[Value, Any]
+    results = {x.value: TensorValue(value) for x, value in zip(reached, made, strict=True)}
     for x in wanted:
-        if x.value not in gradients:
-            gradients[x.value] = call_row(domain, "zeros_like", x) if zeros else None
-    return tuple([gradients[x.value] for x in wanted])
+        if x.value not in results:
+            results[x.value] = call_row(domain, "zeros_like", x) if zeros else None
+    return tuple([results[x.value] for x in wanted])
+
+
+def _is_on_the_way(domain: RecordingDomain, x: TensorValue, found: Reached) -> bool:
+    """Whether gradients surely go through what the program has made and that nothing else writes
+    or watches."""
+    functions, maker = domain.functions, domain.recorder.builder.makers.get(x.value)
+    if maker is None or x.value not in found.values or x.python is not None:
+        return False
+    if functions.calls or functions.alone or functions.watched:
+        return False
+    return is_written_nowhere(domain, x.value)
+
+
+def _is_recorded(domain: RecordingDomain, options: dict[str, Any]) -> bool:
+    """Whether the gradients are to be differentiated again, as ``create_graph`` says."""
+    again = options.pop("create_graph", None)
+    if not again:
+        return False
+    modes, functions = domain.recorder.modes, domain.functions
+    inside = modes.checkpoint or functions.section is not None or functions.inside
+    if again is not True or inside or not modes.grad or options.get("retain_graph") is False:
+        raise not_captured("with these arguments")
+    options["retain_graph"] = True
+    return True
 
 
 def _several(domain: RecordingDomain, tensors: Any) -> tuple[Any, ...]:
@@ -182,6 +217,11 @@ def _walked(
         _refuse_unfit(domain, x, seed)
     found = Reached.of(domain, [x.value for x in tensors])
     found.refuse_spent(recorder.spent)
+    if second_gradients.lie_behind_gradients(recorder, found.values):
+        if found.results:
+            raise not_captured("through an autograd.Function")
+        of, given = [x.value for x in tensors], [None if s is None else s.value for s in seeds]
+        found.leaves = second_gradients.that_get_one(recorder, of, given, found.leaves)
     return found, bool(retain)
 
 
@@ -192,6 +232,7 @@ def _taken(
     leaves: list[TensorValue],
     found: Reached,
     retain: bool,
+    again: bool = False,
 ) -> tuple[Value, ...]:
     """The node."""
     made = differentiated(
@@ -200,6 +241,7 @@ def _taken(
         [None if seed is None else seed.value for seed in seeds],
         [leaf.value for leaf in leaves],
         retain,
+        again=again,
     )
     if not retain:
         domain.recorder.spent.update(found.values)

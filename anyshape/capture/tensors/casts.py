@@ -62,9 +62,9 @@ def to_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, 
         dtype, device = torch_dtype(other), torch_device(other)
     memory_format = given.get("memory_format") or torch.preserve_format
     result = x
-    place = None if device is None else torch.device(*(device,))  # unpacked: as in `make_tensor`
-    if place is not None and device_text(place) != x.value.tensor.device:
-        result = call_row(domain, "to_device", result, place)
+    target = None if device is None else torch.device(*(device,))  # unpacked: as in `make_tensor`
+    if target is not None and device_text(target) != x.value.tensor.device:
+        result = call_row(domain, "to_device", result, target)
     if dtype is not None and result.value.dtype is not DTYPE_OF_TORCH[dtype]:
         result = call_row(domain, "to_dtype", result, dtype)
     if result is x:
@@ -84,8 +84,8 @@ def moved(device: str, parameters: str) -> Handler:
         given = dict(zip(names, rest)) | kwargs
         if len(rest) > len(names) or not given.keys() <= known:
             raise broken("operator-raises", what=device, why="arguments that it does not take")
-        place = given.get("device")
-        return to_method(domain, (x,), given | {"device": device if place is None else place})
+        target = given.get("device")
+        return to_method(domain, (x,), given | {"device": device if target is None else target})
 
     return handle
 

@@ -30,6 +30,8 @@ OTHER_NAMES: Mapping[str, Any] = {
     "minimum": torch.clamp_max,
 }
 """Where what is done to a tensor has another name, or another one where the operand is a number."""
+GIVES_ITS_LIST = getattr(torch, "_foreach_zero_")([torch.zeros(())]) is not None  # noqa: B009
+"""Whether what is done in place gives the list it was handed; older versions of torch give None."""
 LAST_BY_NAME = frozenset({"addcmul", "addcdiv"})
 """The number that comes last there is an option of the operator on one tensor."""
 
@@ -55,7 +57,9 @@ def _handler(name: str) -> Handler | None:
                       {key: _part(name, value, i, len(first)) for key, value in options.items()})
                 for i, x in enumerate(first)
             ]  # fmt: skip
-        return None if name.endswith("_") else tuple(made)
+        if name.endswith("_"):
+            return args[0] if GIVES_ITS_LIST else None
+        return tuple(made)
 
     return handle
 

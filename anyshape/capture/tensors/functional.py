@@ -8,7 +8,7 @@ The schemas say both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -16,8 +16,10 @@ import torch
 from torch._ops import OpOverload
 
 from anyshape.capture.heap.breaks import broken
-from anyshape.custom_operators import is_written, written_names
+from anyshape.custom_operators import Functional, is_written, written_names
+from anyshape.ir.graph import TensorType
 from anyshape.nouns import frozen
+from anyshape.ops.context import NoRow, TypeContext
 
 OWN = frozenset({"aten", "prims", "quantized", "mkldnn", "inductor"})
 UNSAID: Mapping[str, str] = MappingProxyType({"native_batch_norm": "_native_batch_norm_legit"})
@@ -46,14 +48,32 @@ class Writer:
 
 @frozen
 class Twin:
-    """`operator(*arguments)` gives `results` results, then the new value of each argument that is
-    at one of the places `written`. Where `returns_written`, the call gives back the first of them.
-    """
+    """`operator(*arguments)` gives `results` results, then the new value of each argument at one of
+    the positions `written`. Where `returns_written`, the call gives back the first of them."""
 
     operator: OpOverload
     results: int
     written: tuple[int, ...]
     returns_written: bool
+
+
+def gives_only_what_it_writes(fn: Any) -> bool:
+    """Is it a custom operator that gives nothing back, as one that gives its arguments' new
+    values?"""
+    return isinstance(fn, Functional) and not fn.operator._schema.returns
+
+
+def written_types(
+    cx: TypeContext, fn: Functional, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[TensorType, ...]:
+    """Of such an operator: the new values lie as the arguments do."""
+    operator = fn.operator
+    given = dict(zip((p.name for p in operator._schema.arguments), args)) | dict(kwargs)
+    written = [given[n].tensor for n in written_names(operator) if given.get(n) is not None]
+    for x in written:
+        if any(s == 0 and n != 1 for n, s in zip(x.shape, x.strides, strict=True)):
+            raise NoRow("it writes a tensor of which elements share memory")
+    return tuple(TensorType(x.dtype, x.device, x.shape, x.strides) for x in written)
 
 
 def writer_of(fn: Any, name: str) -> Writer | None:
@@ -91,11 +111,11 @@ def twin_of(writer: Writer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     if last in RESIZERS or operator is None or twin is None or kwargs:
         return None
     parameters = operator._schema.arguments
-    places = tuple(i for i, p in enumerate(parameters) if is_written(p))
-    new = len(twin._schema.returns) - len(places)
-    if not places or new < 0 or not places[-1] < len(args) <= len(parameters):
+    positions = tuple(i for i, p in enumerate(parameters) if is_written(p))
+    new = len(twin._schema.returns) - len(positions)
+    if not positions or new < 0 or not positions[-1] < len(args) <= len(parameters):
         return None
-    return Twin(twin, new, places, in_place)
+    return Twin(twin, new, positions, in_place)
 
 
 def times_written(name: str, p: object) -> int:

@@ -107,6 +107,13 @@ def _is_viewed_or_written(
     return False
 
 
+def is_written_nowhere(domain: RecordingDomain, x: Value) -> bool:
+    """Whether it was made in memory of its own, and no node views or writes it."""
+    row = OPS.get(domain.recorder.builder.makers[x].op)
+    own = row is not None and row.alias == "none" and not row.mutates
+    return own and not _is_viewed_or_written(domain, x)
+
+
 def no_grad_fn(domain: RecordingDomain, x: TensorValue) -> None:
     """None, relied on for what is handed in; ends the segment where there is something."""
     recorder = domain.recorder

@@ -35,10 +35,12 @@ from anyshape.capture.tensors.aten_schemas import is_random, sparse_options
 from anyshape.capture.tensors.fake_impl import DataDecides, made_by_description
 from anyshape.capture.tensors.functional import (
     Writer,
+    gives_only_what_it_writes,
     times_written,
     twin_of,
     writer_of,
     writes_nothing,
+    written_types,
 )
 from anyshape.capture.tensors.outs import all_or_nothing, into, write
 from anyshape.custom_operators import Functional, is_written, written_names
@@ -48,6 +50,7 @@ from anyshape.ir.graph import TensorType, Value, values_in
 from anyshape.nouns import mutable
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, numel, strides_in_order
+from anyshape.ops.shared_memory import STORAGE_COPIES
 from anyshape.ops.table import OPS, OpDef, Signature, add_row
 from anyshape.symbolic import (
     Dim,
@@ -248,13 +251,15 @@ def row_for(fn: Any, name: str, count: int, keywords: tuple[str, ...]) -> OpDef:
         signature = Signature.parse(
             ", ".join([*positional, *(["*", *keywords] if keywords else [])])
         )
+        rule = written_types if gives_only_what_it_writes(fn) else infer
         row = OpDef(
             key,
             signature,
             name,
-            type=lambda cx, *args, **kwargs: infer(cx, fn, args, kwargs),
+            type=lambda cx, *args, **kwargs: rule(cx, fn, args, kwargs),
             random=is_random(name),
             guessed=True,
+            copies_storage=not STORAGE_COPIES.isdisjoint(name.split(".")),
             differentiable="requires_grad" not in keywords and not _is_constant(name),
         )
         _publish(row)

@@ -17,7 +17,7 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from anyshape.capture.heap.quiet_reads import asks_the_program
-from anyshape.capture.heap.values import PROXIES, Call
+from anyshape.capture.heap.values import NULL, PROXIES, Call
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.recording.domain import RecordingDomain
 
@@ -55,9 +55,11 @@ def _getattr(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, A
     assert own_source is not None
     for table_name in TABLES:
         table = module.__dict__.get(table_name)
-        if table is not None and name in table:
-            if heap.is_shadowed(table):
-                return heap.item(table, name)
+        if table is not None and heap.is_shadowed(table):
+            value = heap.item_or_null(table, name)
+            if value is not NULL:
+                return value
+        elif table is not None and name in table:
             value = table[name]
             if type(value) in PROXIES:
                 return value

@@ -89,26 +89,26 @@ def _opened(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, An
     require_fresh(domain, outputs, handed, start)
     if recorder.premise is not None or any(on for on, _ in recorder.modes.autocast):
         raise left_native(domain, "under autocast, or on a side of what data decides")
-    places = {
+    results = {
         position: x.value
         for position, x in enumerate(outputs)
         if type(x) is TensorValue and x.value.dtype.is_floating and x.value not in kept_alone
     }
-    if len(places) > 1 and not materializes:
+    if len(results) > 1 and not materializes:
         raise left_native(domain, "that may be handed no gradient (set_materialize_grads)")
-    if not places:
+    if not results:
         raise left_native(domain, "none of whose results has a gradient")
-    stand_ins = {position: stand_in(domain, value) for position, value in places.items()}
+    stand_ins = {position: stand_in(domain, value) for position, value in results.items()}
     section = open_section(
         domain,
         Section(
             args=handed,
             made=tuple(outputs),
             several=several,
-            places=places,
+            results=results,
             stand_ins={position: x.value for position, x in stand_ins.items()},
             saved=tuple(x.value for x in to_save),
-            borrowed=_borrowed(domain, places.values(), start),
+            borrowed=_borrowed(domain, results.values(), start),
             ctx=ctx,
         ),
     )
@@ -164,7 +164,7 @@ def _closed(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, An
     made = _gradients(domain, section, given)
     nodes = section_nodes(domain, section)
     node = _applied(domain, section, nodes, made)
-    results = tuple(section.places.values())
+    results = tuple(section.results.values())
     raw = tuple(zip(results, node.outputs, strict=True))
     read = tuple(values_in(node.args[2]))
     kept = (*section.saved, *read, *node.outputs)
@@ -174,7 +174,7 @@ def _closed(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, An
     domain.functions.alone.append(call)
     domain.functions.inside -= 1
     outputs = list(section.made)
-    for position, result in zip(section.places, node.outputs):
+    for position, result in zip(section.results, node.outputs):
         gradients.require(result)
         outputs[position] = TensorValue(result)
     return tuple(outputs) if section.several else outputs[0]
@@ -241,7 +241,7 @@ def _applied(
     made: Sequence[tuple[Value, Arg]],
 ) -> Node:
     builder = domain.recorder.builder
-    results = tuple(section.places.values())
+    results = tuple(section.results.values())
     region, captured = region_of(domain, section, nodes, tuple(g for _, g in made))
     types = tuple(replace(v.tensor, requires_grad=False) for v in results)
     args = tuple(x for x, _ in made), results, captured

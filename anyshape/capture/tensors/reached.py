@@ -78,9 +78,11 @@ def differentiated(
     wanted: Sequence[Value],
     retain: bool,
     more: bool = False,
+    again: bool = False,
 ) -> tuple[Value, ...]:
-    """The node. ``more``: others of the same `backward()` go through what this one has."""
-    args = tuple(of), tuple(cotangents), tuple(wanted), retain, more
+    """The node. ``more``: others of the same `backward()` go through what this one has; ``again``:
+    what it makes is recorded."""
+    args = tuple(of), tuple(cotangents), tuple(wanted), retain, more, again
     made: tuple[Value, ...] = domain.recorder.call(GRADIENTS, *args)
     return made
 

@@ -1,6 +1,6 @@
 """What eager refuses.
 
-In: the calls of a capture. Out: nothing, or the places of calls whose arguments eager refuses. No
+In: the calls of a capture. Out: nothing, or the lines of calls whose arguments eager refuses. No
 table says which dtypes, ranks and sizes those are: eager torch is asked, with tensors of zeros and
 ones at the example sizes. What it refuses becomes a graph break, so that eager itself raises.
 

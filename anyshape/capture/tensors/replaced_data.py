@@ -1,21 +1,27 @@
 """`x.data = new`: another tensor's memory for a tensor that was handed in.
 
 `new` is what the segment has made, so that it lies in memory of its own when the segment ends,
-where the assignment is done. Until then what reads `x` reads `new` (`recording/refused_calls.py`).
-What autograd may have saved of `x`, or of a view of it, is left to eager torch.
+where the assignment is done. Until then what reads `x` reads `new` (`recording/refused_calls.py`),
+and what writes `x` writes there, counted by `x` alone. `new` may be what `x.data` was before.
+What autograd may have saved of `x`, or of a view of it, is left to eager torch: but for what
+`backward()` has gone through, of which nothing is left.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from anyshape.capture.guards.guard_failures import data_of
+from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import TensorValue
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.ir.graph import TensorType, Value
+from anyshape.capture.tensors.reached import requires
+from anyshape.ir.graph import Value
 from anyshape.ops import OPS
 from anyshape.ops.shared_memory import base_of
 from anyshape.symbolic import all_of, eq
+from anyshape.version_counters import move_version
 
 
 def data_replaced(domain: RecordingDomain, x: TensorValue, new: Any) -> bool:
@@ -27,19 +33,46 @@ def data_replaced(domain: RecordingDomain, x: TensorValue, new: Any) -> bool:
     if recorder.depth or not _is_alike(domain, x, new) or _is_recorded(recorder, x.value):
         return False
     root = base_of(new.value, recorder.builder.makers, OPS)
-    if root not in recorder.builder.makers or recorder.source_of(root) is not None:
+    if _is_former_data(recorder, x, new):
+        del recorder.replaced.by[x.value]
+    elif root not in recorder.builder.makers or recorder.source_of(root) is not None:
         return False
+    else:
+        recorder.replaced.by[x.value] = new.value
     domain.identify(x)
-    recorder.replaced.by[x.value] = new.value
     domain.machine.heap.set_tensor_slot(x, x.value, "data", new)
     return True
+
+
+def _is_former_data(recorder: Recorder, x: TensorValue, new: TensorValue) -> bool:
+    """Whether `x` gets back the memory that it had: `x.data` of before."""
+    maker = recorder.builder.makers.get(new.value)
+    former = maker is not None and maker.op == "data" and maker.args[0] is x.value
+    return former and x.value in recorder.replaced.by
+
+
+def where_it_lies(domain: RecordingDomain, x: Any) -> TensorValue | None:
+    """What a write to `x` writes instead: the memory that its data was replaced by. None where it
+    was not."""
+    recorder = domain.recorder
+    lies = recorder.replaced.by.get(x.value) if type(x) is TensorValue else None
+    if lies is None:
+        return None
+    if recorder.depth or (recorder.modes.grad and x.value.tensor.requires_grad):
+        raise broken("python-effect", "setting data of a tensor that is used afterwards")
+    return TensorValue(recorder.call("data", lies))
+
+
+def count_write(domain: RecordingDomain, x: TensorValue) -> None:
+    """Counts a write where its data lies as one of `x`."""
+    domain.machine.heap.log(move_version, x, (1,))
 
 
 def _is_alike(domain: RecordingDomain, x: TensorValue, new: Any) -> bool:
     if type(new) is not TensorValue or new.python is not None:
         return False
     ours, given = x.value.tensor, new.value.tensor
-    if ours.requires_grad or given.requires_grad:
+    if given.requires_grad:
         return False
     if (ours.dtype, ours.device, ours.rank) != (given.dtype, given.device, given.rank):
         return False
@@ -48,12 +81,14 @@ def _is_alike(domain: RecordingDomain, x: TensorValue, new: Any) -> bool:
 
 
 def _is_recorded(recorder: Recorder, x: Value) -> bool:
-    """Whether what requires gradients was made of `x`, or of what may be a view of it."""
+    """Whether what requires gradients was made of `x`, or of what may be a view of it, and there
+    are some to be had still."""
     waiting, nodes = [x], recorder.builder.nodes
     seen = {x}
     while waiting:
         for node in recorder.replaced.readers(nodes, waiting.pop()):
-            if any(isinstance(v.type, TensorType) and v.type.requires_grad for v in node.outputs):
+            recorded = node.modes is None or node.modes.grad
+            if recorded and any(requires(v) and v not in recorder.spent for v in node.outputs):
                 return True
             if node.op not in OPS or OPS[node.op].alias != "none":
                 waiting += [v for v in node.outputs if v not in seen]
@@ -62,7 +97,8 @@ def _is_recorded(recorder: Recorder, x: Value) -> bool:
 
 
 def known_by_their_data(recorder: Recorder) -> frozenset[str]:
-    """The sources of those that are known to be one tensor in each call, and so to lie in one
-    place: in the next call they lie elsewhere."""
+    """The names of where those lie that are known to be one tensor in each call, and so to lie in
+    one place: in the next call they lie elsewhere."""
     sources = map(recorder.source_of, recorder.replaced.by)
-    return frozenset(source.text for source in sources if source is not None and source.is_pinned)
+    pinned = (source for source in sources if source is not None and source.is_pinned)
+    return frozenset(data_of(source.text) for source in pinned)

@@ -13,6 +13,7 @@ from anyshape.capture.tensors import (
     mode_contexts,
     own_backwards,
     tensor_hooks,
+    triton_launches,
 )
 
 FUNCTIONS: Mapping[Any, Callable[..., Any]] = {
@@ -22,5 +23,6 @@ FUNCTIONS: Mapping[Any, Callable[..., Any]] = {
     **checkpoints.HANDLERS,
     **copies.FUNCTIONS,
     **backward.HANDLERS,
+    **triton_launches.HANDLERS,
 }
 NATIVE: Mapping[Any, Callable[..., Any]] = {**mode_contexts.NATIVE, **foreach.HANDLERS}

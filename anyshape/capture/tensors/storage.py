@@ -69,7 +69,7 @@ def strides_as_eager(domain: RecordingDomain, x: TensorValue) -> Shape:
     recorder.layouts_read |= bool(recorder.taken)
     recorder.laid[x.value] = None
     source, cx = recorder.source_of(x.value), recorder.cx
-    if source is not None and not source.is_pinned:
+    if source is not None and x.value.name not in recorder.constants:
         return _strides_handed_in(recorder, x.value, source)
     root, _ = way_of(recorder, x.value)
     maker = recorder.builder.makers.get(root)
@@ -142,7 +142,7 @@ class _AsEager(Retyped):
 
     def _handed_in(self, value: Value, kind: TensorType) -> TensorType:
         source, strides = self.recorder.source_of(value), kind.strides
-        if source is not None and not source.is_pinned:
+        if source is not None and value.name not in self.recorder.constants:
             strides = _strides_handed_in(self.recorder, value, source)
             if strides != kind.strides:
                 return self._specialized(replace(kind, strides=strides))
@@ -245,6 +245,9 @@ def as_strided(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str,
     domain.recorder.asked[root] = None
     if domain.recorder.source_of(root) is not None or root.name in domain.recorder.constants:
         return NotImplemented  # torch knows their storage
+    if _is_in_copied_storage(domain.recorder, root):
+        why = "it shows what lies around in a storage that is copied"
+        raise broken("operator-unknown", what="as_strided", why=why)
     size, stride = (
         domain.arguments(read_index(domain, part) for part in given[name])
         for name in ("size", "stride")
@@ -310,6 +313,8 @@ def scatter(name: str, parameters: str, view: Callable[..., Any]) -> Handler:
             return NotImplemented  # eager torch runs it, storages included
         given = {key: value for key, value in given.items() if key not in ("input", "src")}
         made = copy_as_it_lies(domain, x)
+        if made is NotImplemented:
+            return made
         part = view(domain, call_row(domain, "data", made), **given)  # which counts no write
         sizes = part.value.shape, source.value.shape
         alike = len(sizes[0]) == len(sizes[1]) and all_of(*map(eq, *sizes))
@@ -321,17 +326,18 @@ def scatter(name: str, parameters: str, view: Callable[..., Any]) -> Handler:
 
 
 def copy_as_it_lies(domain: RecordingDomain, x: TensorValue) -> Any:
-    """A copy of the whole storage, and the view of that which ``x`` is of its own."""
+    """A copy of the whole storage, and the view of that which ``x`` is of its own; not implemented
+    where others lie in the storage, too."""
     recorder, kind = domain.recorder, x.value.tensor
     repeated = any_of(
         *(gt(n, 1) for n, stride in zip(kind.shape, kind.strides, strict=True) if stride == 0)
     )
-    if recorder.decide(repeated):
+    if recorder.decide(all_of(repeated, *(gt(n, 0) for n in kind.shape))):
         return call_row(domain, "clone", x)
     root, steps = way_of(recorder, x.value)
     recorder.asked[root] = None
     if not _begins_its_storage(recorder, root):
-        raise broken("operator-unknown", what="a scatter", why="it copies the storage around")
+        return NotImplemented
     made: Value = recorder.call("clone", root)
     for node, position in steps:
         if not OPS[node.op].mutates:
@@ -340,18 +346,25 @@ def copy_as_it_lies(domain: RecordingDomain, x: TensorValue) -> Any:
     return TensorValue(made)
 
 
+def _is_in_copied_storage(recorder: Recorder, root: Value) -> bool:
+    maker = recorder.builder.makers.get(root)
+    return maker is not None and maker.op in OPS and OPS[maker.op].copies_storage
+
+
 def _begins_its_storage(recorder: Recorder, root: Value) -> bool:
     """Whether it has a storage of its own elements; of what is handed in, that is guarded."""
-    if dense_order(root.shape, root.tensor.strides) is None:
+    if dense_order(root.shape, root.tensor.strides) is None or _is_in_copied_storage(
+        recorder, root
+    ):
         return False
     source, real = recorder.source_of(root), recorder.real_tensor(TensorValue(root))
     real = recorder.constants.get(root.name, real)
     if real is None:
         return True
-    if source is not None and not source.is_pinned:
+    if source is not None and root.name not in recorder.constants:
         method = recorder.sources.child(source, "attr", "storage_offset")
         offset = recorder.sources.child(method, "call", ())
-        recorder.guard(offset, "equals", real.storage_offset())
+        recorder.guard(offset, "truth", real.storage_offset() != 0)
     return real.storage_offset() == 0
 
 
@@ -370,7 +383,7 @@ def _diagonal(domain: RecordingDomain, x: Any, *dims: Any, **named: Any) -> Any:
     return call_row(domain, "diagonal", x, *dims, **named)
 
 
-def _placed(
+def _as_strided(
     domain: RecordingDomain, x: Any, size: Any, stride: Any, storage_offset: Any = None
 ) -> Any:
     return as_strided(domain, (x, size, stride, storage_offset), {})
@@ -381,7 +394,7 @@ SCATTERS: Mapping[str, Handler] = {
     "slice_scatter": scatter("slice_scatter", "input src dim start end step", _slice),
     "diagonal_scatter": scatter("diagonal_scatter", "input src offset dim1 dim2", _diagonal),
     "as_strided_scatter": scatter(
-        "as_strided_scatter", "input src size stride storage_offset", _placed
+        "as_strided_scatter", "input src size stride storage_offset", _as_strided
     ),
 }
 """By the name that the function and the method have."""

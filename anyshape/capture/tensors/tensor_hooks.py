@@ -139,7 +139,7 @@ def _begun(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any
     (x,) = args
     cotangent = stand_in(domain, x.value)
     stand_ins = {0: cotangent.value}
-    section = Section((x,), (x,), several=False, places={0: x.value}, stand_ins=stand_ins)
+    section = Section((x,), (x,), several=False, results={0: x.value}, stand_ins=stand_ins)
     return open_section(domain, section), cotangent
 
 
@@ -149,11 +149,13 @@ def _ended(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any
     given = value if made is None else fitted(domain, x, made).value
     nodes = section_nodes(domain, section)
     region, captured = region_of(domain, section, nodes, (given,))
-    _insert(domain, *_place(domain, x.value, captured), captured, region)
+    _insert(domain, *_insertion_point(domain, x.value, captured), captured, region)
     domain.functions.inside -= 1
 
 
-def _place(domain: RecordingDomain, value: Value, captured: tuple[Value, ...]) -> tuple[int, Value]:
+def _insertion_point(
+    domain: RecordingDomain, value: Value, captured: tuple[Value, ...]
+) -> tuple[int, Value]:
     """The number of the node that makes the tensor, and what it makes, before any hook: the first
     one is asked first. What the hook reads has been computed by then."""
     nodes = domain.recorder.builder.nodes

@@ -97,20 +97,28 @@ def call_torch(
     if kwargs.get("out") is not None:
         return _with_out(domain, fn, args, kwargs)
     try:
-        row_args, row_kwargs = torchmap.row_arguments(name, fn, args, kwargs)
+        form = torchmap.row_arguments(name, fn, args, kwargs)
+        if form is None:
+            return _by_eager(domain, fn, args, kwargs)
+        row_args, row_kwargs = form
         if name in torchmap.IN_PLACE_FLAGS:
             return perhaps_in_place(domain, name, row_args, row_kwargs)
         return call_row(domain, name, *row_args, **row_kwargs)
     except Break as signal:
         if not signal.context.get("row", True):
-            return (
-                NotImplemented
-                if isinstance(fn, types.FunctionType)
-                else eager_call(domain, fn, args, kwargs)
-            )
+            return _by_eager(domain, fn, args, kwargs)
         raise
     except TypeError as error:
         raise broken("operator-raises", what=name, why=str(error)) from error
+
+
+def _by_eager(
+    domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """A call in a form that the row does not have: a function of Python is interpreted."""
+    if isinstance(fn, types.FunctionType):
+        return NotImplemented
+    return eager_call(domain, fn, args, kwargs)
 
 
 def _made_as_leaf(
@@ -281,7 +289,7 @@ def slice_operator(
 
 
 def where(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`torch.where(condition)` alone: the places where it is true."""
+    """`torch.where(condition)` alone: the indices where it is true."""
     given = (*args, *kwargs.values())
     return call_row(domain, "nonzero", *given, as_tuple=True) if len(given) == 1 else NotImplemented
 

@@ -25,7 +25,7 @@ from anyshape.capture.recording.scalar_contents import are_all_positions
 from anyshape.capture.sizes import numbers
 from anyshape.capture.tensors import indexing, torchmap
 from anyshape.capture.tensors.leaves import has_that_flag, no_grad_fn
-from anyshape.capture.tensors.replaced_data import data_replaced
+from anyshape.capture.tensors.replaced_data import count_write, data_replaced, where_it_lies
 from anyshape.capture.tensors.views import views
 from anyshape.ir.dtypes import DType, bool_, int64, uint8
 from anyshape.ir.scalars import Scalar, ScalarInput
@@ -113,13 +113,20 @@ def _keyword(domain: RecordingDomain, name: str, value: Any) -> Any:
 def call_row(domain: RecordingDomain, name: str, *args: Any, **kwargs: Any) -> Any:
     """Records one row and wraps its result; in-place rows give the very tensor that they write."""
     recorder = domain.recorder
+    target: Any = None
+    if OPS[name].mutates:
+        target = args[0] if args else kwargs[OPS[name].mutates[0]]
+        lies = where_it_lies(domain, target)
+        if lies is not None and args:
+            call_row(domain, name, lies, *args[1:], **kwargs)
+            count_write(domain, target)
+            return target
     made = recorder.call(
         name,
         *(to_arg(domain, a) for a in args),
         **{k: _keyword(domain, k, v) for k, v in kwargs.items()},
     )
     if OPS[name].mutates:
-        target = args[0] if args else kwargs[OPS[name].mutates[0]]
         domain.wrote_tensor(target)
         return target
     result = recorder.wrap(made)
@@ -265,7 +272,7 @@ def _index_part(domain: RecordingDomain, part: Any) -> Any:
             return list(part)
         kinds = {_kind_of_leaf(domain, leaf) for leaf in leaves}
         dtype = int64 if int64 in kinds else uint8 if uint8 in kinds else bool_
-        return to_arg(domain, _places(domain, part, TORCH_OF_DTYPE[dtype]))
+        return to_arg(domain, _index_tensor(domain, part, TORCH_OF_DTYPE[dtype]))
     if isinstance(part, slice):
         part = slice(*(read_index(domain, end) for end in (part.start, part.stop, part.step)))
     return to_arg(domain, part)
@@ -294,10 +301,10 @@ def _kind_of_leaf(domain: RecordingDomain, leaf: Any) -> DType:
     raise broken("unknown-call", f"indexing a tensor with a list of a {type(leaf).__name__}")
 
 
-def _places(domain: RecordingDomain, part: Any, dtype: torch.dtype) -> Any:
+def _index_tensor(domain: RecordingDomain, part: Any, dtype: torch.dtype) -> Any:
     """A sequence, or one of sequences, as the tensor that it is as an index."""
     if isinstance(part, (list, tuple)):
-        made = [_places(domain, item, dtype) for item in part]
+        made = [_index_tensor(domain, item, dtype) for item in part]
         if len({len(one.value.shape) for one in made}) > 1:
             raise broken("unknown-call", "indexing a tensor with a ragged list")
         return call_row(domain, "stack", tuple(made), 0)

@@ -19,6 +19,7 @@ from anyshape.capture.guards.tensor_specs import TORCH_OF_DTYPE
 from anyshape.ir.graph import TensorType
 from anyshape.nouns import frozen
 from anyshape.ops import OPS
+from anyshape.ops.table import REQUIRED
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -59,21 +60,42 @@ def _row_index() -> Mapping[Any, str]:
 
 ROWS: Mapping[Any, str] = _row_index()
 
-# torch accepts numpy's names for some parameters.
-ALIASES = MappingProxyType(
+# Other names that torch has for a parameter: numpy's, those of its overloads and of its methods.
+# A name that the row has itself is that parameter.
+ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "axis": "dim",
-        "axes": "dim",
-        "keepdims": "keepdim",
-        "x": "input",
-        "self": "input",
-        "x2": "other",
+        "axis": ("dim",),
+        "axes": ("dim",),
+        "axis0": ("dim0",),
+        "axis1": ("dim1",),
+        "keepdims": ("keepdim",),
+        "x": ("input",),
+        "self": ("input",),
+        "tensor": ("input",),
+        "a": ("input",),
+        "x2": ("other",),
+        "b": ("other",),
+        "values": ("other",),
+        "value": ("src",),
+        "from": ("low",),
+        "to": ("high",),
+        "element": ("elements",),
+        "test_element": ("test_elements",),
+        "size": ("shape",),
+        "dtype": ("size",),
+        "indices": ("indices_or_sections",),
+        "sections": ("indices_or_sections",),
+        "tensor_indices_or_sections": ("indices_or_sections",),
+        "split_size": ("split_size_or_sections",),
+        "split_sizes": ("split_size_or_sections",),
+        "input2": ("tau",),
+        "input3": ("other",),
     }
 )
 
 
-def row_arguments(name: str, fn: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
-    """The arguments in the row's own form."""
+def row_arguments(name: str, fn: Any, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs] | None:
+    """The arguments in the row's own form; None where it has no such form."""
     is_method = (
         hasattr(fn, "__objclass__")
         or getattr(torch.Tensor, getattr(fn, "__name__", ""), None) is fn
@@ -88,7 +110,9 @@ def row_arguments(name: str, fn: Any, args: Args, kwargs: Kwargs) -> tuple[Args,
         if key not in known:
             if key in IGNORED:
                 continue
-            key = ALIASES.get(key, key)
+            key = next((other for other in ALIASES.get(key, ()) if other in known), "")
+            if not key or key in fixed or key in kwargs:
+                return None
         fixed[key] = value
     positional = sum(not parameter.keyword_only for parameter in signature.parameters)
     if len(args) > positional:
@@ -98,6 +122,9 @@ def row_arguments(name: str, fn: Any, args: Args, kwargs: Kwargs) -> tuple[Args,
         for parameter, value in zip(extra, args[positional:]):
             fixed[parameter] = value
         args = args[:positional]
+    left = signature.parameters[len(args) :]
+    if any(p.default is REQUIRED and p.name not in fixed for p in left):
+        return None
     return args, fixed
 
 

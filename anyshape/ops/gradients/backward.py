@@ -52,13 +52,14 @@ def _type(
     wanted: tuple[Value, ...],
     retain: bool,
     more: bool,
+    again: bool,
 ) -> tuple[TensorType, ...]:
     return tuple(gradient_type(value.tensor) for value in wanted)
 
 
 op(
     GRADIENTS,
-    "of, cotangents, wanted, retain, more",
+    "of, cotangents, wanted, retain, more, again",
     torch="anyshape.eager.gradients",
     type=_type,
     differentiable=False,

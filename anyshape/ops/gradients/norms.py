@@ -11,7 +11,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from anyshape.ops.gradients.activations import wide, widened
-from anyshape.ops.gradients.reductions import normalised
+from anyshape.ops.gradients.reductions import (
+    normalised,
+    order_of_channels,
+    order_of_groups,
+    order_of_instances,
+)
 from anyshape.ops.layout import numel
 
 
@@ -29,7 +34,7 @@ def _batch(
     """What is made of ``x`` before its weight, by what it multiplies, and whether that depends on
     ``x``."""
     if training or mean is None:
-        return (*normalised(b, x, _all_but_channels(x), eps), True)
+        return (*normalised(b, x, _all_but_channels(x), eps, order_of_channels(b, x)), True)
     (work,) = widened(b, x)
     center, spread = (_channelwise(b, b.to_dtype(v, work.dtype), x) for v in (mean, var))
     factor = b.rsqrt(b.add(spread, eps))
@@ -111,12 +116,16 @@ class _Instances(NamedTuple):
         """The dimensions behind the channels."""
         return tuple(range(2, len(self.x.shape)))
 
+    def normalised(self, b: Any) -> tuple[Any, Any]:
+        """What is made of the input before its weight, and by what it multiplies."""
+        return normalised(b, self.x, self.pixels(), self.eps, order_of_instances(self.x))
+
 
 def _instance_input(b: Any, g: Any, y: Any, *given: Any) -> Any:
     norm = _Instances(*given)
     if not norm.own:
         return _batch_input(b, g, y, *norm)
-    made, factor = normalised(b, norm.x, norm.pixels(), norm.eps)
+    made, factor = norm.normalised(b)
     (work,) = widened(b, g)
     return _flowing(b, work, made, _factor(b, factor, norm.weight, g), norm.pixels())
 
@@ -125,7 +134,7 @@ def _instance_weight(b: Any, g: Any, y: Any, *given: Any) -> Any:
     norm = _Instances(*given)
     if not norm.own:
         return _batch_weight(b, g, y, *norm)
-    made, _ = normalised(b, norm.x, norm.pixels(), norm.eps)
+    made, _ = norm.normalised(b)
     return _over_pictures(b, b.mul(*widened(b, g), made), norm.pixels())
 
 
@@ -155,7 +164,7 @@ def _group_input(
     eps: Any = 1e-5,
 ) -> Any:
     slope = _grouped(b, _weighted(b, g, weight), groups)
-    made, factor = normalised(b, _grouped(b, x, groups), (2,), eps)
+    made, factor = normalised(b, _grouped(b, x, groups), (2,), eps, order_of_groups(b, x))
     return b.reshape(_flowing(b, slope, made, factor, (2,)), x.shape)
 
 
@@ -169,7 +178,7 @@ def _group_weight(
     bias: Any = None,
     eps: Any = 1e-5,
 ) -> Any:
-    made, _ = normalised(b, _grouped(b, x, groups), (2,), eps)
+    made, _ = normalised(b, _grouped(b, x, groups), (2,), eps, order_of_groups(b, x))
     return _over_pictures(b, b.mul(*widened(b, g), b.reshape(made, g.shape)))
 
 

@@ -76,12 +76,12 @@ def _gradients_of(part: str) -> Any:
         by_position = dict(zip(wanted, made, strict=True))
         position = count()
 
-        def placed(arg: Arg) -> Any:
+        def by_argument(arg: Arg) -> Any:
             if isinstance(arg, tuple):
-                return tuple(map(placed, arg))
+                return tuple(map(by_argument, arg))
             return by_position.get(next(position)) if is_tensor(arg) else None
 
-        gradients = {"args": placed(args), "options": placed(options)}
+        gradients = {"args": by_argument(args), "options": by_argument(options)}
         return gradients[part]
 
     return rule

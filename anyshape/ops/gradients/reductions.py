@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from anyshape.ir.dtypes import float32
+from anyshape.ir.loops import Order
 from anyshape.ops.context import NoRow
 from anyshape.ops.gradients.activations import wide, widened
 from anyshape.ops.gradients.elementwise import MAXIMUM, MINIMUM, masked, zeros
-from anyshape.ops.layout import numel
+from anyshape.ops.layout import numel, suggests_channels_last
 from anyshape.ops.rules import dim_of, is_tensor
 from anyshape.symbolic import Dim
 
@@ -69,10 +72,10 @@ def _extremum(
     keepdim = rest[0] if rest else options.get("keepdim", False)
     d = dim_of(dim, len(x.shape))
     at, given = (kept(b, v, x, (d,), keepdim) for v in (indices, values))
-    return placed(b, x, d, at, given)
+    return scattered(b, x, d, at, given)
 
 
-def placed(b: Any, x: Any, dim: int, index: Any, g: Any) -> Any:
+def scattered(b: Any, x: Any, dim: int, index: Any, g: Any) -> Any:
     """The gradient of ``x.gather(dim, index)``. Where the dimension has one element, each
     element is found by its number; else they are added up."""
     others = [d for d in range(len(x.shape)) if d != dim]
@@ -88,7 +91,7 @@ def _picked(b: Any, g: Any, y: Any, x: Any, *rest: Any, dim: int, **options: Any
     (values, _), (_, at) = g, y
     if values is None:
         return zeros(b, x)
-    return values if not x.shape else placed(b, x, dim, at, values)
+    return values if not x.shape else scattered(b, x, dim, at, values)
 
 
 def _variance(b: Any, g: Any, x: Any, dims: Any, keepdim: bool, correction: Any) -> Any:
@@ -188,13 +191,74 @@ def _last(x: Any, shape: Any) -> tuple[int, ...]:
     return tuple(range(len(x.shape) - count, len(x.shape)))
 
 
-def normalised(b: Any, x: Any, dims: tuple[int, ...], eps: Any) -> tuple[Any, Any]:
+def moments(b: Any, x: Any, dims: tuple[int, ...], order: Order | None) -> tuple[Any, Any]:
+    """Over ``dims``: the mean, and the sum of the squares of ``x`` without it; where squares
+    overflow near them, as ATen's kernel of this ``order`` has them."""
+    mean = b.div(b.sum(x, dims, True), _count(x, dims))
+    if order in ("double", "single"):
+        mean = b.moment(x, dims, True, mean, order=order, part="mean")
+    gap = b.sub(x, mean)
+    squares = b.sum(b.mul(gap, gap), dims, True)
+    if order in ("joined", "joined_halves", "raw"):
+        squares = b.moment(x, dims, True, mean, squares, order=order, part="squares")
+        mean = b.moment(x, dims, True, mean, squares, order=order, part="mean")
+    return mean, squares
+
+
+def _of_usual(own: str) -> Rule:
+    """A moment is, as far as gradients go, what is given of it."""
+    return lambda b, g, y, *given, order, part: g if part == own else None
+
+
+MOMENT = {part: _of_usual(part) for part in ("mean", "squares")}
+JOINED: Mapping[str, Order] = {
+    "float32": "joined",
+    "float64": "joined",
+    "bfloat16": "joined_halves",
+}
+"""The order of layer and group norm; no square of float16 overflows in float32."""
+
+
+def order_of_rows(x: Any) -> Order | None:
+    """That of layer norm; none is known of a GPU's."""
+    return JOINED.get(x.dtype.name) if x.type.device == "cpu" else None
+
+
+def order_of_groups(b: Any, x: Any) -> Order | None:
+    """That of group norm, which has another kernel for images with their channels innermost."""
+    order = order_of_rows(x)
+    return "raw" if order is not None and suggests_channels_last(b.cx, x.type) else order
+
+
+def order_of_instances(x: Any) -> Order | None:
+    """That of instance norm: batch norm of one picture with a channel for each."""
+    return "double" if x.dtype is float32 and x.type.device == "cpu" else None
+
+
+def order_of_channels(b: Any, x: Any) -> Order | None:
+    """That of batch norm."""
+    order = order_of_instances(x)
+    innermost = len(x.shape) == 2 or suggests_channels_last(b.cx, x.type)
+    return "single" if order is not None and innermost else order
+
+
+def normalised(
+    b: Any, x: Any, dims: tuple[int, ...], eps: Any, order: Order | None
+) -> tuple[Any, Any]:
     """What layer_norm makes of ``x`` before its weight, and by what it multiplies."""
     (work,) = widened(b, x)
-    count = _count(x, dims)
-    gap = b.sub(work, b.div(b.sum(work, dims, True), count))
-    factor = b.rsqrt(b.add(b.div(b.sum(b.mul(gap, gap), dims, True), count), eps))
-    return b.mul(gap, factor), factor
+    mean, factor = center_and_factor(b, work, dims, eps, order)
+    return b.mul(b.sub(work, mean), factor), factor
+
+
+def center_and_factor(
+    b: Any, x: Any, dims: tuple[int, ...], eps: Any, order: Order | None
+) -> tuple[Any, Any]:
+    """What is taken off ``x``, and by what the rest is multiplied."""
+    mean, squares = moments(b, x, dims, order)
+    if order in ("double", "single"):  # the kernel multiplies first, by 0 here
+        mean = b.where(b.eq(squares, math.inf), b.mul(mean, 0.0), mean)
+    return mean, b.rsqrt(b.add(b.div(squares, _count(x, dims)), eps))
 
 
 def _weighted(b: Any, g: Any, weight: Any) -> Any:
@@ -213,7 +277,7 @@ def _layer_norm(
     eps: Any = 1e-5,
 ) -> Any:
     dims = _last(x, shape)
-    made, factor = normalised(b, x, dims, eps)
+    made, factor = normalised(b, x, dims, eps, order_of_rows(x))
     slope = _weighted(b, g, weight)
     level = b.mean(slope, dims, True)
     along = b.mul(made, b.mean(b.mul(slope, made), dims, True))
@@ -230,7 +294,7 @@ def _layer_norm_weight(
     bias: Any = None,
     eps: Any = 1e-5,
 ) -> Any:
-    made, _ = normalised(b, x, _last(x, shape), eps)
+    made, _ = normalised(b, x, _last(x, shape), eps, order_of_rows(x))
     return _over_rows(b, b.mul(*widened(b, g), made), weight)
 
 

@@ -31,8 +31,8 @@ from anyshape.nouns import frozen, mutable
 from anyshape.options import Options
 from anyshape.runtime.cache import DiskCache, digest, roomy
 from anyshape.runtime.launch import Loaded
-from anyshape.targets.cpu.calls import CALLS_PRELUDE, built_in, caller
-from anyshape.targets.cpu.prelude import standing_before
+from anyshape.targets.cpu.calls import CALLS_PRELUDE, Caller, built_in
+from anyshape.targets.cpu.prelude import FEW_PASSES, standing_before
 
 FLAGS = (
     "-O3", "-march=native", "-fopenmp", "-ffp-contract=off", "-fno-math-errno",
@@ -59,12 +59,6 @@ SANITIZED = (
 )  # fmt: skip
 """The same for finding accesses outside of buffers and what C leaves undefined: not for this
 machine's vectors, whose masked loads no sanitizer looks at."""
-FEW_PASSES = """
-#ifndef __SANITIZE_ADDRESS__
-#pragma GCC optimize("O1")
-#endif
-"""
-"""Behind it stands what has no loops over elements: a third of the time of ``-O3``."""
 PART_BYTES = 6_000
 """Of text that makes a further C compiler worth its start: about 70 ms of work to 20."""
 MOST_PARTS = 4
@@ -90,7 +84,8 @@ class Toolchain:
                 real = Path(path).resolve()
                 status = real.stat()
                 identity = f"{real} {status.st_size} {status.st_mtime_ns}"
-                return cls(path, identity, (*flags, *passes_left_out(real.name, flags)))
+                eager = f"-DAS_EAGER_BYTES={eager_vector_bytes()}"
+                return cls(path, identity, (*flags, *passes_left_out(real.name, flags), eager))
         return None
 
 
@@ -99,6 +94,16 @@ def passes_left_out(compiler: str, flags: Sequence[str]) -> Iterator[str]:
     if "gcc" in compiler and flags is FLAGS:
         yield from (f"-fno-{name}" for name in WITHOUT)
         yield from LESS
+
+
+EAGER_VECTORS = {"AVX512": 64, "SVE256": 32, "VSX": 32, "Z VECTOR": 32}
+"""Bytes of the vectors of ATen's kernels, by what torch calls the processor's capability."""
+
+
+def eager_vector_bytes() -> int:
+    """The same here: without a capability of its own, of 256 bits on x86 and of 128 on ARM."""
+    other = 16 if platform.machine() in ("aarch64", "arm64") else 32
+    return EAGER_VECTORS.get(torch.backends.cpu.get_cpu_capability(), other)
 
 
 @functools.cache
@@ -239,7 +244,9 @@ class Builder:
         for name, function in part.functions.items():
             address = ctypes.cast(library[name], ctypes.c_void_p).value
             assert address is not None
-            call = built_in(library, name) if function.caller != "none" else _for_c_alone
+            call = _for_c_alone
+            if function.caller != "none":
+                call = built_in(library, name, address, Caller.of(name, function))
             self.loaded[name] = Loaded(call, address)
             del self.building[name]
 
@@ -250,10 +257,12 @@ def _for_c_alone(*arguments: object) -> NoReturn:
 
 
 def text_of(functions: Mapping[str, NativeFunction]) -> str:
-    """Kernels, then what only calls others: steps of native regions, and what Python calls."""
+    """Kernels, then what only calls others: steps of native regions, and what Python calls, one
+    for all functions of the same types."""
     kernels = (each.text for each in functions.values() if each.caller == "made")
     steps = (each.text for each in functions.values() if each.caller != "made")
-    callers = (caller(name, each) for name, each in functions.items() if each.caller == "made")
+    made = (Caller.of(name, each) for name, each in functions.items() if each.caller == "made")
+    callers = (caller.text() for caller in dict.fromkeys(made))
     return "\n".join((CALLS_PRELUDE, *kernels, FEW_PASSES, *steps, *callers))
 
 

@@ -33,6 +33,7 @@ from anyshape.nouns import mutable
 from anyshape.symbolic import Dim
 from anyshape.targets.cpu.c_columns import ColumnPrinter
 from anyshape.targets.cpu.c_lanes import WIDE, Work
+from anyshape.targets.cpu.c_moments import moment_functions
 from anyshape.targets.cpu.c_texts import C_TYPES, STORAGE, c_identity, total_type
 from anyshape.targets.cpu.schedules import KernelSchedule, Walk, variants
 from anyshape.targets.cpu.sizes import to_c
@@ -126,12 +127,10 @@ class _Emitter(ColumnPrinter):
             self.splits = thresholds(self.phases, self.lane)
         WALKS[schedule.walk](self)
         body = "\n".join(self.lines)
+        again = moment_functions(kernel, self.phases, self.name)
         if self.shared is None:
-            return f"{self.linkage}void {self.name}({self.parameters()}) {{\n{body}\n}}\n"
-        return self._with_threads(body)
-
-    def parameters(self) -> str:
-        return ", ".join(self._param(p) for p in self.kernel.params) or "void"
+            return f"{again}{self.linkage}void {self.name}({self.parameters()}) {{\n{body}\n}}\n"
+        return again + self._with_threads(body)
 
     def _with_threads(self, body: str) -> str:
         """The body as a function of its own, called by one thread or by all: to start threads that
@@ -151,7 +150,7 @@ class _Emitter(ColumnPrinter):
         """One cell after the other, where cells may write to one element."""
         axes = self.kernel.axes
         work = Work(stores=list(self.kernel.stores))
-        if not axes or not self._writes_apart(axes[-1]):
+        if not axes or not self._writes_disjoint(axes[-1]):
             self._open_loops(axes)
             self._cells(work)
             self._close(len(axes))
@@ -179,7 +178,7 @@ class _Emitter(ColumnPrinter):
         self._segments(inner, start, end, work)
         self._close(len(outer) + chunked)
 
-    def _writes_apart(self, axis: Axis) -> bool:
+    def _writes_disjoint(self, axis: Axis) -> bool:
         """Does each turn of this loop write to an element of its own, next to the last?"""
         return all(step_of(self.phases, s, axis.name) == 1 for s in self.kernel.stores)
 

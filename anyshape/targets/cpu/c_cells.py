@@ -15,6 +15,7 @@ from anyshape.ir.loops import (
     Element,
     Kernel,
     Load,
+    Moment,
     Op,
     PointerParam,
     Position,
@@ -36,7 +37,7 @@ from anyshape.targets.cpu.c_texts import (
 )
 from anyshape.targets.cpu.sizes import to_c
 from anyshape.targets.reduction_phases import Phases
-from anyshape.targets.scalar import c_scalar
+from anyshape.targets.scalar import C_SUFFIXES, c_scalar
 
 
 @mutable(eq=False)
@@ -55,6 +56,7 @@ class CellPrinter:
     stored: dict[Store, str] = field(default_factory=dict)  # what will be float16, as float32
     partial: str = ""  # the axis of the last vector of a row, where lanes need not be cells
     running: list[str] = field(default_factory=list)  # the axis of each open loop, "" of none
+    places: dict[str, str] = field(default_factory=dict)  # of axes that are not their variables
 
     def _open(self, head: str, axis: str = "") -> None:
         """Opens a block; ``axis`` says whose loop it is, in whose body the axis is not empty."""
@@ -73,6 +75,10 @@ class CellPrinter:
 
     def _line(self, text: str) -> None:
         self.lines.append("  " * self.depth + text)
+
+    def parameters(self) -> str:
+        """Those of the kernel, as C declares them."""
+        return ", ".join(self._param(p) for p in self.kernel.params) or "void"
 
     # --- elements ---
 
@@ -131,12 +137,24 @@ class CellPrinter:
                 return c_cast(f"v{arg}", self.kernel.elements[arg].dtype, dtype)
             case Op(op="same", args=(arg,)):
                 return f"v{arg}"
+            case Moment():
+                return self._moment(number, element)
             case Op(op="where", args=(condition, a, b)):
                 return f"v{condition} ? v{a} : v{b}"
             case Op(op=op, args=args):
                 dtype = self.kernel.elements[args[0]].dtype
                 return c_scalar(op, dtype, [f"v{a}" for a in args])
         raise NotImplementedError(type(element).__name__)
+
+    def _moment(self, number: int, moment: Moment) -> str:
+        """As it is in all ordinary rows; else the call of its function (``c_moments.py``)."""
+        given = ", ".join(f"v{n}" for n in moment.given)
+        suffix = C_SUFFIXES[moment.dtype.name]
+        fits = f"as_fits_{len(moment.given)}_{suffix}({given})"
+        axes = (self.places.get(axis.name, axis.name) for axis in self.kernel.axes)
+        numbers = (f"v{n}" for n in self.phases.totals_below(moment))
+        handed = ", ".join((*(p.name for p in self.kernel.params), *axes, *numbers))
+        return f"{fits} ? v{moment.usual} : {moment_name(self.name, number)}({handed})"
 
     def _load(self, number: int, element: Load) -> str:
         if number in self.loaded:
@@ -190,6 +208,11 @@ class CellPrinter:
         ops = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
         text = c_scalar(ops[store.mode], dtype, [old, f"v{store.value}"])
         return f"as_round_{HALF[dtype.name]}({text})" if dtype.name in HALF else text
+
+
+def moment_name(kernel: str, number: int) -> str:
+    """The name of the function that sums a moment of a kernel again."""
+    return f"{kernel}_moment{number}"
 
 
 def _all(conditions: list[str]) -> str:

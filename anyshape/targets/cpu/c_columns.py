@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import field
 
-from anyshape.ir.loops import SCALAR_OPS, Axis, Op, Reduce, Scan, operands
+from anyshape.ir.loops import SCALAR_OPS, Axis, Moment, Op, Reduce, Scan, operands
 from anyshape.nouns import mutable
 from anyshape.targets.cpu.c_lanes import CONVERTED_WIDE, Work
 from anyshape.targets.cpu.c_loops import LoopPrinter
@@ -95,8 +95,8 @@ class ColumnPrinter(LoopPrinter):
         self._open_columns(column)
         self._columns_known(numbers, column)
         found = {n: f"h{n}[{_lane(column)}]" for n in numbers}
-        for n, place in found.items():
-            self._line(f"{place} = v{n};")
+        for n, element in found.items():
+            self._line(f"{element} = v{n};")
         self._close(1)
         self.of_columns = found
 
@@ -106,9 +106,11 @@ class ColumnPrinter(LoopPrinter):
         read = set(roots)
         for n in self.phases.closure(roots, set()):
             element = self.elements[n]
-            own = set() if isinstance(element, Reduce) else set(operands(element))
+            own = set(self.phases.read_by(element))
             if self.phases.in_row(n):
                 read |= own
+            elif isinstance(element, Moment):
+                slow.add(n)
             elif isinstance(element, Op):
                 if SCALAR_OPS[element.op].cost >= SLOW or not slow.isdisjoint(own):
                     slow.add(n)
@@ -263,6 +265,8 @@ class ColumnPrinter(LoopPrinter):
         start = self._dim(column.extent)
         self._open("")
         self._line(f"const i64 {column.name}e = width;")
+        self.places[column.name] = f"{column.name} % ({start})"
+        self._compute_of_columns(work, column)
         self._pass_by_blocks(work, column, f"{ROWS} * fold", self._folded_block)
         for n in work.reduces:
             first = f"t{n}[l % ({start})]"
@@ -271,6 +275,7 @@ class ColumnPrinter(LoopPrinter):
                 f"{first} = {c_combine(self.elements[n], first, f't{n}[l]')};"
             )
             self._line(f"for (i64 l = {start}; l < width; l++) t{n}[l] = {first};")
+        self.of_columns = {}
         self._close(1)
 
     def _folded_block(self, work: Work, column: Axis, row: Axis) -> None:

@@ -7,6 +7,7 @@ vectors of partial results.
 
 from __future__ import annotations
 
+import math
 from dataclasses import field
 
 from anyshape.ir.loops import (
@@ -21,7 +22,7 @@ from anyshape.ir.loops import (
     Store,
     operands,
 )
-from anyshape.nouns import mutable
+from anyshape.nouns import frozen, mutable
 from anyshape.symbolic import Dim
 from anyshape.targets.cpu.c_cells import CellPrinter
 from anyshape.targets.cpu.c_texts import C_TYPES, HALF, c_combine, c_identity, c_join
@@ -39,6 +40,32 @@ CONVERTED = ("float16", "bfloat16")
 """What GCC makes poor vectors of when it converts: there are helpers for sixteen at a time."""
 CONVERTED_WIDE = ("float16",)
 """The same where vectors are wider than NARROW."""
+
+
+MANY = 1 << 63
+"""More cells than any loop has."""
+
+
+@frozen
+class Count:
+    """What is known of how many cells are to be done: ``most`` at most, a multiple of ``multiple``.
+    A loop of 48 cells by 16 leaves none, and needs no text for what is left."""
+
+    most: int = MANY
+    multiple: int = 1
+
+    def after(self, lanes: int, least: int) -> Count:
+        """Those left by a loop of ``lanes`` at a time that runs where there are ``least``."""
+        if self.most < least:
+            return self
+        if self.most == self.multiple:  # as many as that, or none
+            return Count(self.most % lanes, self.most % lanes)
+        return self.below(max(lanes, least), math.gcd(self.multiple, lanes))
+
+    def below(self, limit: int, multiple: int) -> Count:
+        """Those that are fewer than ``limit``, and a multiple of ``multiple``."""
+        most = min(self.most, limit - 1)
+        return Count(most - most % multiple, multiple) if most else self
 
 
 @mutable
@@ -116,15 +143,26 @@ class LanePrinter(CellPrinter):
             return
         if axis in self.kernel.reduction_axes or self._converts(axis, work, body):
             self._line(f"i64 {axis.name}w = {start};")
-            lanes = NARROW
+            count, lanes = self._count(axis, start, end), NARROW
             for lanes, _ in self._vectors(work):
-                self._full_vectors(axis.name, end, lanes, work, body)
-            self._last_vector(axis.name, end, lanes, work, body)
+                count = self._full_vectors(axis.name, end, lanes, work, body, count)
+            self._last_vector(axis.name, end, lanes, work, body, count)
             return
         self._line("#pragma omp simd")
         self._loop(axis.name, start, end)
         self._cell(work, body, "a{0}")
         self._close(1)
+
+    def _count(self, axis: Axis, start: str, end: str) -> Count:
+        """How many cells a loop from ``start`` to ``end`` has: all of an axis, one of its blocks,
+        whose length is a multiple of WIDE, or of either the part between two splits."""
+        extent = axis.extent
+        if not isinstance(extent, int):
+            return Count()
+        if (start, end) == ("0", self._dim(extent)):
+            return Count(extent, extent)
+        blocked = (start, end) == (f"{axis.name}b", f"{axis.name}e")
+        return Count(extent, math.gcd(extent, WIDE) if blocked else 1)
 
     def _converts(self, axis: Axis, work: Work, body: list[int]) -> bool:
         """Are there vectors of conversions for which there are helpers?"""
@@ -146,24 +184,28 @@ class LanePrinter(CellPrinter):
         first = f"{axis.name}w"
         self._line(f"i64 {first} = {start};")
         *wide, (narrow, _) = self._vectors(work)
+        count = self._count(axis, start, end)
         for lanes, least in wide:
-            if not isinstance(axis.extent, int) or axis.extent >= least:
+            if count.most >= least:
                 self._open(f"if ({end} - {first} >= {least})")
                 self._accumulators(work, lanes)
-                self._full_vectors(axis.name, end, lanes, work, body)
+                self._full_vectors(axis.name, end, lanes, work, body, count)
                 self._combine_lanes(work, lanes)
                 self._close(1)
-        if not isinstance(axis.extent, int) or axis.extent >= FEW:
+            count = count.after(lanes, least)
+        if count.most >= FEW:
             self._open(f"if ({end} - {first} >= {FEW})")
             self._accumulators(work, narrow)
-            self._full_vectors(axis.name, end, narrow, work, body)
-            self._last_vector(axis.name, end, narrow, work, body)
+            left = self._full_vectors(axis.name, end, narrow, work, body, count)
+            self._last_vector(axis.name, end, narrow, work, body, left)
             self._combine_lanes(work, narrow)
             self._line(f"{first} = {end};")
             self._close(1)
-        self._loop(axis.name, first, end)
-        self._cell(work, body, "a{0}")
-        self._close(1)
+            count = count.below(FEW, count.multiple)
+        if count.most:
+            self._loop(axis.name, first, end)
+            self._cell(work, body, "a{0}")
+            self._close(1)
 
     def _vectors(self, work: Work) -> list[tuple[int, int]]:
         """(accumulators of a loop, cells that it is worth it for): several vectors where the
@@ -193,8 +235,12 @@ class LanePrinter(CellPrinter):
                 f"for (int l = 0; l < {lanes}; l++) b{n}[l] = {c_identity(self.elements[n])};"
             )
 
-    def _full_vectors(self, name: str, end: str, lanes: int, work: Work, body: list[int]) -> None:
-        """``lanes`` cells at a time, as long as there are so many."""
+    def _full_vectors(
+        self, name: str, end: str, lanes: int, work: Work, body: list[int], count: Count
+    ) -> Count:
+        """``lanes`` cells at a time, as long as there are so many; those that are left."""
+        if count.most < lanes:
+            return count
         first = f"{name}w"
         self._open(f"for (; {first} + {lanes} <= {end}; {first} += {lanes})", name)
         converted = CONVERTED if lanes == NARROW else CONVERTED_WIDE
@@ -205,13 +251,19 @@ class LanePrinter(CellPrinter):
         self._close(1)
         self._store_halves(name, lanes, "16")
         self._close(1)
+        return count.after(lanes, lanes)
 
-    def _last_vector(self, name: str, end: str, lanes: int, work: Work, body: list[int]) -> None:
+    def _last_vector(
+        self, name: str, end: str, lanes: int, work: Work, body: list[int], count: Count
+    ) -> None:
         """The cells that are left, fewer than ``lanes``: one vector under a mask where the
         processor has masks, else a loop of as many turns."""
+        if not count.most:
+            return
         first = f"{name}w"
         self._open(f"if ({first} < {end})", name)
-        self._line(f"const int left = {end} - {first};")
+        left = count.most if count.most == count.multiple else f"{end} - {first}"
+        self._line(f"const int left = {left};")
         self._load_halves(name, lanes, "left - h", body, CONVERTED)
         self._declare_halves(name, lanes, work, CONVERTED)
         self._line("#ifdef AS_MASKS")

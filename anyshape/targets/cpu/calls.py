@@ -1,10 +1,11 @@
 """C functions as Python calls them: built-in functions of numbers, for less than ctypes costs.
 
-    void f(float *x, long n)   ->   call_f(self, arguments, count), for Python ``f(x, n)``
+    void f(float *x, long n)   ->   call_nothing_pi(address of f, arguments, count), for ``f(x, n)``
 
-In: the name and the types of a C function. Out: the text of a C function that unpacks what Python
-hands over, lets go of Python's lock meanwhile, and gives None or the status; and, from the loaded
-library, the built-in function. It is written against CPython's stable interface, without headers.
+In: the types of a C function. Out: the text of a C function that unpacks what Python hands over,
+lets go of Python's lock meanwhile, calls what it is bound to, and gives None or the status; and,
+from the loaded library, the built-in function. It is written against CPython's stable interface,
+without headers.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anyshape.ir.code import ArgType, NativeFunction
+from anyshape.nouns import frozen
 
 CALLS_PRELUDE = """
 extern unsigned long long PyLong_AsUnsignedLongLongMask(void *);
@@ -32,6 +34,7 @@ UNPACK: dict[ArgType, str] = {
     "int64": "long a{0} = PyLong_AsLong(arguments[{0}]);",
     "double": "double a{0} = PyFloat_AsDouble(arguments[{0}]);",
 }
+WORDS: dict[ArgType, str] = {"pointer": "void *", "int64": "long", "double": "double"}
 FAST_CALL = 0x0080  # METH_FASTCALL
 
 
@@ -46,24 +49,51 @@ class Method(ctypes.Structure):
     )
 
 
-def caller(name: str, function: NativeFunction) -> str:
-    """The text of ``call_name``, which stands below that of a function of caller "made"."""
-    count = len(function.argtypes)
-    unpacked = "\n".join("    " + UNPACK[t].format(i) for i, t in enumerate(function.argtypes))
-    casts = ("(void *)" if t == "pointer" else "" for t in function.argtypes)
-    call = f"{name}({', '.join(f'{cast}a{i}' for i, cast in enumerate(casts))})"
-    work = f"status = {call}" if function.returns_status else call
-    result = "PyLong_FromLong(status)" if function.returns_status else "_Py_NoneStruct"
-    owned = "" if function.returns_status else "Py_IncRef(_Py_NoneStruct);"
-    return f"""
-void *call_{name}(void *self, void **arguments, long count)
+class Address(int):
+    """Where a C function lies; it is what the built-in function made of it is bound to, and holds
+    on to that one's definition."""
+
+    definition: Method
+
+
+@frozen
+class Caller:
+    """The C function behind built-in ones, by name: of all functions of these types, or of one that
+    has its own."""
+
+    name: str
+    argtypes: tuple[ArgType, ...] = ()
+    returns_status: bool = False
+
+    @classmethod
+    def of(cls, name: str, function: NativeFunction) -> Caller:
+        """That of the C function of this name."""
+        if function.caller == "own":
+            return cls(f"call_{name}")
+        kinds = "".join(argtype[0] for argtype in function.argtypes)
+        kind = "status" if function.returns_status else "nothing"
+        return cls(f"call_{kind}_{kinds}", function.argtypes, function.returns_status)
+
+    def text(self) -> str:
+        """Of one that functions of the same types share: ``self`` is the address of each."""
+        count = len(self.argtypes)
+        unpacked = "\n".join("    " + UNPACK[t].format(i) for i, t in enumerate(self.argtypes))
+        types = ", ".join(WORDS[t] for t in self.argtypes) or "void"
+        given = ", ".join(f"a{i}" for i in range(count))
+        status, result = "", "_Py_NoneStruct"
+        if self.returns_status:
+            status, result = "long status = ", "PyLong_FromLong(status)"
+        owned = "" if self.returns_status else "Py_IncRef(_Py_NoneStruct);"
+        return f"""
+void *{self.name}(void *self, void **arguments, long count)
 {{
     if (count != {count}) {{ PyErr_BadArgument(); return 0; }}
+    {"long" if self.returns_status else "void"} (*function)({types}) =
+        (void *)PyLong_AsUnsignedLongLongMask(self);
 {unpacked}
     if (PyErr_Occurred()) return 0;
-    long status = 0;
     void *state = PyEval_SaveThread();
-    {work};
+    {status}function({given});
     PyEval_RestoreThread(state);
     {owned}
     return {result};
@@ -71,12 +101,13 @@ void *call_{name}(void *self, void **arguments, long count)
 """
 
 
-def built_in(library: ctypes.CDLL, name: str) -> Callable[..., Any]:
-    """The function that Python calls; it holds on to its own definition."""
-    address = ctypes.cast(library[f"call_{name}"], ctypes.c_void_p).value
-    method = Method(name.encode(), address, FAST_CALL, None)
+def built_in(library: ctypes.CDLL, name: str, address: int, caller: Caller) -> Callable[..., Any]:
+    """The function of Python for the C function of this name and address."""
+    entry = ctypes.cast(library[caller.name], ctypes.c_void_p).value
+    bound = Address(address)
+    bound.definition = Method(name.encode(), entry, FAST_CALL, None)
     make = ctypes.pythonapi["PyCFunction_NewEx"]
     make.restype = ctypes.py_object
     make.argtypes = [ctypes.POINTER(Method), ctypes.py_object, ctypes.c_void_p]
-    made: Callable[..., Any] = make(ctypes.byref(method), method, None)
+    made: Callable[..., Any] = make(ctypes.byref(bound.definition), bound, None)
     return made

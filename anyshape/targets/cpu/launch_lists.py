@@ -3,7 +3,7 @@
     launch k(%p, 256); launch k(%q, 999); ...   ->   at once: k(%p, 0, 256), k(%q, 0, 999), ...
 
 An optimizer's update is a kernel for each parameter, and each would start threads. Where a kernel
-computes each element from those at the same place, its one extent becomes two numbers of the
+computes each element from those at the same index, its one extent becomes two numbers of the
 launch, the first cell and how many: launches on any sizes are one kernel, whose cells are shared
 out as if they were those of one tensor. Launches of other kernels share a list where they are equal
 up to sizes. A launch goes to the last list of its kernel if nothing since then writes what it
@@ -86,7 +86,7 @@ def _bases(steps: Iterable[Step]) -> Mapping[str, frozenset[str]]:
 
 
 @mutable(eq=False)
-class _Place:
+class _Group:
     """A view, or launches of one form, and the memory that they touch."""
 
     steps: list[Launch | View] = field(default_factory=list)
@@ -116,7 +116,7 @@ class Lists:
         """The run with its lists."""
         if sum(isinstance(step, Launch) for step in run) < 2:
             return run
-        places: list[_Place] = []
+        groups: list[_Group] = []
         latest: dict[Form, int] = {}
         for step in run:
             if not isinstance(step, Launch | View):
@@ -126,18 +126,18 @@ class Lists:
                 written.add(step.output)
             form = None if isinstance(step, View) or step.offsets else self.form(step)
             number = None if form is None else latest.get(form)
-            if number is None or not all(p.lets(touched, written) for p in places[number:]):
-                number = len(places)
-                places.append(_Place())
+            if number is None or not all(p.lets(touched, written) for p in groups[number:]):
+                number = len(groups)
+                groups.append(_Group())
             if form is not None:
                 latest[form] = number
-            place = places[number]
-            place.steps.append(step)
-            place.touched |= touched
-            place.written |= written
-        if all(len(place.steps) == 1 for place in places):
+            group = groups[number]
+            group.steps.append(step)
+            group.touched |= touched
+            group.written |= written
+        if all(len(group.steps) == 1 for group in groups):
             return run
-        return _with_memory([step for place in places for step in self._steps(place.steps)], run)
+        return _with_memory([step for group in groups for step in self._steps(group.steps)], run)
 
     def _steps(self, steps: Sequence[Launch | View]) -> Sequence[Step]:
         launches = tuple(step for step in steps if isinstance(step, Launch))
@@ -198,7 +198,7 @@ def _with_memory(steps: Sequence[Step], run: Sequence[Step]) -> list[Step]:
 
 
 def divided_kernel(kernel: Kernel) -> Kernel | None:
-    """The kernel for a part of its cells; None where a cell reads or writes other places than its
+    """The kernel for a part of its cells; None where a cell reads or writes other indices than its
     own, or several cells are one reduction's.
 
     kernel(p0, p1); for i0 < 256: p1[i0] = f(p0[i0])
@@ -207,18 +207,18 @@ def divided_kernel(kernel: Kernel) -> Kernel | None:
     if len(kernel.axes) != 1 or kernel.reduction_axes or kernel.ordered:
         return None
     (axis,) = kernel.axes
-    if not all(_is_own_place(part, axis) for part in (*kernel.elements, *kernel.stores)):
+    if not all(_is_own_index(part, axis) for part in (*kernel.elements, *kernel.stores)):
         return None
-    place = kernel.stores[0].index
-    assert isinstance(place, Expr)
-    taken, space = sum(isinstance(param, SizeParam) for param in kernel.params), place.space
+    own = kernel.stores[0].index
+    assert isinstance(own, Expr)
+    taken, space = sum(isinstance(param, SizeParam) for param in kernel.params), own.space
     names = f"n{taken}", f"n{taken + 1}"
     first, count = (space.named(name) or space.symbol(name) for name in names)
 
     def moved(element: Element) -> Element:
         match element:
-            case Load(index=index) | Position(index=index) if index == place:
-                return replace(element, index=first + place)
+            case Load(index=index) | Position(index=index) if index == own:
+                return replace(element, index=first + own)
         return element
 
     return Kernel(
@@ -226,12 +226,12 @@ def divided_kernel(kernel: Kernel) -> Kernel | None:
         (Axis(axis.name, count),),
         (),
         tuple(map(moved, kernel.elements)),
-        tuple(replace(store, index=first + place) for store in kernel.stores),
+        tuple(replace(store, index=first + own) for store in kernel.stores),
     )
 
 
-def _is_own_place(part: Element | Store, axis: Axis) -> bool:
-    """Does it read or write the cell's own place, or nothing that depends on where that is?"""
+def _is_own_index(part: Element | Store, axis: Axis) -> bool:
+    """Does it read or write the cell's own index, or nothing that depends on where that is?"""
     match part:
         case Store(index=index, per=per, mode=mode):
             return per == "cell" and mode == "set" and str(index) == axis.name

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from anyshape.ir.buffers import BufferRef, SizeInMemory, StepArg, references
-from anyshape.ir.code import NativeFunction, PrintedRegion, flag_place
+from anyshape.ir.code import NativeFunction, PrintedRegion, flag_address
 from anyshape.ir.dtypes import float32, float64
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
 from anyshape.ir.program import (
@@ -102,11 +102,11 @@ class RegionPrinter(CallPrinter):
             if self.buffers[buffer].role == "constant":
                 self.pointers[buffer] = self._entry(("constant", buffer))
             elif self.buffers[buffer].role == "flag":
-                self.pointers[buffer] = self._entry(flag_place(self.buffers[buffer]))
+                self.pointers[buffer] = self._entry(flag_address(self.buffers[buffer]))
             else:
                 self.outer += 1
                 self.pointers[buffer] = self._pointer_slot(self.outer, self.numbers.index(0))
-        rooms = self._room_places()
+        rooms = self._slot_starts()
         for buffer, (slot, offset) in self.region.inner.items():
             base, start = rooms[slot]
             start = self.numbers.offset(start, offset)
@@ -127,7 +127,7 @@ class RegionPrinter(CallPrinter):
         signature = "(void **v, const long *a, const long *n, const double *f)"
         return f"long {self.placeholder}{signature}\n{{\n{text}    return 0;\n}}\n"
 
-    def _room_places(self) -> list[tuple[Base, int]]:
+    def _slot_starts(self) -> list[tuple[Base, int]]:
         """Where each slot of the arena begins: after the one before, or at an address of its
         own."""
         starts = [self.numbers.index(0)]

@@ -7,7 +7,9 @@ their stable C interface is torch/csrc/inductor/aoti_torch/c/shim.h and torch/cs
 
 from __future__ import annotations
 
-NATIVE_PRELUDE = """
+from anyshape.targets.cpu.prelude import with_few_passes
+
+NATIVE_PRELUDE = with_few_passes("""
 typedef void gemm_f(const char *, const char *, const int *, const int *, const int *,
                     const void *, const void *, const int *, const void *, const int *,
                     const void *, void *, const int *);
@@ -164,7 +166,7 @@ static unsigned long anyshape_some(void *new_value, int is_plain, unsigned long 
     if (some) *some = value;
     return (unsigned long)some;
 }
-"""
+""")
 RUN_REGION = """
 enum {SUM, PRODUCT, MIN, MAX, BROADCAST, FLOORDIV, MOD, EQ, NE, GE, LE, ALL, ANY};
 

@@ -14,6 +14,7 @@ from anyshape.ir.loops import (
     Element,
     Kernel,
     Load,
+    Moment,
     Op,
     Position,
     Read,
@@ -171,6 +172,8 @@ class ElementPrinter:
                 return f"(tl.full([], 0, {kind}) + {self._dim(index)})"
             case Load():
                 return self._load(number, element)
+            case Moment():  # the order of another device's kernels
+                return self._value_of(element.usual)
             case Op(op="cast", args=(arg,), dtype=dtype):
                 return cast_text(self._value_of(arg), elements[arg].dtype, dtype)
             case Op(op="where", args=(condition, a, b)):

@@ -113,10 +113,10 @@ class _Flags:
     def _setting(self, launch: Launch, name: str | None, flag: Buffer) -> Launch | None:
         """The launch that sets the flag where it stored True to the buffer."""
         kernel, args = launch.kernel, launch.args
-        places = [n for n, arg in enumerate(args) if arg == BufferRef(name or "")]
-        if len(places) != 1 or kernel.ordered or kernel.parts != 1:
+        positions = [n for n, arg in enumerate(args) if arg == BufferRef(name or "")]
+        if len(positions) != 1 or kernel.ordered or kernel.parts != 1:
             return None
-        pointer = kernel.params[places[0]].name
+        pointer = kernel.params[positions[0]].name
         loads = any(isinstance(e, Load) and e.pointer == pointer for e in kernel.elements)
         own = [store for store in kernel.stores if store.pointer == pointer]
         if loads or len(own) != 1 or own[0].mask is not None or own[0].mode != "set":
@@ -125,7 +125,7 @@ class _Flags:
             return None
         stores = tuple(_set(s) if s is own[0] else s for s in kernel.stores)
         made = replace(kernel, stores=stores)
-        given = (*args[: places[0]], BufferRef(flag.name), *args[places[0] + 1 :])
+        given = (*args[: positions[0]], BufferRef(flag.name), *args[positions[0] + 1 :])
         return replace(launch, kernel=made, args=given, variants=self.variants(made))
 
     def _flag(self, assertion: Assertion) -> Buffer:
@@ -134,8 +134,8 @@ class _Flags:
         return Buffer(f"flag_{count}", bool_, device, (), (), "flag", site=site)
 
     def _become(self, step: Step, made: Step | None) -> None:
-        (place,) = (n for n, each in enumerate(self.steps) if each is step)
-        self.steps[place : place + 1] = [] if made is None else [made]
+        (position,) = (n for n, each in enumerate(self.steps) if each is step)
+        self.steps[position : position + 1] = [] if made is None else [made]
 
     def _forget(self, names: set[str]) -> None:
         """Memory of what nothing touches any more."""

@@ -24,6 +24,8 @@ from typing import Any, TypeAlias
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from anyshape.custom_operators import functional
+from anyshape.errors import AnyshapeError, warn
 from anyshape.ir.buffers import references
 from anyshape.ir.program import (
     Allocate,
@@ -33,6 +35,7 @@ from anyshape.ir.program import (
     BindNumber,
     BumpVersion,
     CheckStep,
+    EagerCall,
     ExternCall,
     Free,
     Launch,
@@ -43,6 +46,7 @@ from anyshape.ir.program import (
 )
 from anyshape.nouns import frozen, mutable
 from anyshape.runtime.launch import bump_versions
+from anyshape.user_kernels import NAMESPACE as USERS_KERNELS
 from anyshape.version_counters import set_version
 
 Run: TypeAlias = Callable[..., tuple[Any, ...]]
@@ -55,6 +59,13 @@ RECORDED: tuple[type[Step], ...] = (
 )
 """Steps that give work to the device, or ask about sizes and numbers, which are part of a layout;
 others wait for the device or are not known well enough."""
+KNOWN_OPERATORS = tuple(
+    f"{of}.{namespace}."
+    for of in ("torch.ops", functional)
+    for namespace in ("anyshape", USERS_KERNELS)
+)
+"""Operators that eager torch runs, which give work to the device and ask it nothing: ours
+(``kernels/operators.py``), and launches of the program's own kernels."""
 
 
 def why_not_recorded(program: Program) -> str | None:
@@ -62,6 +73,10 @@ def why_not_recorded(program: Program) -> str | None:
     for step in program.flat_steps():
         if isinstance(step, BindItem):
             return f"it reads {step.buffer} on the host, and a graph would keep one call's number"
+        if isinstance(step, EagerCall) and step.function.startswith(KNOWN_OPERATORS):
+            continue
+        if isinstance(step, EagerCall):
+            return f"eager torch runs {step.function}, which may read numbers on the host"
         written = _written(step)
         if written is None and not isinstance(step, RECORDED):
             return f"it has a step of the kind {type(step).__name__}"
@@ -83,17 +98,21 @@ def _counted(step: Step) -> str | None:
     return _written(step) if isinstance(step, (Assign, BumpVersion)) and step.counted else None
 
 
-def recorded(run: Run, program: Program, constants: Mapping[str, torch.Tensor]) -> Run:
-    """``run`` by way of graphs, of a program that can be recorded."""
+def recorded(
+    run: Run, program: Program, constants: Mapping[str, torch.Tensor]
+) -> tuple[Run, Callable[[], str]]:
+    """``run`` by way of graphs, of a program that can be recorded; and why the device has refused
+    to record it, "" where it has not."""
     arguments = [name for name in program.inputs if name not in constants]
     used = {name for step in program.flat_steps() for name in step.mentions()}
     used.update(references(program.outputs))
-    return Recordings(
+    made = Recordings(
         run,
         frozenset(map(_storage, constants.values())),
         frozenset(n for n, name in enumerate(arguments) if name in used),
         tuple(constants[name] for name in map(_counted, program.flat_steps()) if name is not None),
     )
+    return made, lambda: made.refused
 
 
 @frozen
@@ -247,7 +266,7 @@ class Recordings:
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
-            self.refused = str(error)
+            self._refuse(str(error))
             return None
         finally:
             for tensor, version in zip(self.written, versions, strict=True):
@@ -255,9 +274,14 @@ class Recordings:
         inputs = [*map(_once, self._read(tuple(inside)))]
         given = (_storage(a) for a in inside if isinstance(a, torch.Tensor))
         if not _are_new(outputs, {*self.constants, *given}):
-            self.refused = "a result is no tensor of its own"
+            self._refuse("a result is no tensor of its own")
             return None
         return Recording(graph, inputs, tuple(map(_unowned, outputs)))
+
+    def _refuse(self, reason: str) -> None:
+        """No call is recorded from here on, which is said once."""
+        self.refused = reason
+        warn(AnyshapeError("E234", reason=reason, remedy="use the default mode"))
 
     def _captured(
         self, graph: torch.cuda.CUDAGraph, inside: list[Any], current: torch.cuda.Stream

@@ -193,7 +193,7 @@ class _Emitter(ElementPrinter):
             self._store(store, always_masked=True)
 
     def _load_share(self, phase: int, done: set[int]) -> None:
-        """What the phase loads at places that it knows, while totals are on their way."""
+        """What the phase loads at indices that it knows, while totals are on their way."""
         phases = self.phases
         self._share_bounds()
         self._row_indices("first")
@@ -365,8 +365,8 @@ class _Emitter(ElementPrinter):
         done |= set(reduces)
 
     def _totals_of_shares(self, number: int) -> str:
-        place = f"{scratch_name(number)} + (s * xtotal + x)"
-        return f"tl.load({place}, mask=smask, other={self._identity(number)})"
+        address = f"{scratch_name(number)} + (s * xtotal + x)"
+        return f"tl.load({address}, mask=smask, other={self._identity(number)})"
 
     def _combine_in_turns(self, reduces: list[int]) -> None:
         """A loop although one turn is usual: loads of few elements outside of loops are done anew

@@ -174,14 +174,16 @@ def _after(kernel: Kernel, result: int, left: int, right: int) -> Kernel:
     whole = Kernel(params, kernel.axes, (), tuple(elements), stores)
     roots = [n for store in stores for n in operands(store)]
     kept = analyse(whole).closure(roots, set())
-    place = {n: at for at, n in enumerate(kept)}
+    new_number = {n: at for at, n in enumerate(kept)}
     return Kernel(
         params,
         kernel.axes,
         (),
-        tuple(_renumbered(elements[n], place) for n in kept),
+        tuple(_renumbered(elements[n], new_number) for n in kept),
         tuple(
-            replace(s, value=place[s.value], mask=None if s.mask is None else place[s.mask])
+            replace(
+                s, value=new_number[s.value], mask=None if s.mask is None else new_number[s.mask]
+            )
             for s in stores
         ),
     )
@@ -193,9 +195,9 @@ def _symbol(kernel: Kernel, number: int, name: str) -> Symbol:
     return next(s for s in load.index.symbols if s.name == name)
 
 
-def _renumbered(element: Element, place: dict[int, int]) -> Element:
+def _renumbered(element: Element, new_number: dict[int, int]) -> Element:
     if isinstance(element, Op):
-        return replace(element, args=tuple(place[n] for n in element.args))
+        return replace(element, args=tuple(new_number[n] for n in element.args))
     if isinstance(element, Load) and element.mask is not None:
-        return replace(element, mask=place[element.mask])
+        return replace(element, mask=new_number[element.mask])
     return element

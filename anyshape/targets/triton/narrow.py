@@ -1,6 +1,6 @@
 """What a kernel for a GPU may do in a narrower or better aligned way, for its form alone.
 
-In: a kernel and its phases. Out: which 64-bit integers 32 bits hold (places in a row, as of
+In: a kernel and its phases. Out: which 64-bit integers 32 bits hold (positions in a row, as of
 ``argmax``), and where in memory a row begins, if most of what is done for its cells begins there.
 """
 
@@ -29,7 +29,7 @@ INSIDE = (1 << 31) - 1
 
 
 def narrow_elements(kernel: Kernel) -> frozenset[int]:
-    """Least or largest places, and what they are made of: `where`, places along an axis, and
+    """Least or largest positions, and what they are made of: `where`, positions along an axis, and
     numbers that 32 bits hold or that are the ends of 64. Right where an axis fits 32 bits."""
     users: list[set[int]] = [set() for _ in kernel.elements]
     for n, element in enumerate(kernel.elements):
@@ -41,13 +41,13 @@ def narrow_elements(kernel: Kernel) -> frozenset[int]:
     found: set[int] = set()
     for n, element in enumerate(kernel.elements):
         if isinstance(element, Reduce) and element.combine in ("max", "min"):
-            tree = set(_places(kernel, element.arg))
+            tree = set(_positions(kernel, element.arg))
             if tree and not any(users[part] - tree - {n} for part in tree):
                 found |= tree | {n}
     return frozenset(found)
 
 
-def _places(kernel: Kernel, number: int) -> Iterator[int]:
+def _positions(kernel: Kernel, number: int) -> Iterator[int]:
     """The element and all of its tree; nothing where one of them may be wider."""
     found, stack = [], [number]
     while stack:

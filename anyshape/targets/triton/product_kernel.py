@@ -50,10 +50,10 @@ class ProductPrinter(ElementPrinter):
         self._line("tiles = tl.cdiv(xtotal, XBLOCK) * across")
         first = f"tl.program_id(0).to({self._index})"
         self._open(f"for tile in range({first}, tiles, tl.num_programs(0)):")
-        for name, place, block in (("x", "//", "XBLOCK"), ("y", "%", "YBLOCK")):
+        for name, operation, block in (("x", "//", "XBLOCK"), ("y", "%", "YBLOCK")):
             turned = "[:, None]" if name == "x" else "[None, :]"
             part = f"tl.arange(0, {block}).to({self._index})"
-            self._line(f"{name} = ({part} + (tile {place} across) * {block}){turned}")
+            self._line(f"{name} = ({part} + (tile {operation} across) * {block}){turned}")
         self._line(f"{rows.name} = x")
         self._line(f"{columns.name} = y")
         self._product()
@@ -75,15 +75,15 @@ class ProductPrinter(ElementPrinter):
         self._line(f"{made} = tl.dot(f{left}, f{right}, {made})")
         self.depth -= 1
 
-    def _factor(self, number: int, places: str, inside: str) -> None:
+    def _factor(self, number: int, index: str, inside: str) -> None:
         """A tile of an operand, with zeros past its end."""
         load = self.kernel.elements[number]
         assert isinstance(load, Load)
         name = self.kernel.reduction_axes[0].name
-        self._line(f"{name} = {places}")
+        self._line(f"{name} = {index}")
         mask = f"({inside}) & ({name} < rtotal)"
-        place = f"{load.pointer} + ({self._dim(load.index)})"
-        self._line(f"f{number} = tl.load({place}, mask={mask}, other=0)")
+        address = f"{load.pointer} + ({self._dim(load.index)})"
+        self._line(f"f{number} = tl.load({address}, mask={mask}, other=0)")
 
     def _rest(self) -> None:
         """What is made of the product, and where it goes."""

@@ -251,7 +251,7 @@ def fused(
 
 
 def _is_plain(kernel: Kernel) -> bool:
-    """Is each cell made from elements at places that follow from its own?"""
+    """Is each cell made from elements at indices that follow from its own?"""
     if kernel.reduction_axes or kernel.ordered or kernel.parts != 1:
         return False
     numbered = any([*index_elements(getattr(e, "index", 0))] for e in kernel.elements)
@@ -262,14 +262,14 @@ def _is_plain(kernel: Kernel) -> bool:
 
 @mutable
 class _Maker:
-    """Makes the kernel of a product and of what follows it. ``places``: what axes and sizes of the
-    old kernel are in the new one."""
+    """Makes the kernel of a product and of what follows it. ``substitutes``: what axes and sizes of
+    the old kernel are in the new one."""
 
     old: Launch
     product: Product
     pointer: str
     space: Space
-    places: dict[Symbol, Dim]
+    substitutes: dict[Symbol, Dim]
     row: Dim
     column: Dim
     params: list[Param]
@@ -299,11 +299,11 @@ class _Maker:
         if not right:
             return None
         symbols = {s for dim in _dims(kernel) if isinstance(dim, Expr) for s in dim.symbols}
-        places: dict[Symbol, Dim] = {
+        substitutes: dict[Symbol, Dim] = {
             s: axes[s.name] if s.name in axes else space.symbol(s.name, signed=s.signed)
             for s in symbols
         }
-        own = (launch, product, pointer, space, places, row, column)
+        own = (launch, product, pointer, space, substitutes, row, column)
         return cls(*own, [*kernel.params], [*launch.args])
 
     def launch(self, variants: Callable[[Kernel], Variants]) -> Launch:
@@ -379,7 +379,7 @@ class _Maker:
         return element
 
     def _moved_index(self, index: Dim) -> Dim:
-        return substitute(index, self.places)
+        return substitute(index, self.substitutes)
 
 
 def _dims(kernel: Kernel) -> list[Dim]:
@@ -403,7 +403,7 @@ def _rest(index: Dim) -> Dim:
 
 def tiled_product(kernel: Kernel) -> tuple[int, int, int] | None:
     """The numbers of the two loads of a matrix product, and of its sum, if the kernel is one and
-    what follows it: one sum of products of 16-bit elements, whose places are a row's and a
+    what follows it: one sum of products of 16-bit elements, whose indices are a row's and a
     column's."""
     match kernel.axes, kernel.reduction_axes:
         case (_, _), (_,):
@@ -440,7 +440,7 @@ def _factors(kernel: Kernel, number: int) -> tuple[int, int] | None:
         load = elements[cast.args[0]]
         if not isinstance(load, Load) or load.mask is not None or load.dtype not in DTYPES:
             return None
-        if [*index_elements(load.index)]:  # the place is data's
+        if [*index_elements(load.index)]:  # the index is data's
             return None
         loads.append(cast.args[0])
     a, b = loads

@@ -119,8 +119,8 @@ class _Printer(RegionPrinter):
 
     def _assertion(self, step: Assertion, part: Part) -> None:
         """Set from here on where the one element is true; ``raise_traps`` tells later."""
-        place = self.where, str(step.location or "an unknown line")
-        flag = part(self._entry(("flag", place)))
+        site = self.where, str(step.location or "an unknown line")
+        flag = part(self._entry(("flag", site)))
         condition = self._tensor(TensorArg(step.buffer, (), ()), part)
         share, delete = (part(self._entry(("library", name))) for name in (SHARE, DELETE))
         given = (f"anyshape_share({share}, {handle})" for handle in (flag, condition, flag))

@@ -494,7 +494,7 @@ def _widening(kernel: Kernel, along_rows: bool) -> frozenset[str]:
 
 
 def _borders(kernel: Kernel) -> Iterator[str]:
-    """What places on innermost axes are compared with, as where tensors are joined along them: a
+    """What positions on innermost axes are compared with, as where tensors are joined along them: a
     mask that may change anywhere has each element loaded by itself."""
     innermost = {axis.name for axes in (kernel.axes, kernel.reduction_axes) for axis in axes[-1:]}
     for element in kernel.elements:

@@ -19,7 +19,7 @@ ATOMICS = {"sum": ("float16", "bfloat16", *_EXTREMES), "max": _EXTREMES, "min": 
 def refuse_atomic(mode: str, dtype: DType) -> None:
     """Raises NotImplementedError for what no atomic operation does."""
     if mode != "set" and dtype.name not in ATOMICS.get(mode, ()):
-        raise NotImplementedError(f"{mode} of {dtype.name} written to places that may meet")
+        raise NotImplementedError(f"{mode} of {dtype.name} written to indices that may repeat")
 
 
 def type_text(dtype: DType) -> str:

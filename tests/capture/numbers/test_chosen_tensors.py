@@ -248,13 +248,13 @@ def names_of_two(x: Tensor) -> str:
     return getattr(old, "tag", "")
 
 
-def place_in_memory(x: Tensor) -> tuple[int, bool]:
+def address(x: Tensor) -> tuple[int, bool]:
     row = x[1]
     chosen = row if x.sum() > 0 else row * 2
     return chosen.storage_offset(), chosen._base is None
 
 
-MARKED = [marked_as_a_leaf, leaf_of_two, named, names_of_two, place_in_memory]
+MARKED = [marked_as_a_leaf, leaf_of_two, named, names_of_two, address]
 
 SEEN = [*MARKED, compared, as_a_key, written_through, written_under, both_visible]
 

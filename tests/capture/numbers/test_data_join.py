@@ -162,8 +162,8 @@ def an_index(state: State, x: Tensor) -> Any:
 
 def a_row_of_a_table(state: State, x: Tensor) -> Any:
     if x.sum() > 0:
-        place = (x.sum() * 100).long() % 4 + 9 * (x < 0).all().long()
-        state.most.copy_(torch.nn.functional.embedding(place, torch.eye(4)).sum())
+        position = (x.sum() * 100).long() % 4 + 9 * (x < 0).all().long()
+        state.most.copy_(torch.nn.functional.embedding(position, torch.eye(4)).sum())
     return state.most.clone()
 
 

@@ -55,8 +55,8 @@ def test_a_list_as_an_index(name: str) -> None:
         return x[key(x, i)] + 1, y
 
     fast = anyshape.compile(program, fullgraph=True)
-    for shape, places in (((3, 4), [0, 2, 1]), ((3, 5), [2, 1, 2]), ((3, 7), [1, 0, 0])):
-        x, i = torch.arange(shape[0] * shape[1]).reshape(shape), torch.tensor(places)
+    for shape, positions in (((3, 4), [0, 2, 1]), ((3, 5), [2, 1, 2]), ((3, 7), [1, 0, 0])):
+        x, i = torch.arange(shape[0] * shape[1]).reshape(shape), torch.tensor(positions)
         for got, expected in zip(fast(x, i), program(x, i), strict=True):
             torch.testing.assert_close(got, expected, rtol=0, atol=0)
 
@@ -71,8 +71,8 @@ def test_a_list_of_numbers_of_data_as_an_index(name: str) -> None:
         return x[read(key(x, i))] + 1
 
     fast = anyshape.compile(program)
-    for shape, places in (((3, 4), [0, 2, 1]), ((3, 5), [2, 1, 2]), ((3, 7), [1, 0, 0])):
-        x, i = torch.arange(shape[0] * shape[1]).reshape(shape), torch.tensor(places)
+    for shape, positions in (((3, 4), [0, 2, 1]), ((3, 5), [2, 1, 2]), ((3, 7), [1, 0, 0])):
+        x, i = torch.arange(shape[0] * shape[1]).reshape(shape), torch.tensor(positions)
         torch.testing.assert_close(fast(x, i), program(x, i), rtol=0, atol=0)
 
 

@@ -60,8 +60,8 @@ def of_columns(x: Tensor) -> Tensor:
     for number in range(2):
         (columns,) = torch.where(x.sum(0) > number)
         if columns.numel() != 0:
-            places = columns.expand(x.shape[0], -1)
-            out.scatter_(1, places, x[:, columns] * 2)
+            positions = columns.expand(x.shape[0], -1)
+            out.scatter_(1, positions, x[:, columns] * 2)
     return out
 
 
@@ -182,15 +182,15 @@ WRITES: Mapping[str, Callable[[Tensor], object]] = {
 }
 
 
-def names_places(name: str) -> bool:
+def names_positions(name: str) -> bool:
     pure = OPS.get(OPS[name].functional or "")
     if pure is None or pure.data_indices is None or not OPS[name].mutates:
         return False
     return isinstance(pure.lower, Scatter) or pure.scatters
 
 
-def test_every_row_that_names_places_leaves_alone_what_is_named_nowhere() -> None:
-    assert set(WRITES) == set(filter(names_places, OPS))
+def test_every_row_that_names_indices_leaves_alone_what_is_named_nowhere() -> None:
+    assert set(WRITES) == set(filter(names_positions, OPS))
     for write in WRITES.values():
         x = torch.arange(12.0).view(4, 3)
         write(x)

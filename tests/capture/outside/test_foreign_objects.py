@@ -65,10 +65,10 @@ def test_a_context_manager_made_in_c_is_entered_and_left() -> None:
         torch.testing.assert_close(fast(x), program(x))
 
 
-CELLS, PLACES = np.arange(8), np.array([3, 1])
+CELLS, POSITIONS = np.arange(8), np.array([3, 1])
 
 
-@pytest.mark.parametrize("key", [PLACES, slice(2, 5), 3, (Ellipsis,)])
+@pytest.mark.parametrize("key", [POSITIONS, slice(2, 5), 3, (Ellipsis,)])
 def test_what_an_array_makes_for_an_index(key):
     def program(x: torch.Tensor) -> torch.Tensor:
         return x + float(CELLS[key].sum())

@@ -272,15 +272,15 @@ def counted_in_a_closure() -> tuple[Callable[[Tensor], Any], Callable[[], Any]]:
 
 
 def counted_in_containers() -> tuple[Callable[[Tensor], Any], Callable[[], Any]]:
-    counts, places = {"calls": 0, "rows": 0}, [0, 0]
+    counts, positions = {"calls": 0, "rows": 0}, [0, 0]
 
     def program(x: Tensor) -> tuple[Tensor, str]:
         counts["calls"] += 1
         counts["rows"] += x.shape[0]
-        places[1] = places[1] + 2
-        return x * places[1], f"{counts['calls']} of {counts['rows']}"
+        positions[1] = positions[1] + 2
+        return x * positions[1], f"{counts['calls']} of {counts['rows']}"
 
-    return program, lambda: (dict(counts), list(places))
+    return program, lambda: (dict(counts), list(positions))
 
 
 def set_back() -> tuple[Callable[[Tensor], Any], Callable[[], Any]]:

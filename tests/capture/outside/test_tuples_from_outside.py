@@ -55,9 +55,9 @@ def leaves(value):
 
 def test_several_results_have_torchs_names() -> None:
     def program(x):
-        values, places = x.max(1)
+        values, positions = x.max(1)
         top = x.topk(2)
-        return values, places, top.values, top[1], x.sort(0)[0], torch.median(x, 1).indices, top
+        return values, positions, top.values, top[1], x.sort(0)[0], torch.median(x, 1).indices, top
 
     fast = anyshape.compile(program, fullgraph=True)
     for shape in ((3, 4), (5, 7)):

@@ -268,15 +268,56 @@ def iterators_of_c(x: Tensor, n: int) -> Any:
     ):
         found += [next(made), next(made), next(made, None), next(made, None)]
     for made in (
+        itertools.islice(Counted(n), n - 2, None),
+        itertools.dropwhile(lambda i: i < n - 2, Counted(n)),
+        itertools.compress(Counted(n), (i >= n - 2 for i in range(n))),
+    ):
+        found += [next(made), next(made), next(made, None), next(made, None)]
+    for made in (
         map(pair, range(n), failing(n)),
+        itertools.islice(Counted(n), 1, n - 2, 3),
+        itertools.accumulate(Counted(n), max, initial=4),
+        itertools.takewhile(lambda i: i < n - 2, Counted(n)),
+        itertools.dropwhile(lambda i: i < 2, Counted(n)),
+        itertools.starmap(pair, zip(Counted(n), Counted(n))),
+        itertools.pairwise(Counted(n)),
+        itertools.islice(itertools.cycle(Counted(n)), 2 * n + 3),
+        itertools.zip_longest(Counted(n), Counted(n + 2)),
+        itertools.product(Counted(n), Counted(2)),
+        itertools.chain(Counted(n), Counted(3)),
+        itertools.islice(Noticing(n), n - 3),
         zip(range(n), looking(n + 99)),
         enumerate("ab" * n),
     ):
         try:
-            found += [next(made), len(list(made)), list(made)]  # type: ignore[call-overload]
+            found += [next(made, None), len(list(made)), list(made)]  # type: ignore[call-overload]
         except KeyError as error:
             found.append(shown(error))
     return x + 1, found
+
+
+class Counted:
+    """An iterator of the program's."""
+
+    def __init__(self, end: int) -> None:
+        self.turn, self.end = 0, end
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> int:
+        if self.turn == self.end:
+            raise StopIteration("counted")
+        self.turn += 1
+        return self.turn - 1
+
+
+class Noticing(Counted):
+    """One that would notice if it were asked for its iterator once more."""
+
+    def __iter__(self) -> Any:
+        LOG.append("asked")
+        return self
 
 
 def pair(*values: int) -> Any:
@@ -330,6 +371,21 @@ def longest(x: Tensor, n: int) -> Any:
     found = [next(itertools.chain.from_iterable(() for _ in range(n)), None)]
     found += [sum(made), len([*map(str, range(n))]), next(filter(lambda i: i == n - 1, range(n)))]
     return x * 2, found
+
+
+def longest_of_classes(x: Tensor, n: int) -> Any:
+    found: list[Any] = [next(itertools.islice(Counted(n), n - 1, None))]
+    found.append(sum(itertools.takewhile(lambda i: i < n - 1, Counted(n))))
+    found.append(max(itertools.accumulate(Counted(n), lambda a, b: b)))
+    return x * 2, found
+
+
+def test_functions_of_itertools_of_many_turns_take_little() -> None:
+    fast = anyshape.compile(longest_of_classes, options={"unroll_budget": 5000})
+    started = time.process_time()
+    result = fast(torch.ones(2), 100_000)
+    assert str(result) == str(longest_of_classes(torch.ones(2), 100_000))
+    assert time.process_time() - started < 15  # a tenth of what it takes interpreted
 
 
 def test_generators_and_iterators_of_many_turns_take_little() -> None:

@@ -46,8 +46,8 @@ def bisected() -> Any:
 def numbers_bisected() -> Any:
     values = [Number(n) for n in (1, 3, 3, 7)]
     bisect.insort_right(values, Number(3))
-    place = bisect.bisect_left(values, Number(4), lo=1)
-    return values, place, LOG[:]
+    position = bisect.bisect_left(values, Number(4), lo=1)
+    return values, position, LOG[:]
 
 
 def bisect_refuses() -> Any:

@@ -44,7 +44,7 @@ def numbers(x: Tensor) -> tuple[Tensor, ...]:
     return (x * a + b,)
 
 
-def at_places(x: Tensor) -> tuple[Tensor, ...]:
+def at_positions(x: Tensor) -> tuple[Tensor, ...]:
     a, b = x.tensor_split(torch.arange(1, x.shape[0]))
     return a + 1, b
 
@@ -66,7 +66,7 @@ def caught(x: Tensor) -> tuple[Tensor, ...]:
 
 
 PROGRAMS = (
-    three_chunks, two_splits, one_split, unbound, rows, numbers, at_places, returned, caught,
+    three_chunks, two_splits, one_split, unbound, rows, numbers, at_positions, returned, caught,
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import sys
 import weakref
 from collections import OrderedDict
@@ -225,10 +226,58 @@ def test_the_program_sees_the_same_deaths(program: Callable[..., Any]) -> None:
     assert fast.stats().internal_errors == 0
 
 
+def of_a_module_with_a_hook(x: Any, log: list[Any]) -> Any:
+    module = torch.nn.Sigmoid()
+    handle = module.register_forward_hook(lambda *args: None)
+    y = module(x)
+    log.append(handle.hooks_dict_ref() is not None)
+    log.append(handle.id in handle.hooks_dict_ref())
+    return x + 1 + 0 * y
+
+
+def of_a_module_in_backward(x: Any, log: list[Any]) -> Any:
+    module, leaf = torch.nn.Sigmoid(), x.clone().requires_grad_()
+    module.register_full_backward_hook(lambda module, given, wanted: (given[0] * 2,))
+    module(leaf).sum().backward()
+    log.append(leaf.grad.tolist())
+    return x + 1
+
+
+def of_what_holds_a_function(x: Any, log: list[Any]) -> Any:
+    def inner() -> None: ...
+
+    held = [(inner,)]  # noqa: F841
+    there = weakref.ref(inner)
+    del inner
+    y = x + 1
+    log.append(there() is not None)
+    return y
+
+
+def of_an_attribute(x: Any, log: list[Any]) -> Any:
+    held = Plain()
+    held.part = OrderedDict()  # type: ignore[attr-defined]
+    there = weakref.ref(held.part)  # type: ignore[attr-defined]
+    y = x + 1
+    log.append(there() is not None)
+    return y
+
+
 @pytest.mark.parametrize("way", ["every", "third", "any"])
-def test_what_is_read_no_more_lives_to_the_end_over_breaks(way: str) -> None:
+@pytest.mark.parametrize(
+    "program",
+    [
+        of_a_generator_that_delegates,
+        of_a_module_with_a_hook,
+        of_a_module_in_backward,
+        of_what_holds_a_function,
+        of_an_attribute,
+    ],
+)
+def test_what_is_read_no_more_lives_to_the_end_over_breaks(
+    program: Callable[..., Any], way: str
+) -> None:
     """What dies with a variable that nothing reads any more dies with the function."""
-    program = of_a_generator_that_delegates
     fast = Compiled(program, Options(**WAYS[way]), ByReference)
     for _ in range(2):
         wanted: list[Any] = []
@@ -236,6 +285,63 @@ def test_what_is_read_no_more_lives_to_the_end_over_breaks(way: str) -> None:
         program(torch.ones(3), wanted)
         fast(torch.ones(3), found)
         assert found == wanted
+
+
+class Dying:
+    def __init__(self, log: list[Any] | None = None) -> None:
+        self.log = [] if log is None else log
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.log = LOG
+
+    def __del__(self) -> None:
+        self.log.append("dead")
+
+
+def made_by_c(data: bytes) -> Any:
+    return pickle.loads(data)
+
+
+DEATHS: dict[str, Callable[[Any], Any]] = {
+    "a name": lambda made: None,
+    "a list": lambda made: [made],
+    "a list in a list": lambda made: [[made]],
+    "a dict": lambda made: {"a": made},
+    "an object": lambda made: Holder(made),
+}
+
+
+class Holder:
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+
+@pytest.mark.parametrize("way", DEATHS)
+def test_what_c_has_made_dies_when_the_program_drops_it(way: str) -> None:
+    """In later calls, too, in which the instructions between two breaks are interpreted."""
+
+    def program(x: Any, data: bytes) -> Any:
+        y = x + 1
+        held = DEATHS[way](made_by_c(data)) if way != "a name" else made_by_c(data)
+        LOG.append("made")
+        del held
+        LOG.append("dropped")
+        held = [made_by_c(data)]
+        held.clear()
+        LOG.append("cleared")
+        return y * 2
+
+    data = pickle.dumps(Dying())
+    program(torch.ones(2), data)
+    fast = Compiled(program, Options(), ByReference)
+    for _ in range(3):
+        LOG.clear()
+        fast(torch.ones(2), data)
+        assert LOG == ["made", "dead", "dropped", "dead", "cleared"]
+    assert not fast.mistakes
+
+
+LOG: list[Any] = []
 
 
 def test_what_the_program_traces_is_traced() -> None:

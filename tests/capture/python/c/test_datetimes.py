@@ -86,7 +86,9 @@ def test_what_depends_on_its_arguments_alone_breaks_no_graph() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_clock_and_the_place_are_asked_in_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_and_the_time_zone_are_asked_in_each_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def program(x: torch.Tensor) -> Any:
         y = x + 1
         moment = datetime.datetime(2020, 7, 1, 12)

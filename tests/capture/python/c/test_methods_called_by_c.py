@@ -31,7 +31,7 @@ class Number:
         return f"Number({self.a})"
 
 
-class Place:
+class Position:
     def __init__(self, a):
         self.a = a
 
@@ -57,7 +57,7 @@ def chained(*iterables):
 PROGRAMS = {
     "and": lambda x, o: (o and 1, not o, x),
     "or": lambda x, o: (o or 1, bool(o), x),
-    "bytes": lambda x, o: (bytes(o), bytearray(Place(o.a)), bytes(Place(o.a)), x),
+    "bytes": lambda x, o: (bytes(o), bytearray(Position(o.a)), bytes(Position(o.a)), x),
     "counter": lambda x, o: (collections.Counter(o), x),
     "slices": lambda x, o: ([1, 2, 3, 4][:o], "abcdefgh"[1:o], (1, 2, 3, 4)[::o], x),
     "slices of tensors": lambda x, o: (torch.arange(10)[:o], range(10)[o:], x),

@@ -14,10 +14,10 @@ import torch
 import anyshape
 
 
-class Placed(Exception):
-    def __init__(self, text: str, place: int) -> None:
-        self.place = place
-        super().__init__(f"{text} at {place}", place)
+class Located(Exception):
+    def __init__(self, text: str, position: int) -> None:
+        self.position = position
+        super().__init__(f"{text} at {position}", position)
 
 
 class Late(ValueError):
@@ -50,13 +50,13 @@ def raised(make: Callable[[], BaseException]) -> Any:
     try:
         raise make()
     except BaseException as error:
-        fields = ("place", "errno", "filename", "code", "value", "name", "pos")
+        fields = ("position", "errno", "filename", "code", "value", "name", "pos")
         found = {name: getattr(error, name) for name in fields if hasattr(error, name)}
         return type(error), error.args, str(error), found, error.__context__
 
 
 CASES: dict[str, Callable[[], BaseException]] = {
-    "placed": lambda: Placed("a", 3),
+    "placed": lambda: Located("a", 3),
     "late": lambda: Late("a"),
     "missing": lambda: Missing("thing"),
     "coded": Coded,
@@ -80,9 +80,9 @@ def test_what_is_made_inside_breaks_no_graph(name: str) -> None:
 def test_what_it_stores_may_be_a_size_or_a_tensor() -> None:
     def program(x: torch.Tensor) -> Any:
         try:
-            raise Placed("a", x.shape[0])
-        except Placed as error:
-            return error.args[1] + x, error.place, Given(x).value
+            raise Located("a", x.shape[0])
+        except Located as error:
+            return error.args[1] + x, error.position, Given(x).value
 
     fast = anyshape.compile(program, fullgraph=True)
     for size in (2, 3, 4):

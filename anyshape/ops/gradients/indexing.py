@@ -1,4 +1,4 @@
-"""Rules of rows that read and write at places, join tensors, and repeat them."""
+"""Rules of rows that read and write at indices, join tensors, and repeat them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from anyshape.ops.context import NoRow
 from anyshape.ops.gradients.elementwise import zeros
-from anyshape.ops.gradients.reductions import placed
+from anyshape.ops.gradients.reductions import scattered
 from anyshape.ops.layout import numel
 from anyshape.symbolic import Dim
 
@@ -48,7 +48,7 @@ def _embedding(b: Any, g: Any, y: Any, ids: Any, weight: Any, padding: Any = Non
 def _gather(b: Any, g: Any, y: Any, x: Any, dim: Any, index: Any, **options: Any) -> Any:
     if options:
         raise NoRow("gradients of gather that are sparse")
-    return placed(b, x, dim, index, g)
+    return scattered(b, x, dim, index, g)
 
 
 CAT = {"tensors": _cat}
@@ -60,7 +60,7 @@ INDEX = {"input": lambda b, g, y, x, indices: b.index_put(zeros(b, x), indices, 
 FLIP = {"input": lambda b, g, y, x, dims: b.flip(g, dims)}
 
 
-# --- writes at places ---
+# --- writes at indices ---
 
 
 def _of_overwritten(

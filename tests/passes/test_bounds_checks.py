@@ -53,7 +53,7 @@ def test_every_read_and_write_is_in_range_or_raises_as_eager(name):
         lambda x: x[torch.arange(x.shape[1]).flip(0)[:, None], torch.arange(2)] * 2,
     ],
 )
-def test_places_that_are_numbers_or_a_range_are_compared_by_the_host(read):
+def test_indices_that_are_numbers_or_a_range_are_compared_by_the_host(read):
     fast = anyshape.compile(read)
     for shape in ((4, 3), (3, 3), (2, 3), (0, 3), (0, 0), (5, 1), (2, 2)):
         expected, found = outcome(read, torch.ones(shape)), outcome(fast, torch.ones(shape))
@@ -73,8 +73,8 @@ def test_a_device_reads_nothing_where_there_may_be_nothing():
     n, m = space.fresh("n"), space.fresh("m")
     builder = Builder(TypeContext(space, Facts(space)), OPS)
     x = builder.input(TensorType(float32, "cuda:0", (n,), (1,)), "argument", "x")
-    places = builder.input(TensorType(int64, "cuda:0", (m,), (1,)), "argument", "places")
-    made = check_bounds(builder.finish((builder.index_select(x, 0, places),)), OPS)
+    positions = builder.input(TensorType(int64, "cuda:0", (m,), (1,)), "argument", "positions")
+    made = check_bounds(builder.finish((builder.index_select(x, 0, positions),)), OPS)
     tested = [node.args[0] for node in made.nodes if node.op == "check"]
     assert tested == [any_of(eq(m, 0), ge(n, 1))]
     assert [node.op for node in made.nodes][-3:] == ["trap_if", "where", "index_select"]

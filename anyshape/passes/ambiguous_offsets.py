@@ -9,7 +9,7 @@ views of values that have a storage of their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from anyshape.ir.graph import Graph, Input, Node, Value, map_values, values_in
@@ -24,7 +24,7 @@ from anyshape.symbolic import Dim
 
 
 @frozen(eq=False)
-class AmbiguousPlaces:
+class AmbiguousOffsets:
     """``graph`` has the inputs of the program, then values that it makes, and some of its outputs.
     ``outputs`` are their positions; ``moved`` those that begin elsewhere at some sizes, ``lent``
     those that may be views of an argument where that is empty. ``where_empty``: nothing of this is
@@ -38,7 +38,7 @@ class AmbiguousPlaces:
 
 
 @frozen
-class _Place:
+class _Offset:
     """Where a value begins in the storage of what it views at last, the ``root``, if every copy is
     a view; None where nobody says. ``unsure``: there are such copies; ``full``: some of which may
     be views of what is not empty."""
@@ -49,61 +49,68 @@ class _Place:
     full: bool = False
 
 
-def ambiguous_places(
+def ambiguous_offsets(
     graph: Graph,
     ops: Mapping[str, OpDef],
     seen: Set[int] = frozenset(),
     copied: Set[Value] = frozenset(),
-) -> AmbiguousPlaces | None:
+) -> AmbiguousOffsets | None:
     """None where there are none. ``seen`` are outputs of which only sizes tell whether eager calls
     them views, ``copied`` the copies that are none unless they are empty."""
     nodes = leading_to_outputs(graph, ops)
     if not any(ops[node.op].views_where is not None for node in nodes):
         return None
-    places = _places(graph, nodes, ops, copied)
+    offsets = _offsets(graph, nodes, ops, copied)
     unsure = {
-        position: places[output]
+        position: offsets[output]
         for position, output in enumerate(graph.outputs)
-        if isinstance(output, Value) and output in places and places[output].unsure
+        if isinstance(output, Value) and output in offsets and offsets[output].unsure
     }
     given = {entry.value for entry in graph.inputs if entry.kind == "argument"}
-    moved = frozenset(position for position, place in unsure.items() if place.begins != 0)
-    lent = frozenset(position for position, place in unsure.items() if place.root in given)
+    moved = frozenset(position for position, offset in unsure.items() if offset.begins != 0)
+    lent = frozenset(position for position, offset in unsure.items() if offset.root in given)
     wanted = moved | lent | seen
     positions = tuple(position for position in unsure if position in wanted)
     if not positions:
         return None
     where_empty = seen.isdisjoint(positions) and not any(unsure[p].full for p in positions)
-    return _part(graph, ops, AmbiguousPlaces(graph, positions, moved, lent, where_empty))
+    part = part_leading_to(graph, ops, positions, views)
+    return AmbiguousOffsets(part, positions, moved, lent, where_empty)
 
 
-def _places(
+def _offsets(
     graph: Graph, nodes: Sequence[Node], ops: Mapping[str, OpDef], copied: Set[Value]
-) -> dict[Value, _Place]:
+) -> dict[Value, _Offset]:
     cx = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops).cx
-    found: dict[Value, _Place] = {}
+    found: dict[Value, _Offset] = {}
     for node in nodes:
         row, source = ops[node.op], node.read[0]
-        before = found.get(source, _Place(0, source))
+        before = found.get(source, _Offset(0, source))
         copies = row.views_where is not None and not lies_in_argument(cx, node, row)
         unsure = before.unsure or copies
         full = before.full or (copies and copied.isdisjoint(node.outputs))
         for position, output in enumerate(node.outputs):
             after = begins_at(cx, row, node, position)
             if before.begins is None or after is None:
-                found[output] = _Place(None, before.root, unsure, full)
+                found[output] = _Offset(None, before.root, unsure, full)
             else:
                 begins = cx.facts.simplify(before.begins + after)
-                found[output] = _Place(begins, before.root, unsure, full)
+                found[output] = _Offset(begins, before.root, unsure, full)
     return found
 
 
-def _passes(row: OpDef) -> bool:
+def views(row: OpDef) -> bool:
+    """Does it view its argument, always or at some sizes?"""
     return row.alias == "view" or row.views_where is not None
 
 
-def _part(graph: Graph, ops: Mapping[str, OpDef], found: AmbiguousPlaces) -> AmbiguousPlaces:
-    """The views on the way to these outputs."""
+def part_leading_to(
+    graph: Graph,
+    ops: Mapping[str, OpDef],
+    positions: Sequence[int],
+    is_kept: Callable[[OpDef], bool],
+) -> Graph:
+    """The nodes, of rows that are kept, on the way to the outputs at these positions."""
     written = {n.output: n.read[0] for n in graph.nodes if n.op in ops and ops[n.op].mutates}
 
     def unwritten(value: Value) -> Value:
@@ -111,11 +118,11 @@ def _part(graph: Graph, ops: Mapping[str, OpDef], found: AmbiguousPlaces) -> Amb
             value = written[value]
         return value
 
-    outputs = tuple(map_values(graph.outputs[position], unwritten) for position in found.outputs)
+    outputs = tuple(map_values(graph.outputs[position], unwritten) for position in positions)
     wanted = set(values_in(outputs))
     nodes: list[Node] = []
     for node in reversed(graph.nodes):
-        if wanted.isdisjoint(node.outputs) or not _passes(ops[node.op]):
+        if wanted.isdisjoint(node.outputs) or not is_kept(ops[node.op]):
             continue
         node = replace(node, args=tuple(map_values(arg, unwritten) for arg in node.args))
         nodes.append(node)
@@ -123,5 +130,4 @@ def _part(graph: Graph, ops: Mapping[str, OpDef], found: AmbiguousPlaces) -> Amb
     made = {value for node in nodes for value in node.outputs}
     given = {entry.value for entry in graph.inputs}
     cut = [Input(v, "argument", "") for v in sorted(wanted - given - made, key=lambda v: v.name)]
-    part = replace(graph, inputs=(*graph.inputs, *cut), nodes=tuple(nodes[::-1]), outputs=outputs)
-    return replace(found, graph=part)
+    return replace(graph, inputs=(*graph.inputs, *cut), nodes=tuple(nodes[::-1]), outputs=outputs)

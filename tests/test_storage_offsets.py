@@ -80,7 +80,7 @@ def test_what_data_decides_gives_a_number_to_a_view() -> None:
         assert torch.equal(fast(x), program(x))
 
 
-def test_places_are_those_of_the_call() -> None:
+def test_offsets_are_those_of_the_call() -> None:
     def program(x: Tensor, n: int) -> Tensor:
         return (x * 2).diagonal(n).contiguous()
 

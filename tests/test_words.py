@@ -1,0 +1,96 @@
+"""Names say what a thing is. Words that once stood for several things at a time (a position, an index, an
+offset, a slot and a destination were all a "place") are in no name: of a module, a class, a function, an
+argument, an attribute or a variable. The glossary of docs/architecture.md has the words that are used.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PRODUCT = ("anyshape", "benchmarks", "conformance", "docs", "examples")
+HIDING = {
+    "place": "position, index, offset, slot, destination, site",
+    "places": "positions, indices, offsets, slots, destinations, sites",
+    "placed": "what was done: moved, scattered, assigned",
+    "unhappened": "rolled back",
+    "freshness": "parameter guards",
+    "steady": "guarded by a version",
+    "ledger": "profitability",
+    "young": "allocation age",
+}
+"""Each with what it may have stood for. `place` has one sense: an operator that writes `in_place`."""
+HIDING_IN_THE_PRODUCT = HIDING | {
+    "told": "reported, notified, guarded",
+    "held": "contents, referenced",
+    "light": "memory-bound, few operations",
+    "apart": "disjoint, no alias, separate",
+}
+"""Names of tests are sentences, and those in their programs mean nothing."""
+ONE_SENSE = frozenset({("in", "place")})
+
+
+def words_of(name: str) -> list[str]:
+    divided = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    return [word.lower() for word in divided.split("_") if word]
+
+
+def hiding(name: str, words: dict[str, str]) -> Iterator[str]:
+    parts = words_of(name)
+    for before, word in zip(("", *parts), parts, strict=False):
+        if word in words and (before, word) not in ONE_SENSE:
+            yield word
+
+
+def names_in(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+            ):
+                yield name, node.lineno
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                yield name, node.lineno
+            case ast.keyword(arg=str(name)) | ast.alias(asname=str(name)):
+                yield name, node.lineno
+
+
+def found_in(path: Path, words: dict[str, str]) -> list[str]:
+    named = [(path.stem, 0), *names_in(ast.parse(path.read_text()))]
+    return [
+        f"{path.relative_to(ROOT)}:{line}: {name} (not {word}: {words[word]})"
+        for name, line in named
+        for word in hiding(name, words)
+    ]
+
+
+@pytest.mark.parametrize("folder", [*PRODUCT, "tests"])
+def test_names_say_what_a_thing_is(folder: str) -> None:
+    words = HIDING if folder == "tests" else HIDING_IN_THE_PRODUCT
+    paths = sorted((ROOT / folder).rglob("*.py"))
+    assert paths
+    found = [line for path in paths for line in found_in(path, words)]
+    assert not found, "\n".join(found)
+
+
+def test_each_kind_of_name_is_read() -> None:
+    text = (
+        "import a as place1\n"
+        "class Place: pass\n"
+        "def flag_place(k_places, *, _place): pass\n"
+        "x.by_place = f(places=HELD_AT)\n"
+        "in_place = detached_in_place = InPlace = replace = placement\n"
+    )
+    found = [
+        name for name, _ in names_in(ast.parse(text)) if [*hiding(name, HIDING_IN_THE_PRODUCT)]
+    ]
+    assert sorted(found) == sorted(
+        ["Place", "flag_place", "k_places", "_place", "by_place", "places", "HELD_AT"]
+    )

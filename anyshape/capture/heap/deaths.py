@@ -17,7 +17,7 @@ from sys import getrefcount
 from types import FrameType, ModuleType
 from typing import Any, Literal
 
-from anyshape.capture.heap.values import Break
+from anyshape.capture.heap.values import PROXIES, Break
 from anyshape.nouns import frozen
 
 Watch = Literal["unmet", "watched", "refused"]
@@ -79,7 +79,8 @@ def target_of(proxy: Any) -> Any:
 class Deaths:
     """See the module. `created` is the heap's; `targets` and `references` are what is watched, by
     `id`, `heard` the references with a function to call; `closes` ends a generator that nobody
-    holds, if no code runs then; `settled` is known to be dead and of no interest.
+    holds, if no code runs then; `settled` is known to be dead and of no interest; the first
+    `harmless` effects of the heap's log end no weak references to what was there before.
     """
 
     __slots__ = (
@@ -87,6 +88,7 @@ class Deaths:
             "closes",
             "created",
             "doubted",
+            "harmless",
             "heard",
             "made",
             "pending",
@@ -107,6 +109,7 @@ class Deaths:
         self.settled: set[int] = set()
         self.pending: list[tuple[Any, Any]] = []
         self.made = False
+        self.harmless = 0
         self.doubted: type[BaseException] | None = None
 
     def doubt(self, found: type[BaseException] = DeathsAreUnknown) -> Break:
@@ -190,9 +193,10 @@ class Deaths:
     def _parts(self, value: Any) -> list[Any]:
         """What an object holds; of one of ours, which is a generator of the program if it can be
         dropped, what its frame does."""
-        if not _is_ours(type(value)):
+        kind = type(value)
+        if not _is_ours(kind):
             return gc.get_referents(value)
-        frame = getattr(value, "frame", None)
+        frame = None if kind in PROXIES else getattr(value, "frame", None)
         return [] if frame is None else [*frame.locals, *frame.stack]
 
     def _is_elsewhere(self, value: Any) -> bool:

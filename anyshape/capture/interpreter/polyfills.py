@@ -104,11 +104,6 @@ def call_result(fn: Any, fn_args: Any, args: Any, kwargs: Any) -> Any:
     return fn(*fn_args)(*args, **kwargs)
 
 
-def call_in_order(calls: Any) -> None:
-    for fn, arg in calls:
-        fn(arg)
-
-
 # ---- attributes ----------------------------------------------------------------------------------
 def custom_getattr(obj: Any, name: Any) -> Any:
     cls = type(obj)

@@ -22,7 +22,7 @@ from anyshape.capture.guards import execution_modes
 from anyshape.capture.guards.counters import counters
 from anyshape.capture.guards.guard_code import GuardSet
 from anyshape.capture.heap.breaks import GraphBreak, record_of
-from anyshape.capture.heap.deaths import Deaths, DeathsAreMet, DeathsAreUnknown, Watch
+from anyshape.capture.heap.deaths import DeathsAreMet, DeathsAreUnknown, Watch
 from anyshape.capture.heap.raised_state import traceback_of
 from anyshape.capture.heap.sorted_lists import CallSite
 from anyshape.capture.heap.values import NULL, Break, InterpreterBug, OpaqueValue, ProxyLeak
@@ -212,7 +212,7 @@ class Capturer:
         domain.sorts_natively = assumed.sorts_natively
         domain.leaves_pickles_to_c = assumed.pickles_natively
         if entry.point is None and not self.options.break_every:
-            domain.deaths = Deaths(assumed.weak_references)
+            domain.deaths.watch = assumed.weak_references
         domain.forks.kept = assumed.kept
         domain.enters_contexts = assumed.contexts
         domain.functions.refused = assumed.functions
@@ -249,7 +249,8 @@ class Capturer:
                 spent = not returns and self.breaks[-1].id == "budget"
                 numbers = frozenset() if returns else numbers_of(ending, recorder.is_symbolic)
                 new_machine = partial(concrete_machine, self.codes)
-                weak_references.settle(domain, returns)
+                if domain.deaths.made:
+                    weak_references.settle(domain, returns)
                 outputs, rebuild, once = finish(domain, ending, new_machine)
                 with _failing_checks(recorder):
                     outputs = aliases.settled(recorder, outputs)

@@ -119,8 +119,8 @@ class ReadingDomain(RecordingDomain):
             return value
         if self.listeners and id(obj) in self.listeners:
             raise broken("unknown-call", f"a {type(obj).__name__} that hears what was said,")
-        if self.collects:
-            weak_references.refuse_ended(obj, value)
+        if self.collects or self.machine.heap.effects:
+            weak_references.refuse_ended(self, obj, value)
         if kind == "keys" and any(c_callbacks.hashes_outside(self.machine, key) for key in value):
             raise broken("unknown-call", f"__hash__ of keys of a {type(obj).__name__}")
         if kind in self._read_by_code(obj):

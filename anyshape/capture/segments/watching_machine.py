@@ -10,6 +10,7 @@ from types import CodeType
 from typing import Any, NoReturn
 
 from anyshape.capture.heap.values import Break
+from anyshape.capture.interpreter.class_polyfills import call_in_order
 from anyshape.capture.interpreter.continuations import DISCARD, Continuation
 from anyshape.capture.interpreter.domain import Mark
 from anyshape.capture.interpreter.frame import Code, Frame
@@ -18,7 +19,6 @@ from anyshape.capture.interpreter.liveness import runs_when_closed
 from anyshape.capture.interpreter.machine import Language, Machine
 from anyshape.capture.interpreter.opcode_results import also, enter
 from anyshape.capture.interpreter.opcodes import OPCODE_HANDLERS
-from anyshape.capture.interpreter.polyfills import call_in_order
 from anyshape.capture.recording.domain import RecordingDomain
 
 RETURNS = tuple(
@@ -93,8 +93,8 @@ class WatchingMachine(Machine):
         return super().checkpoint()
 
 
-def _closes(generator: Generator) -> bool:
-    if generator.running or runs_when_closed(generator):
+def _closes(generator: Any) -> bool:
+    if type(generator) is not Generator or generator.running or runs_when_closed(generator):
         return False
     generator.let_go()
     return True

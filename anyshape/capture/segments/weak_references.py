@@ -11,9 +11,11 @@ from __future__ import annotations
 import gc
 import operator
 import weakref
-from collections.abc import Mapping
-from types import MethodType
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType, MethodType, ModuleType
 from typing import Any
+
+import torch
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.deaths import (
@@ -25,7 +27,11 @@ from anyshape.capture.heap.deaths import (
     target_of,
 )
 from anyshape.capture.heap.descriptions import name_of
-from anyshape.capture.heap.values import NULL, Call
+from anyshape.capture.heap.effects import ENTRY, Effect
+from anyshape.capture.heap.quiet_reads import class_entry
+from anyshape.capture.heap.unread_writes import BLIND
+from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, Call
+from anyshape.capture.interpreter.attributes import instance_dict
 from anyshape.capture.recording.domain import RecordingDomain
 
 Args = tuple[Any, ...]
@@ -112,8 +118,6 @@ def settle(domain: RecordingDomain, returns: bool) -> None:
     """At the segment's end: nothing that is referred to weakly, and no reference, may leave the
     function, or be alive for another reason than the program's."""
     deaths, machine = domain.deaths, domain.machine
-    if not deaths.made:
-        return
     machine.class_changed()
     domain.plain.clear()
     deaths.ended()
@@ -186,10 +190,69 @@ def collect(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> None
 
 LOOKED_AT = 20
 """So many objects are looked for among what the collector would end."""
+LED_TO = 2_000
+"""So many objects are looked at among what a write takes away."""
+ADDING = frozenset(fn for fn, count in BLIND.items() if count == 1)
+"""Writes that take nothing away."""
+_NAMED: Mapping[Any, Callable[[Any], Any]] = {
+    ENTRY: lambda target: target,
+    **dict.fromkeys((object.__setattr__, object.__delattr__), instance_dict),
+    **dict.fromkeys((type.__setattr__, type.__delattr__), vars),
+}
+"""Where a write finds what lies there under a name."""
 _WEAK = (*REFERENCES, weakref.WeakSet, weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 
 
-def refuse_ended(obj: Any, value: Any) -> None:
-    """What weak references from outside lead to may be what the collector has ended since."""
-    if issubclass(type(obj), _WEAK) or issubclass(type(value), _WEAK):
+def refuse_ended(domain: RecordingDomain, obj: Any, value: Any) -> None:
+    """What weak references from outside lead to may be what the collector has ended since, or a
+    write: both are done at the segment's end."""
+    if not issubclass(type(obj), _WEAK) and not issubclass(type(value), _WEAK):
+        return
+    if domain.collects:
         raise broken("unknown-call", "reading a weak reference behind gc.collect,")
+    deaths, heap = domain.deaths, domain.machine.heap
+    since = deaths.harmless if heap.journal is None else 0  # a rollback takes effects back
+    if any(_ends_weak_references(effect) for effect in heap.effects[since:]):
+        raise broken("unknown-call", "reading a weak reference behind a write that may end it,")
+    deaths.harmless = len(heap.effects)
+
+
+def _ends_weak_references(effect: Effect) -> bool:
+    """Whether the write takes something away that leads to what is referred to weakly."""
+    found = [value for value in _taken_away(effect) if not _is_unwatched(value)]
+    seen = {id(value) for value in found}
+    for value in found:  # which grows
+        if weakref.getweakrefcount(value) or len(found) > LED_TO:
+            return True
+        for part in gc.get_referents(value):
+            if id(part) not in seen and not _is_unwatched(part):
+                seen.add(id(part))
+                found.append(part)
+    return False
+
+
+def _is_unwatched(value: Any) -> bool:
+    """Whether it lives on: a class, a module and its names; what stands for a tensor is ours."""
+    kind = type(value)
+    apart = kind in IMMUTABLE or kind in PROXIES or issubclass(kind, (type, ModuleType))
+    return apart or (kind is dict and "__builtins__" in value)
+
+
+def _taken_away(effect: Effect) -> Sequence[Any]:
+    """What lies in the target as long as the write is not done, and no longer then; where that is
+    not known, all that lies there."""
+    target, kind = effect.target, type(effect.target)
+    if effect.fn in ADDING or kind in PROXIES or issubclass(kind, torch.Tensor):
+        return ()
+    named = _NAMED.get(effect.fn, _nowhere)(target)
+    if type(named) in (dict, MappingProxyType) and type(effect.args[0]) in KEYS:
+        name = effect.args[0]
+        if name in named:
+            return (named[name],)
+        if effect.fn is ENTRY or class_entry(kind, name) is None:
+            return ()
+    return gc.get_referents(target)
+
+
+def _nowhere(target: Any) -> None:
+    return None

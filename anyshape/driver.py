@@ -18,6 +18,7 @@ import torch
 
 from anyshape.autograd.inlined import calls_backward
 from anyshape.autograd.outline import NotDifferentiable, records_gradients
+from anyshape.eager_results import results_as_eager
 from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.buffers import BufferRef, SizeInMemory
 from anyshape.ir.code import Code, DeviceFunction, Function, PrintedRegion, Reference
@@ -39,17 +40,10 @@ from anyshape.nouns import frozen, mutable
 from anyshape.ops import OPS
 from anyshape.ops.write_back import WrittenThrough
 from anyshape.options import Options
-from anyshape.passes.ambiguous_layouts import ambiguous_layouts
-from anyshape.passes.ambiguous_offsets import ambiguous_offsets
-from anyshape.passes.copied_storages import copied_storages
-from anyshape.passes.outputs import detached_bases, outputs_as_views
 from anyshape.passes.pipeline import INFERENCE
-from anyshape.passes.refused_views import refused_views
-from anyshape.passes.sure_copies import sure_copies
 from anyshape.passes.versions import Moves, moves
 from anyshape.runtime.boundary import spending
 from anyshape.runtime.cache import digest
-from anyshape.runtime.copied_storages import CopiedStorages
 from anyshape.runtime.eager_graph import EagerGraph
 from anyshape.runtime.expected import entry_sizes, expecting
 from anyshape.runtime.host import emit_host
@@ -59,14 +53,6 @@ from anyshape.runtime.launch import (
     link,
 )
 from anyshape.runtime.profile import Launched, Times, recorded
-from anyshape.runtime.refused_views import RefusedViews
-from anyshape.runtime.result_layouts import (
-    EagerLayouts,
-    EagerOffsets,
-    layouts_as_eager,
-    offsets_as_eager,
-    without_views,
-)
 from anyshape.schedule import schedule
 from anyshape.schedule.causal_masks import without_causal_masks
 from anyshape.schedule.placement import assign_placements
@@ -509,24 +495,9 @@ class Driver:
 def _laid_out(
     compiled: CompiledGraph, graph: Graph, constants: Mapping[str, torch.Tensor]
 ) -> CompiledGraph:
-    """The outputs of the captured graph with eager's strides, also at sizes of 0 and 1."""
-    copied = sure_copies(graph, OPS)
-    usual, odd, lines = [
-        None if found is None else EagerLayouts.of(found.graph, found.outputs, constants, inside)
-        for found, inside in zip(ambiguous_layouts(graph, OPS, copied), (True, False, False))
-    ]
-    never, sometimes = outputs_as_views(graph, compiled.translation.summary.lent, OPS)
-    ambiguous = ambiguous_offsets(graph, OPS, sometimes, copied)
-    run = layouts_as_eager(compiled.run, graph, usual, odd)
-    run = layouts_as_eager(run, graph, None, lines)
-    if ambiguous is not None:
-        own = ambiguous.graph, ambiguous.outputs, ambiguous.moved, ambiguous.lent
-        run = offsets_as_eager(run, EagerOffsets(*own, ambiguous.where_empty, constants))
-    if (copies := copied_storages(graph, OPS)) is not None:
-        run = CopiedStorages(*copies, constants).after(run)
-    for views in refused_views(graph, OPS):
-        run = RefusedViews(views, constants).before(run, graph)
-    run = without_views(run, never, detached_bases(graph, OPS))
+    """The same with results that lie as eager's do."""
+    lent = compiled.translation.summary.lent
+    run = results_as_eager(compiled.run, graph, lent, constants)
     return compiled if run is compiled.run else replace(compiled, run=run)
 
 

@@ -34,7 +34,7 @@ class Launch:
 
     names: tuple[str, ...]
     positional: int
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     types: tuple[str | None, ...]
     constants: tuple[Any, ...]
     grids: int
@@ -66,7 +66,7 @@ def operator_of(kernel: Any, launch: Launch) -> torch._ops.OpOverload:
 def _define(kernel: Any, launch: Launch) -> torch._ops.OpOverload:
     schema = launch.schema()
     digest = hashlib.sha256(
-        repr((schema, launch.names, launch.places, launch.constants)).encode()
+        repr((schema, launch.names, launch.positions, launch.constants)).encode()
     ).hexdigest()
     known = getattr(function_of(kernel), "__name__", "kernel")
     name = f"{''.join(c if c.isalnum() else '_' for c in known)}_{digest[:8]}_{len(_made)}"
@@ -87,7 +87,7 @@ def _launcher(kernel: Any, launch: Launch) -> Callable[..., None]:
     def launched(*values: Any) -> None:
         differing, constant = iter(values[numbers:]), iter(launch.constants)
         own = [next(differing if kind else constant) for kind in launch.types]
-        given = [own[place] for place in launch.places]
+        given = [own[position] for position in launch.positions]
         launch_now(kernel, launch.names, launch.positional, values[:numbers], given)
 
     return launched

@@ -48,12 +48,7 @@ from anyshape.dispatch.interpreted_regions import InterpretedRegions
 from anyshape.dispatch.printed_graphs import printed_graphs
 from anyshape.dispatch.profitability import CallRecord, largest
 from anyshape.dispatch.ranks import Notices
-from anyshape.dispatch.specializations import (
-    Point,
-    Specialization,
-    denies,
-    let_go_of,
-)
+from anyshape.dispatch.specializations import Point, Specialization, denies, let_go_of
 from anyshape.dispatch.specialize import CompileGraph, Specializer
 from anyshape.dispatch.stats import Explanation, Stats
 from anyshape.errors import MISTAKES, PASSING, AnyshapeError, mistake, raised

@@ -23,7 +23,7 @@ from anyshape.runtime.rollback import version_of
 from anyshape.version_counters import set_version
 
 Tensor = torch.Tensor
-Place = tuple[int, int]
+Extent = tuple[int, int]
 """Where a tensor begins in its storage, and how long that is, in elements."""
 
 
@@ -34,7 +34,7 @@ class CopiedStorages:
     graph: Graph
     positions: tuple[int, ...]
     constants: Mapping[str, Tensor]
-    places: dict[Form, Sequence[Place]] = field(default_factory=dict)
+    extents: dict[Form, Sequence[Extent]] = field(default_factory=dict)
     _eager: Callable[..., Any] | None = None
 
     def after(self, run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
@@ -46,7 +46,7 @@ class CopiedStorages:
         memory is no such result."""
         results = [made[position] for position in self.positions]
         exactly = tuple(map(_described, arguments)), tuple([t.shape for t in results])
-        if self.places.get(exactly) == [*map(_place, results)]:
+        if self.extents.get(exactly) == [*map(_extent, results)]:
             return made
         own = {storage_of(t) for t in results}
         moved = {id(t) for t in results}
@@ -55,10 +55,10 @@ class CopiedStorages:
         likes = self._eagerly(arguments, results)
         if likes is None:
             return made
-        if len(self.places) >= MOST:
-            self.places.clear()
-        self.places[exactly] = [*map(_place, likes)]
-        if self.places[exactly] == [*map(_place, results)]:
+        if len(self.extents) >= MOST:
+            self.extents.clear()
+        self.extents[exactly] = [*map(_extent, likes)]
+        if self.extents[exactly] == [*map(_extent, results)]:
             return made
         with torch.no_grad():
             for like, result in zip(likes, results, strict=True):
@@ -95,7 +95,7 @@ def _tensors(values: Sequence[Any]) -> list[Tensor]:
     return [value for value in values if isinstance(value, Tensor)]
 
 
-def _place(tensor: Tensor) -> Place:
+def _extent(tensor: Tensor) -> Extent:
     length = tensor.untyped_storage().nbytes() // tensor.element_size()
     return int(tensor.storage_offset()), length
 
@@ -103,4 +103,4 @@ def _place(tensor: Tensor) -> Place:
 def _described(argument: Any) -> object:
     if not isinstance(argument, Tensor):
         return argument
-    return argument.shape, argument.stride(), *_place(argument)
+    return argument.shape, argument.stride(), *_extent(argument)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import anyshape
 
-PLACES = ((3, 3), (4, 1), (1, 3), (3, 0), (0, 2))
+OFFSETS = ((3, 3), (4, 1), (1, 3), (3, 0), (0, 2))
 """How many columns, and after how many elements the argument begins in its storage."""
 
 
@@ -64,20 +64,20 @@ def with_views(x: Tensor) -> tuple[Tensor, ...]:
     return t, t[1], t.view(-1)
 
 
-def placed(x: Tensor) -> tuple[Tensor, ...]:
+def laid(x: Tensor) -> tuple[Tensor, ...]:
     t = rows_set(x)
     t.mul_(2)
     return (t.as_strided((1,), (1,)),)
 
 
-def placed_around(x: Tensor) -> tuple[Tensor, ...]:
+def surrounded(x: Tensor) -> tuple[Tensor, ...]:
     t = rows_set(x)
     t.mul_(2)
     return (t.as_strided((2,), (1,), 0),)
 
 
 WHOLE = (written, made_contiguous, by_aten, of_what_is_made, of_a_copy, of_repeated_rows)
-BROKEN = (placed, placed_around)
+BROKEN = (laid, surrounded)
 
 
 def argument(columns: int, begins: int, requires_grad: bool) -> Tensor:
@@ -101,7 +101,7 @@ def test_a_result_begins_in_a_copy_of_the_storage_as_eagers(
     program: Callable[[Tensor], tuple[Tensor, ...]], recorded: bool
 ) -> None:
     fast = anyshape.compile(program, fullgraph=program in WHOLE)
-    for columns, begins in PLACES:
+    for columns, begins in OFFSETS:
         expected, made = (f(argument(columns, begins, recorded)) for f in (program, fast))
         assert all(map(torch.equal, made, expected)), (columns, begins)
         assert lies(made) == lies(expected), (columns, begins)
@@ -110,7 +110,7 @@ def test_a_result_begins_in_a_copy_of_the_storage_as_eagers(
 
 def test_gradients_of_a_written_copy_are_eagers() -> None:
     fast = anyshape.compile(written, fullgraph=True)
-    for columns, begins in PLACES:
+    for columns, begins in OFFSETS:
         gradients = []
         for f in (written, fast):
             x = argument(columns, begins, True)

@@ -28,7 +28,7 @@ PLAIN_KEYS = frozenset({str, int})
 def without_overwritten(
     effects: Sequence[Effect],
     real: Callable[[Any], Any],
-    apart: Collection[Callable[..., Any]],
+    no_dict_writers: Collection[Callable[..., Any]],
 ) -> list[Effect]:
     """The writes without those that a later one undoes unseen.
 
@@ -36,7 +36,7 @@ def without_overwritten(
 
     A key stays where the first write has put it. What lay there in between is made for nobody: the
     parameters that ``torch.func.functional_call`` puts into a module, say. ``real``: the object
-    that a target stands for; ``apart``: what writes no dict."""
+    that a target stands for; ``no_dict_writers``: what writes no dict."""
     left: list[Effect] = []
     written: dict[tuple[int, type, Any], int] = {}
     for effect in effects:
@@ -46,7 +46,7 @@ def without_overwritten(
                 left[written[key]] = effect
                 continue
             written[key] = len(left)
-        elif effect.fn is not ENTRY and effect.fn not in apart:
+        elif effect.fn is not ENTRY and effect.fn not in no_dict_writers:
             written.clear()
         left.append(effect)
     return left

@@ -236,8 +236,8 @@ def native_rest(name: str, values: Locals) -> Iterator[Any] | None:
     if row is None or row.native is None:
         return None
     named = [values[name] for name in ITERATORS & values.keys()]
-    held = [part for v in named for part in (v if type(v) is list else (v,))]
-    if any(_notices(type(part)) for part in held):
+    contents = [part for v in named for part in (v if type(v) is list else (v,))]
+    if any(_notices(type(part)) for part in contents):
         return None
     return row.native(values)
 

@@ -60,7 +60,7 @@ def is_missed(value: Any, depth: int = 3) -> bool:
     if kind is Generator or kind in _HOLDERS:
         if kind is Generator and runs_when_closed(value):
             return True
-        return depth > 0 and any(is_missed(held, depth - 1) for held in _held_by(value))
+        return depth > 0 and any(is_missed(part, depth - 1) for part in _contents_of(value))
     if not _is_of_the_program(type(value)):
         return False
     return is_finalized(value) or weakref.getweakrefcount(value) > 0
@@ -80,7 +80,7 @@ def may_be_watched(value: Any, unwatched: tuple[type, ...], depth: int = 3) -> b
 def _parts(value: Any) -> Iterator[Any]:
     """What goes with a value."""
     if type(value) is Generator or type(value) in _HOLDERS:
-        return _held_by(value)
+        return _contents_of(value)
     state = instance_dict(value) if type(value).__flags__ & HEAP_TYPE else None
     return islice(state.values(), _LOOKED_AT) if type(state) is dict else iter(())
 
@@ -98,7 +98,7 @@ def holds_finalized(value: Any, depth: int = 3) -> bool:
     """Whether the value, or a part of it a few levels down, has a `__del__` of the program's."""
     kind = type(value)
     if kind in _HOLDERS or kind is Generator:
-        return depth > 0 and any(holds_finalized(part, depth - 1) for part in _held_by(value))
+        return depth > 0 and any(holds_finalized(part, depth - 1) for part in _contents_of(value))
     if not _is_of_the_program(kind):
         return False
     parts = islice(gc.get_referents(value), _LOOKED_AT)
@@ -112,7 +112,7 @@ _LOOKED_AT = 100
 """So many parts of a container are looked at."""
 
 
-def _held_by(value: Any) -> Iterator[Any]:
+def _contents_of(value: Any) -> Iterator[Any]:
     """What goes with a container, or with a suspended generator: what it delegates to, too."""
     if type(value) is Generator:
         return iter(() if value.finished else (*value.frame.locals, *value.frame.stack))

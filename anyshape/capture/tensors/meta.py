@@ -14,7 +14,6 @@ is a graph break.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -32,6 +31,7 @@ from anyshape.capture.recording.autocast import without_autocast
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.tensors.aliases import memory_classes
 from anyshape.capture.tensors.aten_schemas import is_random, sparse_options
+from anyshape.capture.tensors.explained_sizes import candidates_of, explained
 from anyshape.capture.tensors.fake_impl import DataDecides, made_by_description
 from anyshape.capture.tensors.functional import (
     Writer,
@@ -49,7 +49,7 @@ from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import TensorType, Value, values_in
 from anyshape.nouns import mutable
 from anyshape.ops.context import NoRow, OpError, TypeContext
-from anyshape.ops.layout import contiguous_strides, numel, strides_in_order
+from anyshape.ops.layout import contiguous_strides, strides_in_order
 from anyshape.ops.shared_memory import STORAGE_COPIES
 from anyshape.ops.table import OPS, OpDef, Signature, add_row
 from anyshape.symbolic import (
@@ -57,8 +57,6 @@ from anyshape.symbolic import (
     Expr,
     Symbol,
     evaluate,
-    floordiv,
-    minimum,
 )
 
 NAMESPACES = (
@@ -68,7 +66,6 @@ NAMESPACES = (
 FEW = 7
 SAMPLES = 2 * FEW + 2
 SIZES = (3, 5, 7, 4, 9, 2)
-MOST_DIMS = 12  # of which sums and products are tried
 MOST_ELEMENTS = 1 << 20
 
 
@@ -338,7 +335,7 @@ def _types(
 ) -> Any:
     """One type for each result, from what was seen of it."""
     device = kwargs.get("device") or (values[0].tensor.device if values else cx.default_device)
-    candidates = list(_candidates(values))
+    candidates = list(candidates_of(values))
     types = tuple(
         _type(cx, [(o.sizes, o.results[i]) for o in seen], candidates, symbols, device)
         for i in range(len(seen[0].results))
@@ -518,55 +515,6 @@ def number_at(dim: Dim, sizes: Mapping[Symbol, int]) -> int:
         raise OpError(str(error)) from None
 
 
-def _candidates(values: list[Value]) -> Iterator[Dim]:
-    dims = list(dict.fromkeys(d for v in values for d in v.shape))
-    yield from dims
-    for a, b in itertools.combinations_with_replacement(dims[:MOST_DIMS], 2):
-        yield a * b
-        yield a + b
-        yield minimum(a, b)
-    for value in values:
-        yield numel(value.shape)
-
-
-def _fit(
-    seen: list[tuple[dict[Symbol, int], int]], candidates: list[Dim], symbols: list[Symbol]
-) -> Dim | None:
-    first = seen[0][1]
-    if all(size == first for _, size in seen):
-        return first
-    for candidate in candidates:
-        if all(_value(candidate, sizes) == size for sizes, size in seen):
-            return candidate
-    for symbol in symbols:
-        affine = _affine(seen, symbol)
-        if affine is not None:
-            return affine
-    return None
-
-
-def _value(dim: Dim, sizes: dict[Symbol, int]) -> int | None:
-    """The dim at these sizes; None where a symbol of it is equal to others by the facts."""
-    if not isinstance(dim, Expr):
-        return dim
-    return int(evaluate(dim, sizes)) if dim.symbols <= sizes.keys() else None
-
-
-def _affine(seen: list[tuple[dict[Symbol, int], int]], symbol: Symbol) -> Dim | None:
-    """`a * n // c + b` for small `c`: what strides and windows make of a size."""
-    points = sorted({(sizes[symbol], size) for sizes, size in seen})
-    if len(points) < 3:
-        return None
-    for divisor in (1, 2):
-        for shift in range(divisor):
-            scaled = [((x + shift) // divisor, y) for x, y in points]
-            (x0, y0), (x1, y1) = scaled[0], scaled[-1]
-            slope, rest = divmod(y1 - y0, x1 - x0) if x1 != x0 else (0, 1)
-            if not rest and all(y - y0 == slope * (x - x0) for x, y in scaled):
-                return floordiv(symbol.expr + shift, divisor) * slope + (y0 - slope * x0)
-    return None
-
-
 def _type(
     cx: TypeContext,
     seen: list[tuple[dict[Symbol, int], torch.Tensor]],
@@ -580,7 +528,7 @@ def _type(
     if len({made.dtype for _, made in seen}) > 1:
         raise NoRow("the dtype of its result depends on sizes")
     dims = [
-        _fit([(sizes, made.shape[d]) for sizes, made in seen], candidates, symbols)
+        explained([(sizes, made.shape[d]) for sizes, made in seen], candidates, symbols)
         for d in range(rank)
     ]
     shape = tuple(cx.fresh_size() if d is None else cx.facts.simplify(d) for d in dims)

@@ -126,27 +126,27 @@ def _launched(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, 
     mirror = domain.machine.heap.mirror
     sizes, values = [*mirror(sizes)], [*mirror(values)]
     own: list[Any] = []  # each tensor once
-    places = tuple(_place(own, value) for value in values)
-    written = _written(kernel, dict(zip(names, places, strict=True)), own)
+    positions = tuple(_position(own, value) for value in values)
+    written = _written(kernel, dict(zip(names, positions, strict=True)), own)
     types = tuple(_type(domain, value, n in written) for n, value in enumerate(own))
     constants = tuple(value for value, kind in zip(own, types, strict=True) if kind is None)
     for value in constants:
         _refuse_unknown(domain, kernel, value)
-    about = Launch(tuple(names), positional, places, types, constants, len(sizes) // AXES)
+    about = Launch(tuple(names), positional, positions, types, constants, len(sizes) // AXES)
     given = [_memory(domain, x) for x, kind in zip(own, types, strict=True) if kind is not None]
     eager_call(domain, operator_of(kernel, about), (*sizes, *given), {})
 
 
-def _written(kernel: Any, places: Mapping[str, int], own: list[Any]) -> set[int]:
-    """The places of tensors that the launch may write: all of them where its source does not say
+def _written(kernel: Any, positions: Mapping[str, int], own: list[Any]) -> set[int]:
+    """The positions of tensors that the launch may write: all of them where its source does not say
     which, or says none: it may have found an address in memory."""
     tensors = {n for n, value in enumerate(own) if type(value) is TensorValue}
     names = written_by(kernel)
-    said = tensors if names is None else {places[n] for n in places if n in names} & tensors
+    said = tensors if names is None else {positions[n] for n in positions if n in names} & tensors
     return said or tensors
 
 
-def _place(own: list[Any], value: Any) -> int:
+def _position(own: list[Any], value: Any) -> int:
     """Where a value is among those of a launch; it is added unless it is a tensor of theirs."""
     if type(value) is TensorValue:
         for n, other in enumerate(own):

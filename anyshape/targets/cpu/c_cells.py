@@ -56,7 +56,7 @@ class CellPrinter:
     stored: dict[Store, str] = field(default_factory=dict)  # what will be float16, as float32
     partial: str = ""  # the axis of the last vector of a row, where lanes need not be cells
     running: list[str] = field(default_factory=list)  # the axis of each open loop, "" of none
-    places: dict[str, str] = field(default_factory=dict)  # of axes that are not their variables
+    indices: dict[str, str] = field(default_factory=dict)  # of axes that are not their variables
 
     def _open(self, head: str, axis: str = "") -> None:
         """Opens a block; ``axis`` says whose loop it is, in whose body the axis is not empty."""
@@ -151,7 +151,7 @@ class CellPrinter:
         given = ", ".join(f"v{n}" for n in moment.given)
         suffix = C_SUFFIXES[moment.dtype.name]
         fits = f"as_fits_{len(moment.given)}_{suffix}({given})"
-        axes = (self.places.get(axis.name, axis.name) for axis in self.kernel.axes)
+        axes = (self.indices.get(axis.name, axis.name) for axis in self.kernel.axes)
         numbers = (f"v{n}" for n in self.phases.totals_below(moment))
         handed = ", ".join((*(p.name for p in self.kernel.params), *axes, *numbers))
         return f"{fits} ? v{moment.usual} : {moment_name(self.name, number)}({handed})"

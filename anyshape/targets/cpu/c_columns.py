@@ -265,7 +265,7 @@ class ColumnPrinter(LoopPrinter):
         start = self._dim(column.extent)
         self._open("")
         self._line(f"const i64 {column.name}e = width;")
-        self.places[column.name] = f"{column.name} % ({start})"
+        self.indices[column.name] = f"{column.name} % ({start})"
         self._compute_of_columns(work, column)
         self._pass_by_blocks(work, column, f"{ROWS} * fold", self._folded_block)
         for n in work.reduces:

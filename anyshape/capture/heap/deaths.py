@@ -26,6 +26,9 @@ PROXY_KINDS = (weakref.ProxyType, weakref.CallableProxyType)
 REFERENCES = (weakref.ReferenceType, *PROXY_KINDS)
 LOOKED_AT = 2_000
 """So many objects are looked at for a weak reference among what an object leads to."""
+LOOKED_AT_IN_ALL = 1_000_000
+"""So many objects are looked at in one capture, which takes a fraction of a second; a program that
+needs more ends in front of its weak references."""
 LEVELS = 30
 """So many holders of holders are looked at."""
 
@@ -89,6 +92,7 @@ class Deaths:
             "created",
             "doubted",
             "harmless",
+            "looked_at",
             "heard",
             "made",
             "pending",
@@ -110,6 +114,7 @@ class Deaths:
         self.pending: list[tuple[Any, Any]] = []
         self.made = False
         self.harmless = 0
+        self.looked_at = 0
         self.doubted: type[BaseException] | None = None
 
     def doubt(self, found: type[BaseException] = DeathsAreUnknown) -> Break:
@@ -148,6 +153,7 @@ class Deaths:
 
     def _dead(self) -> list[Any]:
         """What is dead and leads to what is watched."""
+        self._count(len(self.created))
         dead = _held(self.created, self.settled, ALONE)
         self.settled.update(map(id, dead))
         return [value for value in dead if self._leads_to_watched(value)] if dead else dead
@@ -188,7 +194,13 @@ class Deaths:
             at += 1
             if at > LOOKED_AT:
                 raise self.doubt()
+        self._count(at)
         return found
+
+    def _count(self, looked_at: int) -> None:
+        self.looked_at += looked_at
+        if self.looked_at > LOOKED_AT_IN_ALL:
+            raise self.doubt()
 
     def _parts(self, value: Any) -> list[Any]:
         """What an object holds; of one of ours, which is a generator of the program if it can be

@@ -350,3 +350,93 @@ def test_frames_that_an_error_takes_along_hold_nothing_of_capture() -> None:
     log: list[Any] = []
     compiled(function, fullgraph=False)(torch.ones(2), log)
     assert log[0] is True and type(log[1]) is KeyError
+
+
+class Holder:
+    kept: Any
+    reference: Any
+
+
+def let_go_by_a_name(holder: Holder) -> None:
+    holder.kept = None
+
+
+def let_go_by_a_deletion(holder: Holder) -> None:
+    del holder.kept
+
+
+def let_go_in_a_list(holder: Holder) -> None:
+    holder.kept.parts.pop()
+
+
+def let_go_with_what_holds_it(holder: Holder) -> None:
+    holder.kept.parts = []
+
+
+@pytest.mark.parametrize(
+    "let_go",
+    [let_go_by_a_name, let_go_by_a_deletion, let_go_in_a_list, let_go_with_what_holds_it],
+)
+@pytest.mark.parametrize("refers_inside", [False, True])
+def test_a_write_may_end_what_is_outside(
+    let_go: Callable[[Holder], None], refers_inside: bool
+) -> None:
+    """The write is done at the segment's end: nothing reads a reference behind it."""
+    holder = Holder()
+    holder.kept = Plain()
+    holder.kept.parts = [Plain()]
+    holder.reference = weakref.ref(holder.kept.parts[0])
+
+    def function(x: torch.Tensor) -> Any:
+        mine = Plain()
+        there = weakref.ref(mine) if refers_inside else None
+        y = x + 1
+        let_go(holder)
+        return y, holder.reference() is None, there
+
+    with pytest.raises(AnyshapeError, match=r"E211 .*a write that may end it"):
+        compiled(function)(torch.ones(2))
+
+
+def test_a_write_that_ends_nothing() -> None:
+    holder, referred = Holder(), Plain()
+    holder.kept, holder.reference = [1], weakref.ref(referred)
+
+    def function(x: torch.Tensor) -> Any:
+        holder.kept.append(referred)
+        holder.kept[0] += 1
+        holder.more = 3  # type: ignore[attr-defined]
+        return x + 1, holder.reference() is referred
+
+    assert compiled(function)(torch.ones(2))[1]
+
+
+def test_an_object_that_holds_a_tensor_of_the_graph() -> None:
+    def function(x: torch.Tensor) -> Any:
+        held = Plain()
+        held.part = part = x * 2  # type: ignore[attr-defined]
+        there = weakref.ref(held)
+        alive = there() is held
+        del held
+        return part + 1, alive, there() is None
+
+    assert compiled(function)(torch.ones(2))[1:] == (True, True)
+
+
+def many(x: torch.Tensor, count: int) -> Any:
+    kept, there = [], []
+    for _ in range(count):
+        kept.append(Plain())
+        there.append(weakref.ref(kept[-1]))
+    alive = sum(one() is not None for one in there)
+    kept.clear()
+    return x + alive, sum(one() is not None for one in there)
+
+
+def test_looking_for_the_dead_has_an_end() -> None:
+    """Each instruction looks at all objects: past so many, capture ends at the references."""
+    assert compiled(many)(torch.ones(2), 20)[1] == 0
+    with pytest.raises(AnyshapeError, match=r"E211 .*weakref"):
+        compiled(many)(torch.ones(2), 500)
+    y, left = compiled(many, fullgraph=False)(torch.ones(2), 500)
+    assert left == 0 and torch.equal(y, torch.full((2,), 501.0))

@@ -80,6 +80,7 @@ class Machine:
         "fresh_raise",
         "handing",
         "heap",
+        "exact_deaths",
         "language",
         "recording",
     )
@@ -91,6 +92,7 @@ class Machine:
         self.domain = domain
         domain.machine = self
         self.recording = domain.records
+        self.exact_deaths = not domain.records
         self.heap = Heap(domain)
         self.codes: dict[CodeType, Code] = {} if codes is None else codes
         self.frame: Frame | None = None

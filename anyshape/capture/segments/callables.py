@@ -8,6 +8,7 @@ function of constants may simply be called.
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import logging
 import operator
@@ -35,6 +36,7 @@ from anyshape.capture.segments import (
     processes,
     scripted,
     warned,
+    weak_references,
 )
 from anyshape.capture.tensors import (
     scans,
@@ -389,6 +391,7 @@ NATIVE: Mapping[Any, Callable[..., Any]] = {
     id: _id,
     _C._nn._parse_to: lambda domain, args, kwargs: _C._nn._parse_to(*args, **kwargs),
     __import__: imports.import_now,
+    gc.collect: weak_references.collect,
     **stand_ins.NATIVE,
     **owned_objects.HANDLERS,
     **{**processes.HANDLERS, **scripted.HANDLERS},

@@ -22,6 +22,7 @@ from anyshape.capture.guards import execution_modes
 from anyshape.capture.guards.counters import counters
 from anyshape.capture.guards.guard_code import GuardSet
 from anyshape.capture.heap.breaks import GraphBreak, record_of
+from anyshape.capture.heap.deaths import DeathsAreMet, DeathsAreUnknown, Watch
 from anyshape.capture.heap.raised_state import traceback_of
 from anyshape.capture.heap.sorted_lists import CallSite
 from anyshape.capture.heap.values import NULL, Break, InterpreterBug, OpaqueValue, ProxyLeak
@@ -34,6 +35,7 @@ from anyshape.capture.recording.choices import ChoicesAreSeen
 from anyshape.capture.recording.expected import Expectations
 from anyshape.capture.recording.forks import Refusal
 from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.segments import weak_references
 from anyshape.capture.segments.cleared_gradients import Cleared, without_cleared
 from anyshape.capture.segments.declared_results import prove_returned
 from anyshape.capture.segments.module_names import module_name
@@ -41,6 +43,7 @@ from anyshape.capture.segments.native_steps import concrete_machine
 from anyshape.capture.segments.program_points import Entry, Numbers, inflate, numbers_of
 from anyshape.capture.segments.segment_end import finish
 from anyshape.capture.segments.symbolic_domain import SymbolicDomain
+from anyshape.capture.segments.watching_machine import WatchingMachine
 from anyshape.capture.tensors import aliases
 from anyshape.capture.tensors.autograd_functions import (
     FunctionsAreSeen,
@@ -129,6 +132,7 @@ class _Assumed:
     takes_gradients: bool = True
     sorts_natively: frozenset[CallSite] = frozenset()
     pickles_natively: bool = False
+    weak_references: Watch = "unmet"
     expects: bool = True
     nothing_raises: bool = True
     kept: frozenset[tuple[CodeType, int]] = frozenset()  # see ``choices.py``
@@ -207,6 +211,8 @@ class Capturer:
         )
         domain.sorts_natively = assumed.sorts_natively
         domain.leaves_pickles_to_c = assumed.pickles_natively
+        if entry.point is None and not self.options.break_every:
+            domain.deaths.watch = assumed.weak_references
         domain.forks.kept = assumed.kept
         domain.enters_contexts = assumed.contexts
         domain.functions.refused = assumed.functions
@@ -225,6 +231,8 @@ class Capturer:
 
     def _machine(self, domain: SymbolicDomain) -> Machine:
         every = self.options.break_every
+        if domain.deaths.watch == "watched":
+            return WatchingMachine(domain, PYTHON, self.codes)
         if not every:
             return python_machine(domain, self.codes)
         random_ = random.Random(f"{self.options.break_seed} {len(self.works) + 1}")
@@ -241,6 +249,8 @@ class Capturer:
                 spent = not returns and self.breaks[-1].id == "budget"
                 numbers = frozenset() if returns else numbers_of(ending, recorder.is_symbolic)
                 new_machine = partial(concrete_machine, self.codes)
+                if domain.deaths.made:
+                    weak_references.settle(domain, returns)
                 outputs, rebuild, once = finish(domain, ending, new_machine)
                 with _failing_checks(recorder):
                     outputs = aliases.settled(recorder, outputs)
@@ -312,20 +322,7 @@ class Capturer:
             machine.frame = inflate(entry.point, virtual, domain.bound_method)
             return machine.resume(), None
         except Break as signal:
-            if domain.has_formed and signal.reason in LOOKING:
-                raise _LooksIntoTexts from None
-            if recorder.choices.seen:
-                raise ChoicesAreSeen(frozenset(recorder.choices.seen)) from None
-            if recorder.modes.checkpoint:
-                raise _NotOnce from None
-            refuse_open(recorder)
-            if unknown := why_native(domain.functions):
-                raise FunctionsAreSeen(unknown) from None
-            call_sites = frozenset(machine.heap.sorting.call_sites.values())
-            if not call_sites <= domain.sorts_natively and not self.options.fullgraph:
-                raise _BreaksInSort(call_sites) from None
-            if pickles.is_within(machine) and not self.options.fullgraph:
-                raise _BreaksInPickle from None
+            self._take_back(machine, domain, signal)
             if machine.frame is None or signal.reason == "escape":
                 raise
             self._break(signal, machine)
@@ -337,7 +334,29 @@ class Capturer:
         except BaseException as error:
             if error is not machine.escaped:
                 raise
-            raise _Escaped(error) from None
+            raise (DeathsAreUnknown if domain.deaths.made else _Escaped(error)) from None
+
+    def _take_back(self, machine: Machine, domain: SymbolicDomain, signal: Break) -> None:
+        """Raises what begins capture again, where the break comes of what was taken for granted."""
+        recorder = domain.recorder
+        if domain.has_formed and signal.reason in LOOKING:
+            raise _LooksIntoTexts from None
+        if domain.deaths.doubted is not None:
+            raise domain.deaths.doubted from None
+        if domain.deaths.made and not self.options.fullgraph:
+            raise DeathsAreUnknown from None
+        if recorder.choices.seen:
+            raise ChoicesAreSeen(frozenset(recorder.choices.seen)) from None
+        if recorder.modes.checkpoint:
+            raise _NotOnce from None
+        refuse_open(recorder)
+        if unknown := why_native(domain.functions):
+            raise FunctionsAreSeen(unknown) from None
+        call_sites = frozenset(machine.heap.sorting.call_sites.values())
+        if not call_sites <= domain.sorts_natively and not self.options.fullgraph:
+            raise _BreaksInSort(call_sites) from None
+        if pickles.is_within(machine) and not self.options.fullgraph:
+            raise _BreaksInPickle from None
 
     def _see_slots(self, domain: SymbolicDomain, entry: Entry) -> list[Any]:
         sources = domain.recorder.sources
@@ -491,7 +510,7 @@ class _LedElsewhere(BaseException):
 DENIALS = (
     *(_LooksIntoTexts, aliases.PicksAreSeen, aliases.GradientsAreSeen, ChoicesAreSeen),
     *(_BreaksInSort, _BreaksInPickle, NotWithin, _NotOnce, RefusedByEager, _Counts),
-    _LedElsewhere,
+    *(_LedElsewhere, DeathsAreMet, DeathsAreUnknown),
 )
 
 
@@ -510,6 +529,10 @@ def denied(assumed: _Assumed, found: BaseException) -> dict[str, Any]:
             return {"sorts_natively": assumed.sorts_natively | found.call_sites}
         case _BreaksInPickle():
             return {"pickles_natively": True}
+        case DeathsAreMet():
+            return {"weak_references": "watched"}
+        case DeathsAreUnknown():
+            return {"weak_references": "refused"}
         case NotWithin():
             return {"contexts": False}
         case _NotOnce():

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyshape.capture.heap import times
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.deaths import DeathsAreUnknown
 from anyshape.capture.heap.iterators import Position, advanced, position_of
 from anyshape.capture.heap.mirrors import MAXLEN, keys_in_order, mapping_behind
 from anyshape.capture.heap.quiet_reads import asks_the_program
@@ -271,6 +272,8 @@ def _traceback(rebuilder: Rebuilder, value: types.TracebackType) -> str:
     source = rebuilder.recorder.sources.of(value)
     if source is not None:
         return rebuilder.read(source)
+    if rebuilder.domain.deaths.watch == "watched":  # its frames hold what this capture has made
+        raise DeathsAreUnknown
     following = "None" if value.tb_next is None else _traceback(rebuilder, value.tb_next)
     made, frame = rebuilder.constant(types.TracebackType), rebuilder.constant(value.tb_frame)
     name = rebuilder.fresh(value)

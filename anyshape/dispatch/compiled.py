@@ -26,6 +26,7 @@ from anyshape.capture.guards.guard_failures import (
     explain_failure,
     moved,
     replaced,
+    state_behind,
 )
 from anyshape.capture.interpreter.machine import Machine
 from anyshape.capture.segments.capturing import Capturer
@@ -455,6 +456,8 @@ class Compiled:
                 names.add(failure.source)
             if general and failure.by_value == "contents":
                 names.add(contents_of(failure.source))
+            if failure.by_value == "draws":  # it is new in each call
+                names.add(state_behind(failure.source))
         sizes = any(failure.by_value == "size" for failure in by_value)
         return dataclasses.replace(point, widen=frozenset(names), general=general and sizes)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture.heap import times
+from anyshape.capture.heap import random_states, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.deaths import DeathsAreUnknown
 from anyshape.capture.heap.iterators import Position, advanced, position_of
@@ -325,6 +325,19 @@ def _owned(rebuilder: Rebuilder, value: Any) -> str:
     return name
 
 
+def _generator_of_numbers(rebuilder: Rebuilder, value: Any) -> str:
+    """A `random.Random`: of the state that it has here, or seeded by the system in each call."""
+    slots, state = rebuilder.heap.slots, "None"
+    if not random_states.is_by_chance(slots, value):
+        if random_states.twin_of(slots, value) is None:
+            raise broken("escape", f"a {type(value).__name__} that nothing has seeded")
+        state = rebuilder.constant(random_states.state_of(value))
+    kind, made = rebuilder.constant(type(value)), rebuilder.constant(random_states.with_state)
+    name = rebuilder.named(value, f"{made}({kind}, {state})")
+    attributes(rebuilder, name, value)
+    return name
+
+
 def _alias(rebuilder: Rebuilder, value: types.GenericAlias) -> str:
     """`list[int]`; an unpacked one is what such a one gives when it is iterated over."""
     made = rebuilder.constant(types.GenericAlias)
@@ -423,6 +436,7 @@ MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
     (types.TracebackType, _traceback),
     (times.KINDS, _time),
     (tuple(KINDS), _owned),
+    (random_states.KIND, _generator_of_numbers),
     (bytearray, _bytearray),
     (types.GenericAlias, _alias),
     (types.MappingProxyType, _proxy),

@@ -98,7 +98,7 @@ WRITES = frozenset({"readinto"})
 PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 
 
-def _given(domain: RecordingDomain, fn: Any, value: Any) -> Any:
+def given(domain: RecordingDomain, fn: Any, value: Any) -> Any:
     """An argument as C may see it: a plain value, or a list of such."""
     if type(value) in PLAIN or (
         type(value) is memoryview and domain.machine.heap.is_created(value)
@@ -112,8 +112,8 @@ def _given(domain: RecordingDomain, fn: Any, value: Any) -> Any:
 
 def _made(fn: Any) -> Handler:
     def handler(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
-        shown = [_given(domain, fn, arg) for arg in args]
-        named = {name: _given(domain, fn, value) for name, value in kwargs.items()}
+        shown = [given(domain, fn, arg) for arg in args]
+        named = {name: given(domain, fn, value) for name, value in kwargs.items()}
         made = fn(*shown, **named)
         domain.made_stream = domain.made_stream or KINDS[type(made)].is_stream
         return domain.created(made)
@@ -131,8 +131,8 @@ def _called(fn: Any) -> Handler:
             raise broken("unknown-call", name_of(fn))
         if fn.__name__ == "__exit__":  # which looks at nothing that it is given
             return fn(args[0], *(None for _ in args[1:]), **kwargs)
-        shown = [_given(domain, fn, arg) for arg in args[1:]]
-        named = {name: _given(domain, fn, value) for name, value in kwargs.items()}
+        shown = [given(domain, fn, arg) for arg in args[1:]]
+        named = {name: given(domain, fn, value) for name, value in kwargs.items()}
         if fn.__name__ in WRITES and not all(map(heap.is_created, args[1:])):
             raise broken("unknown-call", name_of(fn))
         try:

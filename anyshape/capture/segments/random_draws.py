@@ -9,6 +9,7 @@ methods in Python are interpreted.
 
 from __future__ import annotations
 
+import inspect
 import random
 from collections.abc import Callable, Mapping
 from types import FunctionType
@@ -19,6 +20,7 @@ from anyshape.capture.heap import random_states
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.random_states import BY_CHANCE, KIND, STATE
+from anyshape.capture.heap.values import NULL
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.segments.owned_objects import Args, Handler, given
 
@@ -38,7 +40,7 @@ def _twin(domain: RecordingDomain, rng: Any) -> Any:
         return None
     state = random_states.state_of(rng)
     domain.recorder.guard(source, "draws", state)
-    twin = random_states.with_state(KIND, state)
+    twin = random_states.with_state(random.Random, state)
     heap.set_written(rng, STATE, twin)
     return twin
 
@@ -118,9 +120,32 @@ def _in_python(fn: Any) -> Callable[..., Any]:
             follows = _draws_by_itself(rng) or _twin(domain, rng) is not None
         if issubclass(type(rng), random.SystemRandom) or not follows or _are_long(args[1:]):
             raise broken("unknown-call", name_of(fn))
+        classes = OF_NUMBERS.get(fn.__name__)
+        if classes and not kwargs and classes.issuperset(map(type, args[1:])):
+            return _computed(domain, fn, rng, args[1:])
         return NotImplemented
 
     return handler
+
+
+def _computed(domain: RecordingDomain, fn: Any, rng: Any, numbers: Args) -> Any:
+    """What CPython computes of numbers and draws; NotImplemented where code of the program might
+    run, or something is raised, whose traceback shows the frames."""
+    twin, machine = _twin(domain, rng), domain.machine
+    if type(rng) is not random.Random or any(
+        machine.lookup(random.Random, name) is not found
+        or machine.heap.instance_attribute(rng, vars(rng), name) is not NULL
+        for name, found in CALLED.items()
+    ):
+        return NotImplemented
+    before = random_states.state_of(twin)
+    try:
+        result = fn(twin, *numbers)
+    except Exception:
+        KIND.setstate(twin, before)
+        return NotImplemented
+    _write(domain, rng, twin)
+    return result
 
 
 def _seeds_by_chance(args: Args, kwargs: dict[str, Any]) -> bool:
@@ -143,6 +168,30 @@ def _are_long(values: Args) -> bool:
     )
 
 
+OF_NUMBERS: Mapping[str, frozenset[type]] = {
+    **dict.fromkeys(
+        ("_randbelow", "_randbelow_with_getrandbits", "randrange", "randint", "randbytes"),
+        frozenset({int}),
+    ),
+    **dict.fromkeys(
+        ("uniform", "triangular", "normalvariate", "lognormvariate", "expovariate")
+        + ("vonmisesvariate", "gammavariate", "betavariate", "paretovariate", "weibullvariate"),
+        frozenset({int, float}),
+    ),
+}
+"""Methods that read nothing but draws and numbers of these classes, and write nothing."""
+CALLED: Mapping[str, Any] = {
+    name: inspect.getattr_static(random.Random, name)
+    for name in (
+        "random",
+        "getrandbits",
+        "_randbelow",
+        "randrange",
+        "normalvariate",
+        "gammavariate",
+    )
+}
+"""What these call of each other."""
 SEEDING = frozenset({"__init__", "seed"})
 WITHOUT_DRAWS = frozenset(
     {"setstate", "__setstate__", "__reduce__", "__init_subclass__", "getstate", "__getstate__"}

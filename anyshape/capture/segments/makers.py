@@ -319,7 +319,7 @@ def _owned(rebuilder: Rebuilder, value: Any) -> str:
         return instance(rebuilder, value)
     state = row.state(value)
     if state is None:
-        raise broken("escape", f"a {type(value).__name__} that is held")
+        raise broken("escape", f"a {type(value).__name__}, as it is now,")
     name = rebuilder.named(value, f"{rebuilder.constant(row.again)}({rebuilder.constant(state)})")
     attributes(rebuilder, name, value)
     return name

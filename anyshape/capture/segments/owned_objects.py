@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import _thread
 import functools
+import hashlib
 import io
+import random
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -60,7 +62,24 @@ _STREAM = (
     "read readline readlines write writelines seek tell getvalue truncate close flush "
     "readable writable seekable isatty __enter__ __exit__ __iter__ __next__"
 )
+_HASHES: tuple[Any, ...] = (
+    *(getattr(hashlib, name) for name in sorted(hashlib.algorithms_guaranteed)),
+    *(vars(random)[name] for name in ("_sha512",) if name in vars(random)),  # until 3.12, maybe
+)
+
+
+def _hash(kind: type) -> Owned:
+    """A digest that grows, whose state C keeps to itself."""
+    made_by = tuple(make for make in _HASHES if type(make()) is kind)
+    return Owned(kind, made_by, "update digest hexdigest copy", lambda made: None, _never_again)
+
+
+def _never_again(state: Any) -> Any:
+    raise AssertionError("nothing has a state of it")
+
+
 OWNED: tuple[Owned, ...] = (
+    *map(_hash, dict.fromkeys(type(make()) for make in _HASHES)),
     Owned(
         _thread.LockType,
         (_thread.allocate_lock,),

@@ -20,6 +20,7 @@ from anyshape.capture.guards.guard_failures import (
     explain_failure,
     moved,
     replaced,
+    state_behind,
 )
 from anyshape.capture.segments.program_points import Entry
 from anyshape.dispatch.specializations import Point, Specialization
@@ -98,3 +99,5 @@ def _of_other_values(
             yield source
         elif general and kind == "contents":
             yield contents_of(source)
+        elif kind == "draws":  # it is new in each call
+            yield state_behind(source)

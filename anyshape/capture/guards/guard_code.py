@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 
 from anyshape.capture.guards.no_alias import NoAlias
-from anyshape.capture.heap import descriptions, purity
+from anyshape.capture.heap import descriptions, purity, random_states
 from anyshape.capture.heap.hidden_dicts import hidden_dict
 from anyshape.capture.heap.mirrors import buffer_of
 from anyshape.capture.heap.numpy_scalars import is_numpy_number
@@ -259,6 +259,13 @@ KINDS: Mapping[str, GuardKind] = {
         ),
         lambda value, expected: state_of(value) == expected,
         lambda path, expected: f"{path} is the same time",
+    ),
+    "draws": GuardKind(
+        lambda path, expected, name: (
+            f"{name(random_states.state_of, 'state_of')}({path}) != {name(expected, 'state')}"
+        ),
+        lambda value, expected: random_states.state_of(value) == expected,
+        lambda path, expected: f"{path} draws the same numbers",
     ),
     "contains": GuardKind(
         lambda path, expected, name: (

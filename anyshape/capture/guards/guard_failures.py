@@ -39,7 +39,7 @@ class Failure:
     location: Location | None = None
     source: str = ""
     widens: bool = False  # a number that was handed in has another value than before
-    by_value: Literal["", "size", "text", "number", "float", "contents"] = (
+    by_value: Literal["", "size", "text", "number", "float", "contents", "draws"] = (
         ""  # what it tells the value of
     )
     stale: bool = False  # an object was replaced: the specialization will hardly be right again
@@ -97,6 +97,11 @@ IDENTIFYING = frozenset({"is", "refers"})
 def contents_of(text: str) -> str:
     """The name under which what lies in the container at this source is relied on no more."""
     return f"the contents of {text}"
+
+
+def state_behind(text: str) -> str:
+    """The name under which what the generator at this source draws is relied on no more."""
+    return f"the state of {text}"
 
 
 def data_of(text: str) -> str:
@@ -191,12 +196,16 @@ RELATIONS: Mapping[str, Callable[[Any, Any, list[Any]], bool]] = {
 """Kinds of guards that compare with what lies elsewhere."""
 
 
-def _value_kind(guard: Guard, found: Any) -> Literal["", "text", "number", "float", "contents"]:
+def _value_kind(
+    guard: Guard, found: Any
+) -> Literal["", "text", "number", "float", "contents", "draws"]:
     """What a guard tells of by its value that may differ from call to call: a text handed in, a
-    counter kept outside, what lies in a container."""
+    counter kept outside, what lies in a container, what a generator draws."""
     slot, expected = from_slot(guard.source), guard.expected
     if guard.kind in CONTENTS and not guard.library:
         return "contents"
+    if guard.kind == "draws":
+        return "draws"
     if guard.kind != "equals":
         return ""
     if slot:

@@ -20,7 +20,7 @@ from anyshape.capture.heap.nested_containers import values_of
 from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.unread_writes import is_blind, is_key
-from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES
+from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, Call
 
 _ADOPTING = frozenset({list, tuple, dict})
 _ADOPT_AT_MOST = 1000
@@ -136,7 +136,7 @@ def _refuse_to_take(fn: Any, args: tuple[Any, ...]) -> None:
 
 def _result(heap: Heap, result: Any) -> Any:
     """What a native call gave: new if nobody but this frame holds it."""
-    if type(result) not in IMMUTABLE and getrefcount(result) <= 2:
+    if type(result) not in IMMUTABLE and type(result) is not Call and getrefcount(result) <= 2:
         _adopt(heap, result, 3)
     return result
 

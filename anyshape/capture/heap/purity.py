@@ -20,6 +20,7 @@ import inspect
 import itertools
 import math
 import operator
+import os
 import re
 import sys
 import types
@@ -343,7 +344,7 @@ OF_VALUES: frozenset[Any] = frozenset(
             for value in vars(module).values()
             if type(value) is types.BuiltinFunctionType
         ],
-        *[zlib.crc32, zlib.adler32, zlib.compress, zlib.decompress],
+        *[zlib.crc32, zlib.adler32, zlib.compress, zlib.decompress, os.fspath],
     ]
 )
 _ENCODINGS = "utf_8 ascii latin_1 raw_unicode_escape unicode_escape escape utf_16 utf_32"

@@ -60,7 +60,7 @@ class Heap:
 
     __slots__ = (
         *("answers", "births", "created", "domain", "effects", "iterators", "journal", "marks"),
-        *("mirrors", "namespaces", "old_writes", "owners", "slots", "sorting", "unread"),
+        *("adopts", "mirrors", "namespaces", "old_writes", "owners", "slots", "sorting", "unread"),
         "watcher",
     )
 
@@ -80,6 +80,7 @@ class Heap:
         self.old_writes = 0  # to what had been made before the newest open checkpoint
         self.iterators: dict[int, Any] = {}
         self.sorting = SortedLists()
+        self.adopts: Callable[[Any, Any], Any] = lambda obj, state: None  # no mirror is to hold it
         self.watcher: Callable[[Any, Any, Any], None] | None = None  # see `watched_reads.py`
 
     # ---- which objects ---------------------------------------------------------------------------
@@ -232,7 +233,7 @@ class Heap:
 
     def _make_mirror(self, obj: Any, copier: Copier, read: Any = None) -> Any:
         state = copier(read or self.domain.read, obj)
-        if state is obj:
+        if state is obj or self.adopts(obj, state):
             return obj
         self.mirrors[id(obj)] = Mirror(obj, state)
         self.owners[id(state)] = id(obj)

@@ -17,6 +17,8 @@ CLASSES = (
 KINDS = (*(datetime.date, datetime.time, datetime.timedelta), datetime.timezone)
 """Those that all others are subclasses of."""
 _DAY, _CLOCK = ("year", "month", "day"), ("hour", "minute", "second", "microsecond")
+IN_WEEKS: type = type(datetime.date.min.isocalendar())
+"""A year, a week and a day of it: a tuple that the class makes of its parts."""
 FIELDS: dict[type, tuple[str, ...]] = {
     datetime.date: _DAY,
     datetime.datetime: (*_DAY, *_CLOCK, "tzinfo"),
@@ -26,9 +28,8 @@ FIELDS: dict[type, tuple[str, ...]] = {
 """What C keeps in each, in the order in which it is made of them."""
 ELSEWHERE = frozenset(
     "now utcnow today fromtimestamp timestamp astimezone strftime strptime __format__".split()
-    + ["isocalendar"]
 )
-"""Methods that ask what is no argument, or give a tuple that C alone makes."""
+"""Methods that ask what is no argument."""
 MAKERS = frozenset("fromordinal fromisoformat fromisocalendar combine".split())
 
 

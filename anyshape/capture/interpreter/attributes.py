@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import weakref
 from collections import OrderedDict
 from types import (
     BuiltinFunctionType,
@@ -28,6 +27,7 @@ from typing import Any
 
 from anyshape.capture.heap import answers, class_attributes, decimals
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.deaths import PROXY_KINDS, Hook, target_of
 from anyshape.capture.heap.hidden_dicts import hidden_dict
 from anyshape.capture.heap.mirrors import mapping_behind
 from anyshape.capture.heap.values import NULL, PROXIES, REFUSAL_CODE, Call
@@ -50,7 +50,7 @@ _GENERIC = frozenset({OrderedDict, SimpleNamespace})
 """Classes of C that name the generic access once more."""
 _FORWARDING = frozenset({GenericAlias, MethodType})
 # C types with an attribute access of their own.
-_FOREIGN = (type(threading.local()), weakref.ProxyType, weakref.CallableProxyType)
+_FOREIGN = (type(threading.local()), *PROXY_KINDS)
 
 _object_getattribute = object.__getattribute__
 _type_getattribute = type.__getattribute__
@@ -105,6 +105,8 @@ def _generic_or_native(machine: Interpreter, obj: Any, cls: type, name: str) -> 
 
 
 def _native_getattr(machine: Interpreter, obj: Any, name: str) -> Any:
+    if type(obj) in PROXY_KINDS and _is_made(machine, obj):
+        return load_attr(machine, target_of(obj), name)
     if issubclass(type(obj), MethodType) and _is_of_function(machine, type(obj), name):
         return load_attr(machine, obj.__func__, name)
     if type(obj) is GenericAlias or issubclass(type(obj), MethodType):
@@ -130,6 +132,10 @@ def _native_getattr(machine: Interpreter, obj: Any, name: str) -> Any:
         return value
     decimals.refuse_signals(value)
     return machine.heap.attribute(obj, name, value)
+
+
+def _is_made(machine: Interpreter, obj: Any) -> bool:
+    return machine.recording and machine.heap.is_created(obj)
 
 
 def _is_of_function(machine: Interpreter, kind: type, name: str) -> bool:
@@ -234,6 +240,8 @@ def descriptor_get(machine: Interpreter, attribute: Any, obj: Any, cls: type, na
     if obj is not NULL and machine.recording:
         _refuse_evaluation(machine, obj, name)
         value = machine.heap.slot(obj, attribute, cls, name)
+        if type(value) is Hook:
+            return value.callback
         decimals.refuse_signals(value)
         return value
     return getter(attribute, instance, cls)
@@ -399,6 +407,8 @@ def store_attr(machine: Interpreter, obj: Any, name: str, value: Any) -> Any:
         return call_bound(machine, setter, obj, (name, value), None)
     if setter is _object_setattr or cls in _GENERIC or _is_generic_setter(cls):
         return generic_setattr(machine, obj, name, value)
+    if cls in PROXY_KINDS and _is_made(machine, obj):
+        return store_attr(machine, target_of(obj), name, value)
     return machine.heap.native_setattr(obj, name, value)
 
 
@@ -477,6 +487,8 @@ def delete_attr(machine: Interpreter, obj: Any, name: str) -> Any:
         return call_bound(machine, deleter, obj, (name,), None)
     if deleter is _object_delattr or cls in _GENERIC or _is_generic_setter(cls):
         return generic_setattr(machine, obj, name, NULL)
+    if cls in PROXY_KINDS and _is_made(machine, obj):
+        return delete_attr(machine, target_of(obj), name)
     return machine.heap.native_setattr(obj, name, NULL)
 
 

@@ -1,5 +1,5 @@
-"""Class statements, instance checks, class patterns, names taken from modules, interpreted (see
-polyfills.py)."""
+"""Class statements, instance checks, class patterns, names taken from modules, what is called when
+objects die, interpreted (see polyfills.py)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ from anyshape.capture.interpreter.intrinsic_names import (
 from anyshape.capture.interpreter.versions import VERSION
 
 OBJECT_INIT = object.__init__
+
+
+def call_in_order(calls: Any) -> None:
+    for fn, arg in calls:
+        fn(arg)
 
 
 def construct(cls: Any, new: Any, args: Any, kwargs: Any) -> Any:

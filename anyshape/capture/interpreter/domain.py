@@ -39,6 +39,7 @@ class Interpreter(Protocol):
     heap: Heap
     frame: Frame | None
     recording: bool
+    exact_deaths: bool  # what nobody holds any more is to die at once
     fresh_raise: bool
     handing: Callable[[Frame], None] | None
     escaped: BaseException | None

@@ -267,7 +267,7 @@ class Generator:
         self.running = False
         self.finished = True
         self.frame.generator = None
-        if not self.machine.recording:
+        if self.machine.exact_deaths and self.machine.heap.journal is None:
             self.let_go()
 
     def let_go(self) -> None:

@@ -58,7 +58,7 @@ def is_missed(value: Any, depth: int = 3) -> bool:
     """Whether code of the program runs, or a weak reference ends, when nobody holds the value."""
     kind = type(value)
     if kind is Generator or kind in _HOLDERS:
-        if kind is Generator and _runs_when_closed(value):
+        if kind is Generator and runs_when_closed(value):
             return True
         return depth > 0 and any(is_missed(part, depth - 1) for part in _contents_of(value))
     if not _is_of_the_program(type(value)):
@@ -85,7 +85,7 @@ def _parts(value: Any) -> Iterator[Any]:
     return islice(gc.get_referents(value) if kind.__flags__ & HEAP_TYPE else (), _LOOKED_AT)
 
 
-def _runs_when_closed(generator: Generator) -> bool:
+def runs_when_closed(generator: Generator) -> bool:
     """Whether closing it runs handlers of its own, or of what it delegates to, or will once it has
     been advanced further."""
     code = generator.frame.code

@@ -81,6 +81,7 @@ class Machine:
         "fresh_raise",
         "handing",
         "heap",
+        "exact_deaths",
         "language",
         "recording",
     )
@@ -92,6 +93,7 @@ class Machine:
         self.domain = domain
         domain.machine = self
         self.recording = domain.records
+        self.exact_deaths = not domain.records
         self.heap = Heap(domain)
         self.codes: dict[CodeType, Code] = {} if codes is None else codes
         self.frame: Frame | None = None

@@ -148,7 +148,7 @@ def _show_exit(machine: Interpreter, error: BaseException, frame: Frame) -> None
     code, index, traceback = frame.code, _stands_at(frame), traceback_of(error)
     if code.hidden or traceback is None or not shows(code, traceback.tb_frame):
         return
-    if not machine.recording:
+    if machine.exact_deaths:
         left = left_frame(frame, index)
     elif traceback.tb_lasti == code.offsets[index]:
         return

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from types import FunctionType
 from typing import Any
+from weakref import ReferenceType
 
 from anyshape.capture.heap.values import ABSENT, Call
 from anyshape.capture.interpreter import (
@@ -68,7 +69,8 @@ def construct(machine: Interpreter, cls: Any, args: tuple[Any, ...], kwargs: dic
         except TypeError:  # abstract, or a C base makes its instances in a way of its own
             return _native_instance(machine, cls, args, kwargs)
     else:
-        obj = new(cls, *args, **kwargs)
+        weak = issubclass(cls, ReferenceType)  # the domain knows when it ends
+        obj = machine.native(new, (cls, *args), kwargs) if weak else new(cls, *args, **kwargs)
         if not issubclass(type(obj), cls):
             return obj
     if machine.recording:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from anyshape.capture.guards.reliance import Reliance
+from anyshape.capture.heap.deaths import Deaths
 from anyshape.capture.heap.sources import Source
 from anyshape.capture.heap.values import TensorValue
 from anyshape.capture.interpreter.domain import Domain
@@ -37,6 +38,9 @@ class RecordingDomain(Domain):
     made_stream: bool = False  # others may have been told of it, and write to it
     listeners: set[int]  # ids of who hears, at the segment's end, what the program says
     ids: set[int]  # of objects that may be others in another call, or behind a break
+    plain: set[Any]  # functions that are interpreted, whatever their arguments
+    deaths: Deaths  # of what the program refers to weakly
+    collects: bool = False  # whether the collector is called at the segment's end
     kept_in_c: list[Any]  # what a cache of C was handed, and may give back in another call
 
     # ---- outside objects -------------------------------------------------------------------------

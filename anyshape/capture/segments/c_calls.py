@@ -11,7 +11,6 @@ import inspect
 import io
 import logging
 import types
-import weakref
 from array import array
 from typing import Any
 
@@ -27,26 +26,22 @@ from anyshape.capture.heap.values import PROXIES, Break, OpaqueValue
 from anyshape.capture.interpreter import c_callbacks, calls_of_the_program, protocol
 from anyshape.capture.python.builtin_exceptions import stores_arguments
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.segments import callables, listeners
+from anyshape.capture.segments import callables, listeners, weak_references
 from anyshape.capture.sizes import formed_texts, numbers
 from anyshape.capture.tensors import tensor_methods, tensor_ops
 from anyshape.capture.tensors.meta import eager_call
 
-WEAK = (weakref.ref, weakref.ProxyType, weakref.CallableProxyType)
-
 
 def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What the call gives: a value of the graph, what it gives natively, or a break."""
-    if type(fn) is weakref.ref and not args and not kwargs:  # its hash is that of what it leads to
-        return domain.read(fn, "target", None, fn())
+    made = weak_references.call(domain, fn, args, kwargs)
+    if made is not NotImplemented:
+        return made
     _refuse(domain, fn, args)
-    text = (
-        formed_texts.formed(domain, fn, args, kwargs)
-        if fn in formed_texts.FORMERS
-        else NotImplemented
-    )
-    if text is not NotImplemented:
-        return text
+    if fn in formed_texts.FORMERS:
+        text = formed_texts.formed(domain, fn, args, kwargs)
+        if text is not NotImplemented:
+            return text
     if type(fn) not in purity.CALLABLE_TYPES or fn not in callables.HOLDERS:
         _refuse_outside_iterators(domain, fn, args)
     if fn in purity.KEYED and len(args) > 1:
@@ -54,11 +49,8 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     made = tensor_methods.call_torch(domain, fn, args, kwargs)
     if made is not NotImplemented:
         return made
-    if fn in execution_modes.SETTERS:
-        return _set_mode(domain, fn, args, kwargs)
-    getter = execution_modes.GETTERS.get(fn)
-    if getter is not None:
-        return getter(domain.recorder.modes, *args, **kwargs)
+    if fn in execution_modes.SETTERS or fn in execution_modes.GETTERS:
+        return _mode(domain, fn, args, kwargs)
     special = callables.NATIVE.get(fn)
     if special is not None:
         return special(domain, args, kwargs)
@@ -75,6 +67,12 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     if callables.is_pure(fn, args) and _reads_nothing_else(domain, fn, args, kwargs):
         return _call_pure(domain, fn, args, kwargs)
     raise unknown(domain, fn)
+
+
+def _mode(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if fn in execution_modes.SETTERS:
+        return _set_mode(domain, fn, args, kwargs)
+    return execution_modes.GETTERS[fn](domain.recorder.modes, *args, **kwargs)
 
 
 def _set_mode(
@@ -97,23 +95,8 @@ def _refuse(domain: RecordingDomain, fn: Any, args: tuple[Any, ...]) -> None:
     if not callable(fn):
         fn(*args)  # C's own refusal
     _refuse_unhashed(domain, fn)
-    _refuse_weak(domain, fn, args)
     if args and issubclass(type(args[0]), type) and getattr(fn, "__name__", "") == "__new__":
         callables.refuse_deaths(domain, args[0])
-
-
-def _refuse_weak(domain: RecordingDomain, fn: Any, args: tuple[Any, ...]) -> None:
-    """When an object made here dies, or one that earlier segments hand on, nobody knows while
-    capturing."""
-    weak = fn is weakref.proxy or (issubclass(type(fn), type) and issubclass(fn, WEAK))
-    if weak and any(_dies_with_the_call(domain, arg) for arg in args):
-        raise unknown(domain, fn)
-
-
-def _dies_with_the_call(domain: RecordingDomain, value: Any) -> bool:
-    source = domain.recorder.sources.of(value)
-    handed_on = source is not None and source.kind == "slot" and domain.recorder.resumed
-    return handed_on or domain.machine.heap.is_created(value)
 
 
 def _refuse_unhashed(domain: RecordingDomain, fn: Any) -> None:

@@ -8,6 +8,7 @@ function of constants may simply be called.
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import logging
 import operator
@@ -33,8 +34,10 @@ from anyshape.capture.segments import (
     listeners,
     owned_objects,
     processes,
+    random_draws,
     scripted,
     warned,
+    weak_references,
 )
 from anyshape.capture.tensors import (
     scans,
@@ -52,8 +55,7 @@ QUERIES = ("_get", "get_", "_is", "is_", "_has", "has_", "_len", "_are", "are_",
 OPAQUE = (
     "threading.", "importlib.", "multiprocessing.", "subprocess.", "socket.", "ctypes.",
     "torch._functorch.", "torch.autograd.functional.", "torch.autograd.forward_ad.",
-    "torch.random.", "torch._inductor.", "torch._tensor_str.", "random.",
-    "torch.autograd.graph.",
+    "torch.random.", "torch._inductor.", "torch._tensor_str.", "torch.autograd.graph.",
 )  # fmt: skip
 """Packages whose functions are called natively as a whole: they meddle with the process, or, as
 function transforms do, with what every operator called inside them means; or they are made for
@@ -389,8 +391,10 @@ NATIVE: Mapping[Any, Callable[..., Any]] = {
     id: _id,
     _C._nn._parse_to: lambda domain, args, kwargs: _C._nn._parse_to(*args, **kwargs),
     __import__: imports.import_now,
+    gc.collect: weak_references.collect,
     **stand_ins.NATIVE,
     **owned_objects.HANDLERS,
+    **random_draws.HANDLERS,
     **{**processes.HANDLERS, **scripted.HANDLERS},
 }
 
@@ -583,6 +587,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     functools.cached_property.__get__: _instead(class_polyfills.get_cached),
     **{fn: _answer_of(fn) for fn in ANSWERS},
     **owned_objects.FUNCTIONS,
+    **random_draws.FUNCTIONS,
     **{fn: _instead(polyfill) for fn, polyfill in torch_polyfills.STAND_INS.items()},
     torch._utils_internal.justknobs_check: _answer(True),
     torch.overrides.is_tensor_like: _is_tensor_like,

@@ -22,6 +22,7 @@ from anyshape.capture.guards import execution_modes
 from anyshape.capture.guards.counters import counters
 from anyshape.capture.guards.guard_code import GuardSet
 from anyshape.capture.heap.breaks import GraphBreak, record_of
+from anyshape.capture.heap.deaths import DeathsAreMet, DeathsAreUnknown, Watch
 from anyshape.capture.heap.raised_state import traceback_of
 from anyshape.capture.heap.sorted_lists import CallSite
 from anyshape.capture.heap.values import NULL, Break, InterpreterBug, OpaqueValue, ProxyLeak
@@ -34,6 +35,7 @@ from anyshape.capture.recording.choices import ChoicesAreSeen
 from anyshape.capture.recording.expected import Expectations
 from anyshape.capture.recording.forks import Refusal
 from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.segments import weak_references
 from anyshape.capture.segments.cleared_gradients import Cleared, without_cleared
 from anyshape.capture.segments.declared_results import prove_returned
 from anyshape.capture.segments.module_names import module_name
@@ -42,6 +44,7 @@ from anyshape.capture.segments.program_points import Entry, Numbers, inflate, nu
 from anyshape.capture.segments.segment_end import finish
 from anyshape.capture.segments.symbolic_domain import SymbolicDomain
 from anyshape.capture.segments.torch_warnings import tell_of_calls
+from anyshape.capture.segments.watching_machine import WatchingMachine
 from anyshape.capture.tensors import aliases
 from anyshape.capture.tensors.autograd_functions import (
     FunctionsAreSeen,
@@ -132,6 +135,7 @@ class _Assumed:
     takes_gradients: bool = True
     sorts_natively: frozenset[CallSite] = frozenset()
     pickles_natively: bool = False
+    weak_references: Watch = "unmet"
     expects: bool = True
     nothing_raises: bool = True
     kept: frozenset[tuple[CodeType, int]] = frozenset()  # see ``choices.py``
@@ -182,8 +186,9 @@ class Capturer:
                 self.functions += 1
                 why = found.why if assumed.own_backwards else ""
                 assumed = dataclasses.replace(assumed, own_backwards=True, functions=why)
-            except DENIALS as found:
-                assumed = dataclasses.replace(assumed, **denied(assumed, found))
+            except tuple(DENIALS) as found:
+                changes = DENIALS[type(found)](assumed, found)
+                assumed = dataclasses.replace(assumed, **changes)
             except (Break, ProxyLeak, InterpreterBug) as error:
                 raise mistake("the compiler", error) from error
 
@@ -211,6 +216,8 @@ class Capturer:
         )
         domain.sorts_natively = assumed.sorts_natively
         domain.leaves_pickles_to_c = assumed.pickles_natively
+        if entry.point is None and not self.options.break_every:
+            domain.deaths.watch = assumed.weak_references
         domain.forks.kept = assumed.kept
         domain.enters_contexts = assumed.contexts
         domain.functions.refused = assumed.functions
@@ -229,6 +236,8 @@ class Capturer:
 
     def _machine(self, domain: SymbolicDomain) -> Machine:
         every = self.options.break_every
+        if domain.deaths.watch == "watched":
+            return WatchingMachine(domain, PYTHON, self.codes)
         if not every:
             return python_machine(domain, self.codes)
         random_ = random.Random(f"{self.options.break_seed} {len(self.works) + 1}")
@@ -245,6 +254,8 @@ class Capturer:
                 spent = not returns and self.breaks[-1].id == "budget"
                 numbers = frozenset() if returns else numbers_of(ending, recorder.is_symbolic)
                 new_machine = partial(concrete_machine, self.codes)
+                if domain.deaths.made:
+                    weak_references.settle(domain, returns)
                 tell_of_calls(domain, asking := Asking(recorder))
                 outputs, rebuild, once = finish(domain, ending, new_machine)
                 with _failing_checks(recorder):
@@ -318,20 +329,7 @@ class Capturer:
             machine.frame = inflate(entry.point, virtual, domain.bound_method)
             return machine.resume(), None
         except Break as signal:
-            if domain.has_formed and signal.reason in LOOKING:
-                raise _LooksIntoTexts from None
-            if recorder.choices.seen:
-                raise ChoicesAreSeen(frozenset(recorder.choices.seen)) from None
-            if recorder.modes.checkpoint:
-                raise _NotOnce from None
-            refuse_open(recorder)
-            if unknown := why_native(domain.functions):
-                raise FunctionsAreSeen(unknown) from None
-            call_sites = frozenset(machine.heap.sorting.call_sites.values())
-            if not call_sites <= domain.sorts_natively and not self.options.fullgraph:
-                raise _BreaksInSort(call_sites) from None
-            if pickles.is_within(machine) and not self.options.fullgraph:
-                raise _BreaksInPickle from None
+            self._take_back(machine, domain, signal)
             if machine.frame is None or signal.reason == "escape":
                 raise
             self._break(signal, machine)
@@ -343,7 +341,29 @@ class Capturer:
         except BaseException as error:
             if error is not machine.escaped:
                 raise
-            raise _Escaped(error) from None
+            raise (DeathsAreUnknown if domain.deaths.made else _Escaped(error)) from None
+
+    def _take_back(self, machine: Machine, domain: SymbolicDomain, signal: Break) -> None:
+        """Raises what begins capture again, where the break comes of what was taken for granted."""
+        recorder = domain.recorder
+        if domain.has_formed and signal.reason in LOOKING:
+            raise _LooksIntoTexts from None
+        if domain.deaths.doubted is not None:
+            raise domain.deaths.doubted from None
+        if domain.deaths.made and not self.options.fullgraph:
+            raise DeathsAreUnknown from None
+        if recorder.choices.seen:
+            raise ChoicesAreSeen(frozenset(recorder.choices.seen)) from None
+        if recorder.modes.checkpoint:
+            raise _NotOnce from None
+        refuse_open(recorder)
+        if unknown := why_native(domain.functions):
+            raise FunctionsAreSeen(unknown) from None
+        call_sites = frozenset(machine.heap.sorting.call_sites.values())
+        if not call_sites <= domain.sorts_natively and not self.options.fullgraph:
+            raise _BreaksInSort(call_sites) from None
+        if pickles.is_within(machine) and not self.options.fullgraph:
+            raise _BreaksInPickle from None
 
     def _see_slots(self, domain: SymbolicDomain, entry: Entry) -> list[Any]:
         sources = domain.recorder.sources
@@ -494,41 +514,25 @@ class _LedElsewhere(BaseException):
     that side may be what it is about."""
 
 
-DENIALS = (
-    *(_LooksIntoTexts, aliases.PicksAreSeen, aliases.GradientsAreSeen, ChoicesAreSeen),
-    *(_BreaksInSort, _BreaksInPickle, NotWithin, _NotOnce, RefusedByEager, _Counts),
-    *(_LedElsewhere, StridesOfOnesMatter),
-)
-
-
-def denied(assumed: _Assumed, found: BaseException) -> dict[str, Any]:
-    """What is no longer taken for granted where one of ``DENIALS`` ended a capture."""
-    match found:
-        case _LooksIntoTexts():
-            return {"forms_texts": False}
-        case aliases.PicksAreSeen():
-            return {"picks_are_views": True}
-        case StridesOfOnesMatter():
-            return {"own_strides": True}
-        case aliases.GradientsAreSeen():
-            return {"takes_gradients": False}
-        case ChoicesAreSeen():
-            return {"kept": assumed.kept | found.branches}
-        case _BreaksInSort():
-            return {"sorts_natively": assumed.sorts_natively | found.call_sites}
-        case _BreaksInPickle():
-            return {"pickles_natively": True}
-        case NotWithin():
-            return {"contexts": False}
-        case _NotOnce():
-            return {"checkpoints": False}
-        case RefusedByEager():
-            return {"refused": assumed.refused | found.calls}
-        case _Counts():
-            return {"counters": assumed.counters | found.sources}
-        case _LedElsewhere():
-            return {"nothing_raises": False}
-    raise found
+DENIALS: Mapping[type[BaseException], Callable[[_Assumed, Any], dict[str, Any]]] = {
+    _LooksIntoTexts: lambda assumed, found: {"forms_texts": False},
+    aliases.PicksAreSeen: lambda assumed, found: {"picks_are_views": True},
+    aliases.GradientsAreSeen: lambda assumed, found: {"takes_gradients": False},
+    StridesOfOnesMatter: lambda assumed, found: {"own_strides": True},
+    ChoicesAreSeen: lambda assumed, found: {"kept": assumed.kept | found.branches},
+    _BreaksInSort: lambda assumed, found: {
+        "sorts_natively": assumed.sorts_natively | found.call_sites
+    },
+    _BreaksInPickle: lambda assumed, found: {"pickles_natively": True},
+    DeathsAreMet: lambda assumed, found: {"weak_references": "watched"},
+    DeathsAreUnknown: lambda assumed, found: {"weak_references": "refused"},
+    NotWithin: lambda assumed, found: {"contexts": False},
+    _NotOnce: lambda assumed, found: {"checkpoints": False},
+    RefusedByEager: lambda assumed, found: {"refused": assumed.refused | found.calls},
+    _Counts: lambda assumed, found: {"counters": assumed.counters | found.sources},
+    _LedElsewhere: lambda assumed, found: {"nothing_raises": False},
+}
+"""What may end a capture, and what is no longer taken for granted when it begins again."""
 
 
 class _Escaped(BaseException):

@@ -15,8 +15,9 @@ from collections.abc import Callable
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture.heap import times
+from anyshape.capture.heap import random_states, times
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.deaths import DeathsAreUnknown
 from anyshape.capture.heap.iterators import Position, advanced, position_of
 from anyshape.capture.heap.mirrors import MAXLEN, keys_in_order, mapping_behind
 from anyshape.capture.heap.quiet_reads import asks_the_program
@@ -271,6 +272,8 @@ def _traceback(rebuilder: Rebuilder, value: types.TracebackType) -> str:
     source = rebuilder.recorder.sources.of(value)
     if source is not None:
         return rebuilder.read(source)
+    if rebuilder.domain.deaths.watch == "watched":  # its frames hold what this capture has made
+        raise DeathsAreUnknown
     following = "None" if value.tb_next is None else _traceback(rebuilder, value.tb_next)
     made, frame = rebuilder.constant(types.TracebackType), rebuilder.constant(value.tb_frame)
     name = rebuilder.fresh(value)
@@ -316,8 +319,21 @@ def _owned(rebuilder: Rebuilder, value: Any) -> str:
         return instance(rebuilder, value)
     state = row.state(value)
     if state is None:
-        raise broken("escape", f"a {type(value).__name__} that is held")
+        raise broken("escape", f"a {type(value).__name__}, as it is now,")
     name = rebuilder.named(value, f"{rebuilder.constant(row.again)}({rebuilder.constant(state)})")
+    attributes(rebuilder, name, value)
+    return name
+
+
+def _generator_of_numbers(rebuilder: Rebuilder, value: Any) -> str:
+    """A `random.Random`: of the state that it has here, or seeded by the system in each call."""
+    slots, state = rebuilder.heap.slots, "None"
+    if not random_states.is_by_chance(slots, value):
+        if random_states.twin_of(slots, value) is None:
+            raise broken("escape", f"a {type(value).__name__} that nothing has seeded")
+        state = rebuilder.constant(random_states.state_of(value))
+    kind, made = rebuilder.constant(type(value)), rebuilder.constant(random_states.with_state)
+    name = rebuilder.named(value, f"{made}({kind}, {state})")
     attributes(rebuilder, name, value)
     return name
 
@@ -420,6 +436,7 @@ MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
     (types.TracebackType, _traceback),
     (times.KINDS, _time),
     (tuple(KINDS), _owned),
+    (random_states.KIND, _generator_of_numbers),
     (bytearray, _bytearray),
     (types.GenericAlias, _alias),
     (types.MappingProxyType, _proxy),

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import _thread
 import functools
+import hashlib
 import io
+import random
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -60,7 +62,24 @@ _STREAM = (
     "read readline readlines write writelines seek tell getvalue truncate close flush "
     "readable writable seekable isatty __enter__ __exit__ __iter__ __next__"
 )
+_HASHES: tuple[Any, ...] = (
+    *(getattr(hashlib, name) for name in sorted(hashlib.algorithms_guaranteed)),
+    *(vars(random)[name] for name in ("_sha512",) if name in vars(random)),  # until 3.12, maybe
+)
+
+
+def _hash(kind: type) -> Owned:
+    """A digest that grows, whose state C keeps to itself."""
+    made_by = tuple(make for make in _HASHES if type(make()) is kind)
+    return Owned(kind, made_by, "update digest hexdigest copy", lambda made: None, _never_again)
+
+
+def _never_again(state: Any) -> Any:
+    raise AssertionError("nothing has a state of it")
+
+
 OWNED: tuple[Owned, ...] = (
+    *map(_hash, dict.fromkeys(type(make()) for make in _HASHES)),
     Owned(
         _thread.LockType,
         (_thread.allocate_lock,),
@@ -98,7 +117,7 @@ WRITES = frozenset({"readinto"})
 PLAIN = frozenset({int, float, bool, str, bytes, type(None)})
 
 
-def _given(domain: RecordingDomain, fn: Any, value: Any) -> Any:
+def given(domain: RecordingDomain, fn: Any, value: Any) -> Any:
     """An argument as C may see it: a plain value, or a list of such."""
     if type(value) in PLAIN or (
         type(value) is memoryview and domain.machine.heap.is_created(value)
@@ -112,8 +131,8 @@ def _given(domain: RecordingDomain, fn: Any, value: Any) -> Any:
 
 def _made(fn: Any) -> Handler:
     def handler(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
-        shown = [_given(domain, fn, arg) for arg in args]
-        named = {name: _given(domain, fn, value) for name, value in kwargs.items()}
+        shown = [given(domain, fn, arg) for arg in args]
+        named = {name: given(domain, fn, value) for name, value in kwargs.items()}
         made = fn(*shown, **named)
         domain.made_stream = domain.made_stream or KINDS[type(made)].is_stream
         return domain.created(made)
@@ -131,8 +150,8 @@ def _called(fn: Any) -> Handler:
             raise broken("unknown-call", name_of(fn))
         if fn.__name__ == "__exit__":  # which looks at nothing that it is given
             return fn(args[0], *(None for _ in args[1:]), **kwargs)
-        shown = [_given(domain, fn, arg) for arg in args[1:]]
-        named = {name: _given(domain, fn, value) for name, value in kwargs.items()}
+        shown = [given(domain, fn, arg) for arg in args[1:]]
+        named = {name: given(domain, fn, value) for name, value in kwargs.items()}
         if fn.__name__ in WRITES and not all(map(heap.is_created, args[1:])):
             raise broken("unknown-call", name_of(fn))
         try:

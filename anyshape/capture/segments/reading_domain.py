@@ -26,6 +26,7 @@ from anyshape.capture.guards.guard_code import OPAQUE
 from anyshape.capture.guards.guard_failures import data_of
 from anyshape.capture.guards.tensor_specs import in_words, is_handed_on
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.deaths import Deaths
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.iterators import FORKABLE
 from anyshape.capture.heap.nested_containers import elements_of
@@ -37,7 +38,7 @@ from anyshape.capture.interpreter import c_callbacks
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.capture.segments.ended_references import Ended
+from anyshape.capture.segments.ended_references import WEAK, Ended
 from anyshape.capture.segments.outside_reads import (
     ABSENCES,
     ATTRIBUTES,
@@ -100,6 +101,8 @@ class ReadingDomain(RecordingDomain):
         self.recorder = recorder
         self.relied = recorder.relied
         self.widen = widen
+        self.deaths = Deaths("refused")
+        self.plain = set()
         self._iterators: dict[int, tuple[Any, Any]] = {}
         self._twins: dict[int, tuple[Any, Any]] = {}
         self._long_numbers: set[int] = set()
@@ -117,6 +120,8 @@ class ReadingDomain(RecordingDomain):
             return value
         if self.listeners and id(obj) in self.listeners:
             raise broken("unknown-call", f"a {type(obj).__name__} that hears what was said,")
+        if self.collects and issubclass(type(obj), WEAK):
+            raise broken("unknown-call", "reading a weak reference behind gc.collect,")
         if effects := self.machine.heap.effects:
             self._ended.refuse(obj, effects, keeps=self.machine.heap.journal is None)
         if kind == "keys" and any(c_callbacks.hashes_outside(self.machine, key) for key in value):

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from anyshape.capture.guards import execution_modes
-from anyshape.capture.heap import decimals
+from anyshape.capture.heap import decimals, times
 from anyshape.capture.heap.allocation_age import may_be_made_since, objects_made_since
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.effects import Effect, without_overwritten
@@ -326,6 +326,8 @@ class Rebuilder:
         made_by_itself = hasattr(type(value), "n_sequence_fields")  # a struct sequence of C
         if made_by_itself or issubclass(type(value), torch.Size):  # which tuple.__new__ refuses
             return self.named(value, f"{self.constant(type(value))}([{parts}])")
+        if type(value) is times.IN_WEEKS:
+            return self.named(value, f"{self.constant(times.IN_WEEKS)}({parts})")
         made = f"tuple.__new__({self.constant(type(value))}, [{parts}])"
         name = self.named(value, made)
         attributes(self, name, value)

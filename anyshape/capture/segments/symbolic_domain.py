@@ -112,7 +112,6 @@ class SymbolicDomain(ReadingDomain):
         self.forks = Forks(left=forks)
         self.interpreted: set[types.CodeType] = set()
         self.cleared: dict[int, int] = {}  # see `cleared_gradients.py`
-        self._plain: set[Any] = set()  # functions that are interpreted, whatever their arguments
         recorder.frame = lambda: self.machine.frame
 
     # ---- values ----------------------------------------------------------------------------------
@@ -134,7 +133,7 @@ class SymbolicDomain(ReadingDomain):
             machine.heap.mirrors,
             machine.heap.unread,
             machine.heap.answers,
-            self._plain,
+            self.plain,
             self.kept_in_c,
         ):
             table.clear()
@@ -236,7 +235,7 @@ class SymbolicDomain(ReadingDomain):
 
     # ---- calls -----------------------------------------------------------------------------------
     def python_call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if fn in self._plain:
+        if fn in self.plain:
             return NotImplemented
         replaced = callables.FUNCTIONS.get(fn)
         if replaced is not None:
@@ -261,11 +260,11 @@ class SymbolicDomain(ReadingDomain):
     def entered(self, fn: types.FunctionType) -> None:
         if not self.recorder.is_dropped:
             self.interpreted.add(fn.__code__)
-        if fn in self._plain:
+        if fn in self.plain:
             return
         name = fn.__module__, fn.__qualname__
         if name not in callables.NAMED and not any(fn in table for table in SPECIAL):
-            self._plain.add(fn)
+            self.plain.add(fn)
         if id(fn) not in self.machine.heap.created and self.relied.is_fixed(fn):
             self.relied.entered(fn)
 
@@ -295,7 +294,7 @@ class SymbolicDomain(ReadingDomain):
         return self.lift(result) if issubclass(type(result), torch.Tensor) else result
 
     def is_opaque(self, fn: Any) -> bool:
-        return fn not in self._plain and callables.is_opaque(fn)
+        return fn not in self.plain and callables.is_opaque(fn)
 
     def call_native(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return c_calls.call(self, fn, args, kwargs)

@@ -30,6 +30,7 @@ from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.sizes.merging import NotJoined
 from anyshape.capture.sizes.written_containers import written_in
 from anyshape.capture.tensors.aliases import memory_classes
+from anyshape.capture.tensors.leaves import leaf_made
 from anyshape.capture.tensors.reached import requires
 from anyshape.ir.graph import Value
 from anyshape.nouns import frozen
@@ -56,7 +57,7 @@ def differentiated(func: Any, argnums: Any, has_aux: Any, args: Any, kwargs: Any
         seen, named = pytree.tree_map(inside, (args, kwargs))
         leaves, spec = pytree.tree_flatten(picked(seen, argnums))
         for leaf in leaves:
-            leaf.requires_grad_()
+            watched(leaf)
         try:
             made = func(*seen, **named)
         except Exception:
@@ -89,6 +90,11 @@ def picked(args: Any, argnums: Any) -> Any:
     return args[argnums] if type(argnums) is int else tuple([args[i] for i in argnums])
 
 
+def watched(x: Any) -> Any:
+    """Makes it a leaf. See ``HANDLERS``."""
+    raise AssertionError("capture handles this function")
+
+
 def refused() -> Any:
     """It is left to torch. See ``HANDLERS``."""
     raise AssertionError("capture handles this function")
@@ -118,6 +124,11 @@ def _differentiate(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[
     if not known or len({*chosen}) < len(chosen):
         return NotImplemented
     return Call(differentiated, args)
+
+
+def _watched(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if type(args[0]) is not TensorValue or not leaf_made(domain, args[0]):
+        raise _left("of what has no gradients")
 
 
 def _refused(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -239,6 +250,7 @@ ENTERED = frozenset(
 """Code of torch's around the call, which is interpreted."""
 HANDLERS: dict[Any, Callable[..., Any]] = {
     eager_transforms.grad_and_value_impl: _differentiate,
+    watched: _watched,
     refused: _refused,
     begun: _begun,
     ended: _ended,

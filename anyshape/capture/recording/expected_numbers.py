@@ -58,7 +58,7 @@ BOTH: Mapping[str, bool] = MappingProxyType(
 
 @mutable
 class ExpectedNumbers:
-    """Those of one capture. A wrong one costs time, and is never believed: a check is made of it."""
+    """Those of one capture. A wrong one costs time, and no result: a check is made of it."""
 
     found: dict[Value, Numbers] = field(default_factory=dict)
     """Of a tensor, numbers of which each element is one."""

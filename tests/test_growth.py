@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import anyshape
+from anyshape.capture.tensors import second_gradients
 from anyshape.symbolic import Facts, Space, eq, ge, le, minimum, total
 from anyshape.targets.cpu import native_regions
 from anyshape.tools.models import MODELS, Recipe
@@ -163,6 +164,68 @@ def test_work_of_a_training_step_is_linear_in_its_layers(monkeypatch: pytest.Mon
     few, many = 6, 24
     step_work(2)  # what is loaded once
     assert step_work(many) < SLACK * many / few * step_work(few)
+
+
+# ---- gradients of gradients ----------------------------------------------------------------------
+def nested_gradients(count: int, order: int) -> Program:
+    """Of so many layers, differentiated so often, and once more by `backward()`."""
+    net = nn.Sequential(*(nn.Sequential(nn.Linear(6, 6), nn.Tanh()) for _ in range(count)))
+
+    def step(x: Tensor) -> None:
+        at = x.clone().requires_grad_()
+        made = net(at)
+        for _ in range(order):
+            (made,) = torch.autograd.grad(made.sum(), at, create_graph=True)
+        made.square().sum().backward()
+
+    return step, (torch.ones(3, 6),)
+
+
+def inner_steps(count: int) -> Program:
+    """Each is differentiated again, as in MAML."""
+    net = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6))
+
+    def step(x: Tensor) -> None:
+        fast = dict(net.named_parameters())
+        for _ in range(count):
+            loss = torch.func.functional_call(net, fast, (x,)).square().mean()
+            slopes = torch.autograd.grad(loss, [*fast.values()], create_graph=True)
+            fast = {name: p - 0.1 * g for (name, p), g in zip(fast.items(), slopes, strict=True)}
+        torch.func.functional_call(net, fast, (x,)).square().mean().backward()
+
+    return step, (torch.ones(3, 6),)
+
+
+def work_again(program: Program, patch: pytest.MonkeyPatch) -> tuple[int, int]:
+    """How many functions a first call calls, and how many nodes run once more without memory."""
+    function, inputs = program
+    runs, run = [], second_gradients.run_node
+    patch.setenv("ANYSHAPE_VERIFY_PROGRAMS", "0")
+    patch.setattr(second_gradients, "run_node", lambda *args: (runs.append(1), run(*args)))
+    profile = cProfile.Profile()
+    fast = anyshape.compile(function, fullgraph=True)
+    profile.enable()
+    fast(*inputs)
+    profile.disable()
+    patch.undo()
+    return int(pstats.Stats(profile).total_calls), len(runs)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_work_of_nested_gradients_is_linear_in_the_layers(
+    order: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work_again(nested_gradients(2, order), monkeypatch)  # what is loaded once
+    found = [work_again(nested_gradients(n, order), monkeypatch) for n in (4, 8, 16)]
+    for (calls, runs), (more_calls, more_runs) in pairwise(found):
+        assert more_calls < SLACK * 2 * calls
+        assert more_runs < 2 * runs
+    assert found[-1][1] <= 2 * 16 + 4 + 2 * order  # each node once
+
+
+def test_what_runs_once_more_runs_once_for_all_inner_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two, four, eight = (work_again(inner_steps(n), monkeypatch)[1] for n in (1, 2, 4, 8))
+    assert four - two == 2 * (two - one) and eight - four == 4 * (two - one)
 
 
 def demo_model(name: str) -> Callable[[int], Program]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import anyshape
+from tests.autograd import later_training_programs
 from tests.autograd.training_programs import CLASSES, INPUTS, PROGRAMS
 
 COUNTS = (4, 2, 5, 1, 4, 3)
@@ -57,6 +58,10 @@ def told(value: Any, before: dict[int, Any]) -> Any:
         stride for n, stride in zip(value.shape, value.grad.stride()) if n > 1
     ]
     return *known, wide, before.get(id(value)) is value.grad
+
+
+def test_all_programs_are_known() -> None:
+    assert later_training_programs.functional_steps.__name__ in PROGRAMS
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

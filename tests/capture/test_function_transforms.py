@@ -1,4 +1,5 @@
-"""Function transforms of torch are called natively as a whole, and right at every call."""
+"""Function transforms of torch but for `grad` (``tests/autograd/test_function_gradients.py``) are
+called natively as a whole, and right at every call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What most calls find, where data decides: something rather than nothing.
+"""What most calls find, where data decides: something rather than nothing, and finite numbers
+(``expected_numbers.py``).
 
     if rows.numel() == 0: continue               ->  check(rows.numel() != 0)
     torch.bincount(x, minlength=8).tolist()      ->  check(len(...) == 8)
@@ -14,11 +15,11 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from anyshape.capture.interpreter.frame import Code, Frame
+from anyshape.capture.recording.expected_numbers import SOME, ExpectedNumbers
 from anyshape.nouns import mutable
 from anyshape.ops.context import TypeContext
 from anyshape.symbolic import Condition, Dim, Expr, Symbol, eq, evaluate, symbols_of
 
-SOME = (1, 2, 3, 5, 64, 1 << 20)  # numbers of things, of which none is none
 MOST = 256  # things that a loop over as many as there can be goes through
 
 
@@ -33,6 +34,7 @@ class Expectations:
     raising: bool = False
     texts: dict[str, None] = field(default_factory=dict)
     jumps: set[tuple[Code, int]] = field(default_factory=set)  # where one was relied on
+    numbers: ExpectedNumbers = field(default_factory=ExpectedNumbers)
 
     def side(self, cx: TypeContext, condition: Condition, frame: Frame) -> bool | None:
         """The expected truth of a jump's condition, checked from here on; None where nothing is
@@ -44,6 +46,14 @@ class Expectations:
             self._relied_on(cx, condition if expected else ~condition)
             self.jumps.add((frame.code, frame.index))
         return expected
+
+    def truth(self, cx: TypeContext, truth: bool | None, frame: Frame, what: str) -> bool | None:
+        """The same of a number that data decides. The caller makes the check."""
+        if truth is None or not self.allowed or cx.on_check is None or _is_recursive(frame):
+            return None
+        self._note(cx, what if truth else f"not {what}")
+        self.jumps.add((frame.code, frame.index))
+        return truth
 
     def knows(self, frame: Frame) -> bool:
         """Has this jump been taken as expected before?"""
@@ -64,6 +74,9 @@ class Expectations:
     def _relied_on(self, cx: TypeContext, condition: Condition | bool) -> None:
         text = str(condition)
         cx.require(condition, f"expected of data: {text}")
+        self._note(cx, text)
+
+    def _note(self, cx: TypeContext, text: str) -> None:
         self.texts[f"{text}  # {cx.location}" if cx.location else text] = None
 
 

@@ -85,7 +85,8 @@ class Functions:
     stands for `apply`, where that is not the default; ``hooked``: what was handed in and is given
     hooks. ``watched``: the segment ends where autograd is told to watch the gradient of what it has
     made: what is made of it goes through that very tensor. ``leaves``: what the program has made
-    leaves. ``section``: whose backward is being interpreted."""
+    leaves. ``section``: whose backward is being interpreted; ``transforms``: how many functions are
+    that ``torch.func.grad`` differentiates."""
 
     refused: str = ""
     left: str = ""
@@ -97,3 +98,4 @@ class Functions:
     leaves: dict[Value, TensorValue] = field(default_factory=dict)
     apply: Callable[..., Any] | None = None
     section: Section | None = None
+    transforms: int = 0

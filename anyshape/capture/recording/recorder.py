@@ -53,6 +53,7 @@ from anyshape.capture.recording.gradients import propagate
 from anyshape.capture.recording.image_order import in_eager_order
 from anyshape.capture.recording.integers import with_integers
 from anyshape.capture.recording.marks import RecorderMark
+from anyshape.capture.recording.meta_run import MetaRun
 from anyshape.capture.recording.number_checks import check_numbers
 from anyshape.capture.recording.refused_calls import Replaced, refuse_in_vain, with_replaced
 from anyshape.capture.recording.scalar_contents import ScalarContents
@@ -130,6 +131,7 @@ class Recorder:
     spent: set[Value] = field(default_factory=set)  # results whose gradients have been taken
     takes_gradients: bool = True  # are calls of `torch.autograd.grad` captured?
     taken: set[Value] = field(default_factory=set)  # what they have given
+    meta: MetaRun = field(default_factory=MetaRun)
     layouts_read: bool = False  # has the program asked how a tensor lies since then?
     laid: dict[Value, None] = field(default_factory=dict)  # whose strides have been asked for
     replaced: Replaced = field(default_factory=Replaced)

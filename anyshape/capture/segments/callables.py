@@ -40,6 +40,7 @@ from anyshape.capture.segments import (
     weak_references,
 )
 from anyshape.capture.tensors import (
+    function_transforms,
     scans,
     stand_ins,
     tensor_methods,
@@ -81,6 +82,8 @@ WHOLE = frozenset(
 
 def is_opaque(fn: Any) -> bool:
     """Whether the Python function belongs to one of them."""
+    if getattr(fn, "__code__", None) in function_transforms.ENTERED:
+        return False
     return fn in WHOLE or f"{fn.__module__}.".startswith(OPAQUE) or fn.__module__ in OPAQUE_MODULES
 
 

@@ -356,6 +356,8 @@ class Capturer:
             raise ChoicesAreSeen(frozenset(recorder.choices.seen)) from None
         if recorder.modes.checkpoint:
             raise _NotOnce from None
+        if domain.functions.transforms:
+            raise aliases.GradientsAreSeen from None
         refuse_open(recorder)
         if unknown := why_native(domain.functions):
             raise FunctionsAreSeen(unknown) from None

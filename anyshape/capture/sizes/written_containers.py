@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
+from anyshape.capture.heap.mirrors import Mirror
 from anyshape.capture.heap.undo import container_of
 from anyshape.capture.heap.unread_writes import Unread
 from anyshape.capture.interpreter.domain import Interpreter
@@ -55,7 +56,8 @@ def written_in(
 
 def _is_logged(machine: Interpreter, cell: Any, fresh: Collection[int]) -> bool:
     heap = machine.heap
-    return cell is heap or type(cell) is Unread or id(cell) in heap.owners or id(cell) in fresh
+    logged = cell is heap or type(cell) in (Unread, Mirror)
+    return logged or id(cell) in heap.owners or id(cell) in fresh
 
 
 def read(written: Containers, copied: dict[int, Any]) -> Containers:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import partial
 
 from anyshape.capture.guards.no_alias import NoAlias, storage_of
 from anyshape.capture.heap.breaks import broken
@@ -38,10 +39,21 @@ class GradientsAreSeen(BaseException):
 def refuse_seen_gradients(recorder: Recorder, outputs: Sequence[Arg]) -> None:
     """Eager lays a gradient out as it likes, and in memory that others may share. Nobody sees how
     where it is only read, and what may lie as it does is not handed out."""
-    seen = set(recorder.taken)
     if recorder.layouts_read:
         raise GradientsAreSeen
-    for node in recorder.builder.nodes if seen else ():
+    if not recorder.taken:
+        return
+    handed_out = [*values_in(tuple(outputs))]
+    if _lie_as_gradients(recorder, lambda node: False).isdisjoint(handed_out):
+        return
+    if not _lie_as_gradients(recorder, partial(_is_led, recorder)).isdisjoint(handed_out):
+        raise GradientsAreSeen
+
+
+def _lie_as_gradients(recorder: Recorder, is_led: Callable[[Node], bool]) -> set[Value]:
+    """What may lie as a gradient does. Raises `GradientsAreSeen` where an operator shows it."""
+    seen = set(recorder.taken)
+    for node in recorder.builder.nodes:
         if seen.isdisjoint(node.inputs()):
             continue
         row = OPS.get(node.op)
@@ -50,15 +62,35 @@ def refuse_seen_gradients(recorder: Recorder, outputs: Sequence[Arg]) -> None:
             raise GradientsAreSeen
         if writes and next(node.inputs()) in seen:
             raise GradientsAreSeen
+        if node.op in LED and node.read[0] not in seen and is_led(node):
+            continue
         made = () if writes else node.outputs
         seen.update(v for v in made if isinstance(v.type, TensorType) and _shows_order(v, row))
-    if not seen.isdisjoint(values_in(tuple(outputs))):
-        raise GradientsAreSeen
+    return seen
 
 
 def _shows_order(made: Value, row: OpDef) -> bool:
     """Whether a result may lie as an argument does."""
     return made.tensor.rank > 1 or row.alias != "none"
+
+
+LED = frozenset({"add", "sub", "mul", "div", "lerp", "addcmul", "addcdiv"})
+"""Operators whose results lie as the first argument does, if that has all elements in order."""
+
+
+def _is_led(recorder: Recorder, node: Node) -> bool:
+    """Whether the first argument tells how the result lies: no size of it is 0 or 1, as in the
+    example, which is guarded."""
+    kind, made = node.read[0].tensor, node.output
+    sizes = [ge(size, 2) for size in kind.shape]
+    same = all_of(*map(eq, kind.shape, made.shape)) if kind.rank == made.tensor.rank else False
+    conditions = (same, is_row_major(kind), *sizes)
+    if not all(condition is True or recorder.cx.hint(condition) for condition in conditions):
+        return False
+    try:
+        return all(map(recorder.cx.decide, conditions))
+    except Undecided:
+        return False
 
 
 class Classes:

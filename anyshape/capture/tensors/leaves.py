@@ -47,6 +47,8 @@ def leaf_made(domain: RecordingDomain, x: TensorValue) -> bool:
 
 def has_that_flag(domain: RecordingDomain, x: TensorValue, new: Any) -> bool:
     """`x.requires_grad = new` of a leaf that is so already, or that is made one."""
+    if domain.functions.transforms:  # torch refuses it
+        return False
     if type(new) is not bool or new != x.value.tensor.requires_grad:
         return new is True and leaf_made(domain, x)
     no_grad_fn(domain, x)  # which is relied on: eager torch refuses it of results

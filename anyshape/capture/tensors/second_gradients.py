@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from anyshape.capture.recording.meta_run import MetaRun
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.tensors.meta import number_at, value_at
 from anyshape.capture.tensors.reached import not_captured, requires
@@ -61,6 +62,7 @@ def that_get_one(
             [found[value] for value in of],
             [found[value] for value in leaves],
             [None if seed is None else found[seed] for seed in cotangents],
+            retain_graph=True,  # later gradients go through it, too
             allow_unused=True,
         )
     except Exception as error:
@@ -72,41 +74,62 @@ def that_get_one(
 
 # ---- once more, without memory -------------------------------------------------------------------
 def _run_again(recorder: Recorder, wanted: Sequence[Value]) -> dict[Value, Any]:
-    """What stands for each value that leads to those that are wanted."""
+    """What stands for each value that leads to those that are wanted. What has run for gradients
+    in front of these is not run again."""
+    if not recorder.meta.goes_on(recorder.builder.nodes):
+        recorder.meta = MetaRun()
+    tries = (recorder.meta, MetaRun()) if recorder.meta.nodes else (recorder.meta,)
+    for run in tries:  # anew where sizes are known by now to be others than they were taken for
+        recorder.meta = run
+        try:
+            with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
+                _run_on(recorder, run, wanted)
+            return run.found
+        except Exception as error:
+            recorder.meta = MetaRun()
+            if is_interrupt(error):
+                raise
+    raise not_captured("of gradients behind what needs data")
+
+
+def _run_on(recorder: Recorder, run: MetaRun, wanted: Sequence[Value]) -> None:
     sizes = defaultdict(lambda: UNKNOWN_SIZE, recorder.cx.hints)
 
     def number(dim: Dim) -> int:
         return number_at(recorder.cx.facts.simplify(dim), sizes)
 
-    found: dict[Value, Any] = {}
-    needed = _in_front_of(recorder, wanted)
-    given = [entry.value for entry in recorder.builder.inputs]
-    try:
-        with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
-            for value in given:
-                if isinstance(value.type, TensorType):
-                    leaf = value_at(value, number, _empty)
-                    found[value] = leaf.requires_grad_(requires(value))
-            for node in needed:
-                _run_node(node, found, lambda arg: value_at(arg, number, _empty))
-    except Exception as error:
-        if is_interrupt(error):
-            raise
-        raise not_captured("of gradients behind what needs data") from None
-    return found
+    for entry in recorder.builder.inputs:
+        value = entry.value
+        if isinstance(value.type, TensorType) and value not in run.found:
+            leaf = value_at(value, number, _empty)
+            run.found[value] = leaf.requires_grad_(requires(value))
+    for node in _in_front_of(recorder, run, wanted):
+        run_node(node, run.found, lambda arg: value_at(arg, number, _empty))
+        run.nodes[id(node)] = node
+    run.seen = tuple(recorder.builder.nodes)
 
 
-def _in_front_of(recorder: Recorder, wanted: Sequence[Value]) -> list[Node]:
-    """The nodes that make these values, and write the memory that they lie in."""
-    makers = recorder.builder.makers
+def _in_front_of(recorder: Recorder, run: MetaRun, wanted: Sequence[Value]) -> list[Node]:
+    """The nodes that make these values, and write the memory that they lie in, but for those that
+    have run. In front of what was seen then none is missing once all that is read stands there."""
+    makers, nodes, seen = recorder.builder.makers, recorder.builder.nodes, len(run.seen)
     needed, bases = set(wanted), {base_of(value, makers, OPS) for value in wanted}
+    missing = {value for value in wanted if value in makers and value not in run.found}
     found: list[Node] = []
-    for node in reversed(recorder.builder.nodes):
+    for position in reversed(range(len(nodes))):
+        if position < seen and not missing:
+            break
+        node = nodes[position]
+        missing.difference_update(node.outputs)
+        if id(node) in run.nodes:
+            continue
         row = OPS.get(node.op)
         writes = row is not None and row.mutates and base_of(node.read[0], makers, OPS) in bases
         if writes or not needed.isdisjoint(node.outputs):
-            needed.update(node.inputs())
-            bases.update(base_of(value, makers, OPS) for value in node.inputs())
+            read = [*node.inputs()]
+            needed.update(read)
+            missing.update(v for v in read if v in makers and v not in run.found)
+            bases.update(base_of(value, makers, OPS) for value in read)
             found.append(node)
     return found[::-1]
 
@@ -115,7 +138,7 @@ def _empty(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> 
     return torch.empty_strided(shape, strides, dtype=dtype, device="meta")
 
 
-def _run_node(node: Node, found: dict[Value, Any], example: Any) -> None:
+def run_node(node: Node, found: dict[Value, Any], example: Any) -> None:
     """Runs the node in its grad mode; as ``runtime/eager_function.py`` writes it."""
 
     def argument(arg: Arg) -> Any:

@@ -10,6 +10,7 @@ from anyshape.capture.tensors import (
     checkpoints,
     copies,
     foreach,
+    function_transforms,
     mode_contexts,
     own_backwards,
     tensor_hooks,
@@ -24,5 +25,6 @@ FUNCTIONS: Mapping[Any, Callable[..., Any]] = {
     **copies.FUNCTIONS,
     **backward.HANDLERS,
     **triton_launches.HANDLERS,
+    **function_transforms.HANDLERS,
 }
 NATIVE: Mapping[Any, Callable[..., Any]] = {**mode_contexts.NATIVE, **foreach.HANDLERS}

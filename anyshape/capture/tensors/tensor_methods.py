@@ -382,6 +382,8 @@ def requires_grad_method(
 ) -> Any:
     x = args[0]
     wanted = args[1] if len(args) > 1 else kwargs.get("requires_grad", True)
+    if domain.functions.transforms:  # torch refuses it
+        raise broken("python-effect", "requires_grad_()")
     if x.value.tensor.requires_grad == wanted:
         return x
     domain.recorder.choices.refuse_marks(x)

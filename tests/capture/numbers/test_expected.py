@@ -4,6 +4,8 @@ cannot be one: a check, and where it fails the call runs natively.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -77,6 +79,101 @@ def test_a_loop_that_data_ends_is_not_expected_to_go_on() -> None:
 def test_under_fullgraph_nothing_is_expected() -> None:
     with pytest.raises(GraphBreakError):
         anyshape.compile(early, fullgraph=True)(SOME)
+
+
+# ---- what numbers are found to be ----------------------------------------------------------------
+W = torch.ones(3, requires_grad=True)
+
+
+def masked(x: Tensor) -> Any:
+    y = x[:3] * W[: len(x)]
+    if (x > 0).any():
+        return y[x[:3] > 0].square().mean()
+    return y.sum()
+
+
+def counted(x: Tensor) -> Any:
+    y = x[:3] * W[: len(x)]
+    return y.sum() if (x > 0).sum() == 0 else y[x[:3] > 0].square().mean()
+
+
+def finite(x: Tensor) -> Any:
+    loss = (x[:3] * W[: len(x)]).log().sum()
+    if not torch.isfinite(loss) or torch.isinf(x).any():
+        return loss.detach()
+    return loss * 2
+
+
+def finite_as_a_number(x: Tensor) -> Any:
+    loss = (x[:3] * W[: len(x)]).log().sum()
+    if math.isnan(loss.item()):
+        return None
+    return loss * 2
+
+
+@pytest.mark.parametrize("program", [masked, counted, finite, finite_as_a_number])
+def test_masks_are_true_somewhere_and_numbers_finite(program: Callable[[Tensor], Any]) -> None:
+    fast = anyshape.compile(program)
+    some = SOME if program in (masked, counted) else SOME.abs()
+    for x in (some, some[:2], some.repeat(3), NONE, some):
+        found, expected = fast(x), program(x)
+        torch.testing.assert_close(found, expected, equal_nan=True)
+        assert found is None or found.requires_grad == expected.requires_grad
+    stats = fast.stats()
+    assert (stats.segments, stats.graph_breaks, stats.denied) == (1, 0, 1)
+
+
+def test_a_check_of_each_layer_is_tried_to_be_joined_once() -> None:
+    def f(x: Tensor) -> Tensor:
+        for _ in range(5):
+            x = x * W
+            if torch.isinf(x).any():
+                x = torch.clamp(x, -9.0, 9.0)
+        return x
+
+    report = anyshape.explain(f)(SOME)
+    assert str(report).count("not joined") == 1 and "0 graph breaks" in str(report)
+
+
+def test_a_loop_that_a_mask_ends_is_not_expected_to_go_on() -> None:
+    def f(x: Tensor) -> Any:
+        x = x * W
+        while (x > 1).any():
+            x = x / 2
+        return x
+
+    fast = anyshape.compile(f)
+    for x in (SOME, -SOME, SOME * 9):
+        torch.testing.assert_close(fast(x), f(x))
+    assert fast.stats().denied == 0
+
+
+def test_a_number_that_raises_if_it_is_not_0_is_a_check() -> None:
+    def f(x: Tensor) -> Tensor:
+        if x.amin().item():
+            raise ValueError("not 0")
+        return x * 2
+
+    fast = anyshape.compile(f)
+    assert fast(SOME.abs() - 1).tolist() == [0, 2, 4]
+    with pytest.raises(ValueError, match="not 0"):
+        fast(SOME)
+    assert fast.stats().graph_breaks == 0
+
+
+def test_what_was_written_over_is_not_what_is_expected() -> None:
+    """The expectation is about what lies there now; a wrong one would deny each call."""
+
+    def f(x: Tensor) -> Any:
+        flag = torch.isnan(x).any()
+        flag.copy_((x > 0).any())
+        y = x * W[: len(x)]
+        return y.sum() if flag else y * 2
+
+    fast = anyshape.compile(f)
+    for x in (SOME, SOME[:1], NONE[:1]):
+        torch.testing.assert_close(fast(x), f(x))
+    assert (fast.stats().graph_breaks, fast.stats().denied) == (0, 1)
 
 
 def test_positions_of_all_are_known_until_they_are_written() -> None:

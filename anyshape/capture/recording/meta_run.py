@@ -1,0 +1,30 @@
+"""What has run once more on tensors without memory, to learn how gradients are differentiated again
+(``tensors/second_gradients.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Any
+
+from anyshape.ir.graph import Node, Value
+from anyshape.nouns import mutable
+
+
+@mutable(eq=False)
+class MetaRun:
+    """``found``: what stands for each value; ``nodes``: those that have run, of the first so many
+    that were ``seen``."""
+
+    found: dict[Value, Any] = field(default_factory=dict)
+    nodes: dict[int, Node] = field(default_factory=dict)  # by id
+    seen: Sequence[Node] = ()
+
+    def goes_on(self, nodes: Sequence[Node]) -> bool:
+        """Whether a graph begins with what was seen: nothing was taken back since."""
+        count = len(self.seen)
+        return count <= len(nodes) and all(map(_is, self.seen, nodes))
+
+
+def _is(a: Node, b: Node) -> bool:
+    return a is b

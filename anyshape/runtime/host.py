@@ -13,10 +13,10 @@ import re
 from collections.abc import Callable, Mapping, Set
 from dataclasses import field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 from anyshape.ir.buffers import Buffer, BufferRef, SizeInMemory, StepArg
-from anyshape.ir.code import HostCode, Reference, flag_address
+from anyshape.ir.code import HostCode, Reference, Replayable, flag_address
 from anyshape.ir.dtypes import DType, uint8
 from anyshape.ir.loops import Kernel
 from anyshape.ir.program import (
@@ -62,11 +62,13 @@ from anyshape.symbolic import (
 )
 from anyshape.symbolic.sums import DEEP, LONG
 
+RegionNames: TypeAlias = tuple[str, str, Replayable | None]
+
 
 def emit_host(
     program: Program,
     kernel_names: Mapping[Kernel, str],
-    region_names: Mapping[NativeRegion, tuple[str, str]],
+    region_names: Mapping[NativeRegion, RegionNames],
     allocators: Mapping[str, str] = MappingProxyType({"cpu": "anyshape.empty_cpu"}),
     *,
     profiled: bool = False,
@@ -75,7 +77,8 @@ def emit_host(
 ) -> HostCode:
     """Prints the program as Python; the program's constants are free names of the text.
 
-    ``region_names`` are those of each native region's function and of its table. ``allocators``:
+    ``region_names`` are those of each native region's function and of its table, and whether its
+    device may replay it. ``allocators``:
     short ways to new memory on a device, as functions of shape, strides and dtype. ``profiled``:
     while a profiler records, a twin of the function is called (see ``runtime/profile.py``);
     ``labels`` are what the twin calls its steps, by their identity; its launches are noted in
@@ -90,7 +93,7 @@ def emit_host(
 class _Printer:
     program: Program
     kernel_names: Mapping[Kernel, str]
-    region_names: Mapping[NativeRegion, tuple[str, str]]
+    region_names: Mapping[NativeRegion, RegionNames]
     allocators: Mapping[str, str]
     profiled: bool
     labels: Mapping[int, str]
@@ -309,9 +312,12 @@ class _Printer:
             self._step(launch)
 
     def region(self, step: NativeRegion) -> None:
-        name, table = self.region_names[step]
-        function = self._name(name, ("kernel", name))
-        args = [self._name(table, ("table", table)), "0"]
+        name, table, replayable = self.region_names[step]
+        function, args = self._name(name, ("kernel", name)), []
+        if replayable is not None:
+            function = self._name(f"replays_of_{table}", ("replayed", (name, replayable)))
+            args.append("arena[1]" if step.slot_sizes else "None")
+        args += [self._name(table, ("table", table)), "0"]
         own = ("constant", "flag")  # of the table
         args += [self._pointer(n, 0) for n in step.outer if self._role(n) not in own]
         if step.slot_sizes:
@@ -320,7 +326,7 @@ class _Printer:
             if step.separate_slots:
                 args.append("*arena[0]")
             else:
-                args[1] = "arena.data_ptr()"
+                args[-1] = "arena.data_ptr()"
         args += [self._size(atom.expr) for atom in step.sizes]
         args += [self._scalar(scalar) for scalar in step.scalars]
         failed = self._name("native_region_failed", ("function", "anyshape.native_region_failed"))

@@ -317,7 +317,8 @@ class _Printer:
         if replayable is not None:
             function = self._name(f"replays_of_{table}", ("replayed", (name, replayable)))
             args.append("arena[1]" if step.slot_sizes else "None")
-        args += [self._name(table, ("table", table)), "0"]
+        arena = "0" if step.separate_slots or not step.slot_sizes else "arena.data_ptr()"
+        args += [self._name(table, ("table", table)), arena]
         own = ("constant", "flag")  # of the table
         args += [self._pointer(n, 0) for n in step.outer if self._role(n) not in own]
         if step.slot_sizes:
@@ -325,8 +326,6 @@ class _Printer:
                 self._arena(step)
             if step.separate_slots:
                 args.append("*arena[0]")
-            else:
-                args[-1] = "arena.data_ptr()"
         args += [self._size(atom.expr) for atom in step.sizes]
         args += [self._scalar(scalar) for scalar in step.scalars]
         failed = self._name("native_region_failed", ("function", "anyshape.native_region_failed"))

@@ -44,8 +44,11 @@ PAYS = 8
 made after twice as many sights."""
 MOST_GRAPHS, MOST_SEEN = 16, 64
 """Of one native region: the calls that were made last."""
-MOST_STREAMS = 8
-"""Of a process, whose calls are recorded: libraries have memory of their own for each."""
+MOST_IN_ALL = 256
+"""Of a process: each of 32 steps has 140 KB of the device's memory and 200 KB of the host's."""
+MOST_STREAMS = 4
+"""Of a process, whose calls are recorded: libraries have memory of their own for each, 32 MB for
+products on an H200."""
 FLAGS = (
     *("_get_float32_matmul_precision", "_get_deterministic_algorithms"),
     *("_get_cublas_allow_fp16_reduced_precision_reduction",),
@@ -130,7 +133,7 @@ class RegionGraphs:
             return self.run(*given)
         sight = (threading.get_ident(), *key)  # libraries have made what they keep for a thread
         times = self.seen.get(sight, 0)
-        if times + 1 >= self.sights and not is_being_recorded():
+        if times + 1 >= self.sights and RECORDER.has_room() and not is_being_recorded():
             self.seen.pop(sight, None)
             graph = RECORDER.recorded(self.about.device, key[0], lambda: self.run(*given))  # type: ignore[arg-type]
             if graph is not None and not self._launched(graph, key):
@@ -184,6 +187,7 @@ class Recorder:
     """Records calls, of this process, one at a time."""
 
     sides: dict[tuple[int, int], Side | None] = field(default_factory=dict)
+    graphs: weakref.WeakSet[Graph] = field(default_factory=weakref.WeakSet)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def recorded(self, device: int, stream: int, call: Callable[[], int]) -> Graph | None:
@@ -196,7 +200,12 @@ class Recorder:
             return None
         graph = Graph(address)
         weakref.finalize(graph, forget_graph, address).atexit = False
+        self.graphs.add(graph)
         return graph
+
+    def has_room(self) -> bool:
+        """May one more graph be kept?"""
+        return len(self.graphs) < MOST_IN_ALL
 
     def _side(self, device: int, stream: int) -> Side | None:
         if (device, stream) not in self.sides and len(self.sides) < MOST_STREAMS:

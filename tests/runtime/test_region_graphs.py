@@ -223,6 +223,28 @@ def test_tables_are_bounded_and_graphs_that_were_of_no_use_make_the_next_ones_ra
     assert used.sights == SIGHTS
 
 
+def test_a_process_has_so_many_graphs_and_no_more(device, monkeypatch) -> None:
+    monkeypatch.setattr(Recorder, "has_room", lambda recorder: len(device.recorded) < 2)
+    region = device.region()
+    for address in (1, 2, 3) * (SIGHTS + 1):
+        region(SMALL, address)
+    assert len(device.recorded) == 2 and len(device.launched) == 4
+    monkeypatch.setattr(Recorder, "has_room", lambda recorder: True)
+    region(SMALL, 3)
+    assert len(device.recorded) == 3 and not region.refused
+
+
+def test_graphs_that_live_are_counted(monkeypatch) -> None:
+    monkeypatch.setattr(region_graphs, "MOST_IN_ALL", 1)
+    recorder = Recorder()
+    graph = Graph(1)
+    recorder.graphs.add(graph)
+    assert not recorder.has_room()
+    del graph
+    gc.collect()
+    assert recorder.has_room()
+
+
 def test_graphs_are_let_go_of_with_their_region(device, monkeypatch) -> None:
     region = device.region()
     for _ in range(SIGHTS):

@@ -46,6 +46,9 @@ MOST_GRAPHS, MOST_SEEN = 16, 64
 """Of one native region: the calls that were made last."""
 MOST_IN_ALL = 256
 """Of a process: each of 32 steps has 140 KB of the device's memory and 200 KB of the host's."""
+LARGE_ARENA = 1 << 26
+"""Bytes: where there are more the device takes longer than its launches, and what libraries return
+may be as large, which graphs would keep."""
 MOST_STREAMS = 4
 """Of a process, whose calls are recorded: libraries have memory of their own for each, 32 MB for
 products on an H200."""
@@ -100,10 +103,9 @@ class RegionGraphs:
     sights: int = SIGHTS
     refused: bool = False
 
-    def __call__(self, memory: object, *given: Any) -> int:
-        """The status of C's. ``memory`` is that of the arena: a list where it is large, and the
-        device takes longer than its launches."""
-        if type(memory) is list:
+    def __call__(self, memory: torch.Tensor | list[torch.Tensor] | None, *given: Any) -> int:
+        """The status of C's. ``memory`` is that of the arena, a list where it is large."""
+        if type(memory) is list and sum(each.nbytes for each in memory) > LARGE_ARENA:
             return self.run(*given)
         key = self._key(given)
         graph = self.graphs.get(key)

@@ -14,6 +14,7 @@ import torch
 from anyshape.ir.code import Replayable
 from anyshape.runtime import region_graphs
 from anyshape.runtime.region_graphs import (
+    LARGE_ARENA,
     MOST_GRAPHS,
     MOST_SEEN,
     PAYS,
@@ -147,9 +148,13 @@ def test_while_the_program_records_something_nothing_is_recorded_or_launched(dev
 
 def test_regions_with_large_memory_run_as_they_did(device) -> None:
     region = device.region()
+    large = [torch.empty(LARGE_ARENA // 2, dtype=torch.uint8) for _ in range(2)]
     for _ in range(SIGHTS + 2):
-        region([object()], 100)
+        region([*large, torch.empty(1)], 100)
     assert not device.recorded and device.ran == [(100,)] * (SIGHTS + 2)
+    for _ in range(SIGHTS):
+        region(large, 100)
+    assert device.recorded
 
 
 @pytest.mark.parametrize("raised", [None, RuntimeError("a module is loaded")])

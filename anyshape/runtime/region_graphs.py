@@ -13,13 +13,12 @@ call with other addresses is another one, and runs as it did.
 
 from __future__ import annotations
 
-import functools
 import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 
@@ -35,6 +34,7 @@ from anyshape.runtime.cuda_driver import (
 )
 
 Key: TypeAlias = tuple[Hashable, ...]
+T = TypeVar("T")
 RAISED: dict[int, BaseException] = {}
 """What Python raised while C called it, by thread, until the call of C has come back."""
 SIGHTS = 3
@@ -43,7 +43,7 @@ PAYS = 8
 """Replays that a recording is worth. Where one had fewer when it was given up, the next ones are
 made after twice as many sights."""
 MOST_GRAPHS, MOST_SEEN = 16, 64
-"""Of one native region: the calls that were made last."""
+"""Of one native region: those that were made last."""
 MOST_IN_ALL = 256
 """Of a process: each of 32 steps has 140 KB of the device's memory and 200 KB of the host's."""
 LARGE_ARENA = 1 << 26
@@ -102,6 +102,7 @@ class RegionGraphs:
     seen: OrderedDict[Key, int] = field(default_factory=OrderedDict)
     sights: int = SIGHTS
     refused: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, memory: torch.Tensor | list[torch.Tensor] | None, *given: Any) -> int:
         """The status of C's. ``memory`` is that of the arena, a list where it is large."""
@@ -120,7 +121,7 @@ class RegionGraphs:
         flags = library_flags() if self.about.has_library else ()
         floats = self.about.floats
         if floats:
-            given = (*given[:-floats], *[number.hex() for number in given[-floats:]])
+            given = (*given[:-floats], *[float(number).hex() for number in given[-floats:]])
         return (current_stream(self.about.device), *flags, *given)
 
     def _launched(self, graph: Graph, key: Key) -> int:
@@ -139,12 +140,13 @@ class RegionGraphs:
             self.seen.pop(sight, None)
             graph = RECORDER.recorded(self.about.device, key[0], lambda: self.run(*given))  # type: ignore[arg-type]
             if graph is not None and not self._launched(graph, key):
-                _remember(self.graphs, key, graph, MOST_GRAPHS, self._given_up)
+                self._keep(key, graph)
                 return 0
             self._refused()
         status = self.run(*given)
         if not status:
-            _remember(self.seen, sight, times + 1, MOST_SEEN)
+            with self.lock:
+                _remember(self.seen, sight, times + 1, MOST_SEEN)
         return status
 
     def _refused(self) -> None:
@@ -155,23 +157,18 @@ class RegionGraphs:
         if error is not None and is_interrupt(error):
             raise error
 
-    def _given_up(self, graph: Graph) -> None:
-        if graph.replays < PAYS:
-            self.sights *= 2
+    def _keep(self, key: Key, graph: Graph) -> None:
+        with self.lock:
+            given_up = _remember(self.graphs, key, graph, MOST_GRAPHS)
+            if given_up is not None and given_up.replays < PAYS:
+                self.sights *= 2
 
 
-def _remember(
-    table: OrderedDict[Any, Any],
-    key: Key,
-    value: object,
-    most: int,
-    given_up: Callable[[Any], None] = id,  # type: ignore[assignment]
-) -> None:
-    """As the last of the table, whose first makes room for it."""
+def _remember(table: OrderedDict[Key, T], key: Key, value: T, most: int) -> T | None:
+    """As the last of the table; its first, if that makes room for it."""
     table[key] = value
     table.move_to_end(key)
-    if len(table) > most:
-        given_up(table.popitem(last=False)[1])
+    return table.popitem(last=False)[1] if len(table) > most else None
 
 
 @frozen
@@ -220,30 +217,19 @@ RECORDER = Recorder()
 
 
 def _new_side(device: int) -> Side | None:
-    """None where the allocator keeps no pools."""
-    stream = new_stream() if _keeps_pools() else None
+    """None where the allocator has no pools, or the driver no more streams."""
+    own = torch.cuda.memory.get_allocator_backend() == "native"
+    stream = new_stream() if own and hasattr(torch.cuda, "MemPool") else None
     if stream is None:
         return None
     return Side(torch.cuda.ExternalStream(stream, device), torch.cuda.MemPool())
-
-
-@functools.cache
-def _keeps_pools() -> bool:
-    """Is memory that is taken from a pool the pool's until that is let go of? Not without torch's
-    own allocator, nor without its caching."""
-    if torch.cuda.memory.get_allocator_backend() != "native":
-        return False
-    pool = torch.cuda.MemPool()
-    with torch.cuda.use_mem_pool(pool):
-        made = torch.empty(1, dtype=torch.uint8, device="cuda")
-    return bool(pool.snapshot()) and made.data_ptr() != 0
 
 
 def _recorded(side: Side, call: Callable[[], int]) -> int | None:
     """The address of a graph that can be launched."""
     stream = side.stream.cuda_stream
     with torch.cuda.stream(side.stream), torch.cuda.use_mem_pool(side.pool):
-        if begin_recording(stream):
+        if not _gives_memory(side.pool) or begin_recording(stream):
             return None
         try:
             status = call()
@@ -252,3 +238,11 @@ def _recorded(side: Side, call: Callable[[], int]) -> int | None:
     if status and graph is not None:
         forget_graph(graph)
     return None if status else graph
+
+
+def _gives_memory(pool: torch.cuda.MemPool) -> bool:
+    """Is what is allocated now the pool's? Not without the allocator's caching, nor inside of a
+    pool that the program uses."""
+    made = torch.empty(1, dtype=torch.uint8, device="cuda").data_ptr()
+    segments = ((each["address"], each["total_size"]) for each in pool.snapshot())
+    return any(begin <= made < begin + size for begin, size in segments)

@@ -144,6 +144,18 @@ def test_memory_that_libraries_took_is_nobody_elses(launched) -> None:
     assert all(bool(other.eq(7).all()) for other in others)
 
 
+def test_inside_of_a_pool_of_the_programs_own_nothing_is_recorded(launched) -> None:
+    """What libraries take would be that pool's, which others are given memory of."""
+    fast = anyshape.compile(chain)
+    x, w = operands(33, 64)
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        for _ in range(CALLS):
+            made = fast(x, w)
+    same(made, chain(x, w))
+    assert not launched
+
+
 def test_flags_of_libraries_are_read_at_each_call(launched) -> None:
     def program(x: Tensor, w: Tensor) -> Tensor:
         for _ in range(4):

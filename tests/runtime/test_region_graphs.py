@@ -91,8 +91,8 @@ def test_floats_are_told_by_their_bits(device) -> None:
     region = device.region(floats=2)
     for _ in range(SIGHTS):
         region(SMALL, 100, 1.0, 0.0)
-    region(SMALL, 100, 1.0, -0.0)
-    assert device.ran[-1] == (100, 1.0, -0.0) and len(device.launched) == 1
+    region(SMALL, 100, 1, -0.0)
+    assert device.ran[-1] == (100, 1, -0.0) and len(device.launched) == 1
     for _ in range(SIGHTS):
         region(SMALL, 100, 1.0, float("nan"))
     assert len(device.launched) == 2

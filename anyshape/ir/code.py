@@ -82,6 +82,11 @@ class PrintedRegion:
     replayable: Replayable | None = None
 
 
+RegionNames: TypeAlias = tuple[str, str, Replayable | None]
+"""Of a native region's function and of its table, and what there is to know where its device may
+replay it."""
+
+
 @frozen
 class HostCode:
     """``text`` defines ``run``; ``parameters`` are its inputs, ``names`` its free names."""

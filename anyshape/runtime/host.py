@@ -13,10 +13,10 @@ import re
 from collections.abc import Callable, Mapping, Set
 from dataclasses import field, replace
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 from anyshape.ir.buffers import Buffer, BufferRef, SizeInMemory, StepArg
-from anyshape.ir.code import HostCode, Reference, Replayable, flag_address
+from anyshape.ir.code import HostCode, Reference, RegionNames, flag_address
 from anyshape.ir.dtypes import DType, uint8
 from anyshape.ir.loops import Kernel
 from anyshape.ir.program import (
@@ -61,8 +61,6 @@ from anyshape.symbolic import (
     to_python,
 )
 from anyshape.symbolic.sums import DEEP, LONG
-
-RegionNames: TypeAlias = tuple[str, str, Replayable | None]
 
 
 def emit_host(

@@ -84,9 +84,11 @@ def is_being_recorded() -> bool:
 
 @mutable(eq=False, weakref_slot=True)
 class Graph:
-    """A call that was recorded, how often it was made again, and who launches it holds the lock."""
+    """A call that was recorded, what libraries were told to do then, how often it was made again;
+    who launches it holds the lock."""
 
     address: int
+    flags: Key = ()
     replays: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -110,7 +112,7 @@ class RegionGraphs:
             return self.run(*given)
         key = self._key(given)
         graph = self.graphs.get(key)
-        if graph is None:
+        if graph is None or graph.flags != self._flags():
             return self._first(key, given)
         if is_being_recorded() or self._launched(graph, key):
             return self.run(*given)
@@ -118,11 +120,13 @@ class RegionGraphs:
 
     def _key(self, given: tuple[Any, ...]) -> Key:
         """Floats by their bits: 0.0 and -0.0 are two."""
-        flags = library_flags() if self.about.has_library else ()
         floats = self.about.floats
         if floats:
             given = (*given[:-floats], *[float(number).hex() for number in given[-floats:]])
-        return (current_stream(self.about.device), *flags, *given)
+        return (current_stream(self.about.device), *given)
+
+    def _flags(self) -> Key:
+        return library_flags() if self.about.has_library else ()
 
     def _launched(self, graph: Graph, key: Key) -> int:
         """The driver's status, which has launched nothing where it is not 0."""
@@ -138,8 +142,10 @@ class RegionGraphs:
         times = self.seen.get(sight, 0)
         if times + 1 >= self.sights and RECORDER.has_room() and not is_being_recorded():
             self.seen.pop(sight, None)
+            flags = self._flags()
             graph = RECORDER.recorded(self.about.device, key[0], lambda: self.run(*given))  # type: ignore[arg-type]
             if graph is not None and not self._launched(graph, key):
+                graph.flags = flags
                 self._keep(key, graph)
                 return 0
             self._refused()
@@ -159,7 +165,8 @@ class RegionGraphs:
 
     def _keep(self, key: Key, graph: Graph) -> None:
         with self.lock:
-            given_up = _remember(self.graphs, key, graph, MOST_GRAPHS)
+            replaced = self.graphs.get(key)  # it was recorded under other flags
+            given_up = _remember(self.graphs, key, graph, MOST_GRAPHS) or replaced
             if given_up is not None and given_up.replays < PAYS:
                 self.sights *= 2
 

@@ -132,6 +132,19 @@ def test_what_libraries_are_told_to_do_is_part_of_a_call_that_calls_one(device) 
     assert len(device.ran) == ran + 2
 
 
+def test_flags_that_change_again_and_again_make_recordings_rarer(device) -> None:
+    region = device.region()
+    before = torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
+    try:
+        for turn in range(20 * SIGHTS):
+            if turn % SIGHTS == 0:
+                torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction ^= True
+            region(SMALL, 100)
+    finally:
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = before
+    assert len(region.graphs) == 1 and len(device.recorded) <= 5
+
+
 def test_while_the_program_records_something_nothing_is_recorded_or_launched(device) -> None:
     region = device.region()
     device.is_recording = True

@@ -75,10 +75,8 @@ def emit_host(
 ) -> HostCode:
     """Prints the program as Python; the program's constants are free names of the text.
 
-    ``region_names`` are those of each native region's function and of its table, and whether its
-    device may replay it. ``allocators``:
-    short ways to new memory on a device, as functions of shape, strides and dtype. ``profiled``:
-    while a profiler records, a twin of the function is called (see ``runtime/profile.py``);
+    ``allocators``: short ways to new memory on a device, as functions of shape, strides and dtype.
+    ``profiled``: while a profiler records, a twin is called (see ``runtime/profile.py``);
     ``labels`` are what the twin calls its steps, by their identity; its launches are noted in
     ``launched``.
     """

@@ -53,6 +53,11 @@ class CostModel:
     gpu_region_steps: int = 32
     """The same on a GPU, whose memory is scarcer, and of how many steps one is: what they leave is
     allocated before them."""
+    replayed_steps: int = 4
+    replayed_call: int = 3
+    """Computing steps of a native region on a GPU from which on it may be a graph of the device's,
+    whose launch costs what one of theirs does, and looking for it half of that; and as how many of
+    them a library's call counts."""
     kept_nodes: int = 16
     """Of a graph whose translation is kept on disk: of fewer it takes as long as looking there."""
     interpreted_instructions: int = 5_000

@@ -441,7 +441,7 @@ class Driver:
             functions |= named
             table = f"table_{len(tables)}"
             tables[table] = tuple(_entry(entry, printed, name, named) for entry in printed.table)
-            region_names[step] = name, table
+            region_names[step] = name, table, printed.replayable
         short = self.targets.allocators(_devices(program))
         host = emit_host(program, kernel_names, region_names, short, profiled=True)
         return Code(functions, tables, host)

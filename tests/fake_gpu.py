@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,9 @@ from anyshape.ir.loops import Kernel, PointerParam, ScalarParam
 from anyshape.ir.program import Assertion, Program
 from anyshape.options import Options
 from anyshape.runtime import launch as runtime_launch
+from anyshape.runtime import region_graphs
 from anyshape.runtime.launch import Flag, Loaded, library_function
+from anyshape.runtime.region_graphs import Graph, Recorder
 from anyshape.targets.cpu.build import Toolchain, compile_c, load_shared_object
 from anyshape.targets.cpu.c import emit_c
 from anyshape.targets.cpu.launch_lists import with_lists
@@ -146,7 +148,8 @@ def flag(device: torch.device) -> Flag:
 
 
 class FakeGpu:
-    """``targets`` compile for it; ``chosen`` counts what Python was asked to choose."""
+    """``targets`` compile for it; ``chosen`` counts what Python was asked to choose, ``recorded`` are the
+    calls of regions that are graphs, of which ``replayed`` were made again."""
 
     def __init__(self, monkeypatch: Any, *, tune: bool = False) -> None:
         """``tune``: schedules are measured, as in ``mode="max-autotune-no-cudagraphs"``."""
@@ -154,6 +157,8 @@ class FakeGpu:
         self.loader = TritonLoader()
         self.addresses: dict[str, int] = {}
         self.chosen = 0
+        self.recorded: list[Callable[[], int]] = []
+        self.replayed = 0
         self.programs: list[Program] = []
         for name in COUNTERS:
             counter(name).value = 0
@@ -195,6 +200,9 @@ class FakeGpu:
         monkeypatch.setattr(Launcher, "_start", lambda *given: Future())
         monkeypatch.setattr(Launcher, "_cut", self._cut)
         monkeypatch.setattr(Driver, "create", self._driver)
+        monkeypatch.setattr(Recorder, "recorded", self._recorded)
+        monkeypatch.setattr(region_graphs, "launch_graph", self._replayed)
+        monkeypatch.setattr(region_graphs, "is_being_recorded", lambda: False)
         monkeypatch.setattr(Flag, "on", flag)
         monkeypatch.setattr(Flag, "clear", lambda flag: flag.pinned.zero_())
         stream = "_cuda_getCurrentRawStream"
@@ -219,6 +227,22 @@ class FakeGpu:
         made = with_lists(flagged, "cpu", lambda: GridLists(variants=TRITON.variants))
         self.programs.append(made)
         return made
+
+    @property
+    def _recorded(self) -> Any:
+        """A graph is the call itself, and its address which of them it is."""
+
+        def recorded(recorder: Recorder, device: int, stream: int, call: Callable[[], int]) -> Any:
+            assert stream == STREAM
+            self.recorded.append(call)
+            return Graph(len(self.recorded))
+
+        return recorded
+
+    def _replayed(self, graph: int, stream: int) -> int:
+        assert stream == STREAM
+        self.replayed += 1
+        return self.recorded[graph - 1]()
 
     def _driver(self, options: Options, name: str = "a graph") -> Driver:
         return Driver(options, name, targets=self.targets)

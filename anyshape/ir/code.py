@@ -17,6 +17,7 @@ from anyshape.nouns import frozen
 ArgType = Literal["pointer", "int64", "double"]
 Reference = tuple[str, object]
 """("function", dotted text) | ("kernel", name) | ("table", name) | ("dtype", DType) |
+("replayed", (name, ``Replayable``)): a native region's function by way of graphs |
 ("constant" | "pointer", name of a constant input) | ("module", name) | ("object", what it is) |
 ("twin", None): what runs while a profiler records |
 ("library", symbol of torch's own library) | ("tensor", (constant, shape, strides)) |
@@ -56,17 +57,34 @@ Function: TypeAlias = NativeFunction | DeviceFunction
 
 
 @frozen
+class Replayable:
+    """Of a native region that its device may record and replay: the device's number, how many of
+    what it is handed are floats, which come last, and does it call a library?"""
+
+    device: int
+    floats: int
+    has_library: bool
+
+
+@frozen
 class PrintedRegion:
     """A native region: the function that the host calls, the functions of its steps, the entries of
     the table that it is handed, and its plan and those of its bodies, which are data, with sizes of
     what each keeps. An entry is a reference, ("part", number of a step's function), ("plan",
-    number), ("kept", number of a plan) or ("entry", None)."""
+    number), ("kept", number of a plan) or ("entry", None). ``replayable``: what there is to know
+    where its device may replay it."""
 
     entry: Function
     parts: tuple[Function, ...]
     table: tuple[Reference, ...]
     plans: tuple[tuple[int, ...], ...]
     kept: tuple[tuple[int, ...], ...] = ()
+    replayable: Replayable | None = None
+
+
+RegionNames: TypeAlias = tuple[str, str, Replayable | None]
+"""Of a native region's function and of its table, and what there is to know where its device may
+replay it."""
 
 
 @frozen

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from anyshape.ir.buffers import Buffer, BufferRef, SizeInMemory, StepArg
-from anyshape.ir.code import HostCode, Reference, flag_address
+from anyshape.ir.code import HostCode, Reference, RegionNames, flag_address
 from anyshape.ir.dtypes import DType, uint8
 from anyshape.ir.loops import Kernel
 from anyshape.ir.program import (
@@ -66,7 +66,7 @@ from anyshape.symbolic.sums import DEEP, LONG
 def emit_host(
     program: Program,
     kernel_names: Mapping[Kernel, str],
-    region_names: Mapping[NativeRegion, tuple[str, str]],
+    region_names: Mapping[NativeRegion, RegionNames],
     allocators: Mapping[str, str] = MappingProxyType({"cpu": "anyshape.empty_cpu"}),
     *,
     profiled: bool = False,
@@ -75,9 +75,8 @@ def emit_host(
 ) -> HostCode:
     """Prints the program as Python; the program's constants are free names of the text.
 
-    ``region_names`` are those of each native region's function and of its table. ``allocators``:
-    short ways to new memory on a device, as functions of shape, strides and dtype. ``profiled``:
-    while a profiler records, a twin of the function is called (see ``runtime/profile.py``);
+    ``allocators``: short ways to new memory on a device, as functions of shape, strides and dtype.
+    ``profiled``: while a profiler records, a twin is called (see ``runtime/profile.py``);
     ``labels`` are what the twin calls its steps, by their identity; its launches are noted in
     ``launched``.
     """
@@ -90,7 +89,7 @@ def emit_host(
 class _Printer:
     program: Program
     kernel_names: Mapping[Kernel, str]
-    region_names: Mapping[NativeRegion, tuple[str, str]]
+    region_names: Mapping[NativeRegion, RegionNames]
     allocators: Mapping[str, str]
     profiled: bool
     labels: Mapping[int, str]
@@ -309,9 +308,13 @@ class _Printer:
             self._step(launch)
 
     def region(self, step: NativeRegion) -> None:
-        name, table = self.region_names[step]
-        function = self._name(name, ("kernel", name))
-        args = [self._name(table, ("table", table)), "0"]
+        name, table, replayable = self.region_names[step]
+        function, args = self._name(name, ("kernel", name)), []
+        if replayable is not None:
+            function = self._name(f"replays_of_{table}", ("replayed", (name, replayable)))
+            args.append("arena[1]" if step.slot_sizes else "None")
+        arena = "0" if step.separate_slots or not step.slot_sizes else "arena.data_ptr()"
+        args += [self._name(table, ("table", table)), arena]
         own = ("constant", "flag")  # of the table
         args += [self._pointer(n, 0) for n in step.outer if self._role(n) not in own]
         if step.slot_sizes:
@@ -319,8 +322,6 @@ class _Printer:
                 self._arena(step)
             if step.separate_slots:
                 args.append("*arena[0]")
-            else:
-                args[1] = "arena.data_ptr()"
         args += [self._size(atom.expr) for atom in step.sizes]
         args += [self._scalar(scalar) for scalar in step.scalars]
         failed = self._name("native_region_failed", ("function", "anyshape.native_region_failed"))

@@ -28,6 +28,7 @@ from anyshape.ir.scalars import applied
 from anyshape.known_builtins import generated
 from anyshape.nouns import frozen, mutable
 from anyshape.runtime.arenas import slots
+from anyshape.runtime.region_graphs import RAISED, RegionGraphs
 from anyshape.torch_names import resolve
 
 LIBRARY = (
@@ -115,6 +116,8 @@ class Resolver:
                 return RUNTIME_FUNCTIONS.get(what) or resolve(what)
             case "kernel":
                 return self.functions[what].call
+            case "replayed":
+                return RegionGraphs(self.functions[what[0]].call, what[1])
             case "table":
                 return self._table(what)
             case "dtype":
@@ -262,10 +265,6 @@ def has_library(kind: str = "cpu") -> bool:
 def check_failed(message: str) -> NoReturn:
     """Raises ``CheckFailed``; the trampoline runs the segment again in the concrete domain."""
     raise CheckFailed(message)
-
-
-RAISED: dict[int, BaseException] = {}
-"""What Python raised while C called it, by thread, until the call of C has come back."""
 
 
 def native_region_failed() -> NoReturn:

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from anyshape.ir.dtypes import float64
 from anyshape.ir.established import Established, Last, binders_of, established, shown
-from anyshape.ir.graph import CHECK, Graph, Node, TensorType, Value, values_in
+from anyshape.ir.graph import CHECK, Graph, Node, ScalarType, TensorType, Value, values_in
 from anyshape.ir.scalars import ScalarInput
 from anyshape.nouns import mutable
 from anyshape.ops.context import TypeContext
@@ -129,7 +129,9 @@ class Analysis:
         last = Last(self.binders)
         for position, node in enumerate(self.nodes):
             self.sources[position] = self.sources_of(node)
-            own = last.of((tuple(map(shown, node.outputs)), node.args, *node.kwargs.values()))
+            numbers = (v for v in node.inputs() if isinstance(v.type, ScalarType))
+            named = tuple(map(shown, (*node.outputs, *numbers)))
+            own = last.of((named, node.args, *node.kwargs.values()))
             views = (n for n in map(self.producer.get, node.inputs()) if n is not None)
             below = (self.bound[view] for view in views if self.kinds[view] == "view")
             self.bound.append(max((own, *below)))

@@ -131,6 +131,26 @@ def test_one_region_does_products_and_kernels_at_every_size(gpu):
     assert counter("wrong_streams").value == 0
 
 
+def test_a_region_whose_call_is_made_again_is_replayed(gpu):
+    """With what the same memory has at each call."""
+    compiled = compile_sketch(chain, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
+    assert "replays_of_table_0(arena[1], table_0, 0, " in compiled.linked.code.host.text
+    x, w = torch.randn(33, 64), torch.randn(64, 64) / 8
+    for _ in range(20):
+        x.copy_(torch.randn(33, 64))
+        same_as_reference(compiled, x, w, tolerance=1e-4)
+    assert 1 <= len(gpu.recorded) < gpu.replayed
+
+
+def test_a_region_of_few_steps_is_not_recorded(gpu):
+    def program(b, x, w):
+        return b.mean(b.softmax(x, 1), (0,))
+
+    compiled = compile_sketch(program, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
+    assert len(regions(compiled)) == 1
+    assert "replays" not in compiled.linked.code.host.text
+
+
 def test_what_was_chosen_for_sizes_is_not_asked_for_again(gpu):
     compiled = compile_sketch(chain, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
     x, w = torch.randn(3, 8), torch.randn(8, 8)

@@ -15,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import torch
 
 import anyshape
-from anyshape.targets.triton.binaries import Binary, _driver, load_binary
+from anyshape.runtime.cuda_driver import driver
+from anyshape.targets.triton.binaries import Binary, load_binary
 from anyshape.targets.triton.target import _LOADER
 from benchmarks.gpu import PROGRAMS, exactly, is_right
 
@@ -82,7 +83,7 @@ def race() -> None:
     arguments = (ctypes.c_void_p * 1)(ctypes.addressof(address))
     function = ctypes.c_void_p(loaded.function)
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-    assert not _driver().cuLaunchKernel(
+    assert not driver().cuLaunchKernel(
         function, 1, 1, 1, loaded.threads, 1, 1, 0, stream, arguments, None
     )
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch._higher_order_ops.associative_scan import associative_scan
 
 import anyshape
+from anyshape.runtime.random_state import RandomState
 from benchmarks.gpu import PRODUCTS, PROGRAMS, exactly, is_right
 
 pytestmark = [
@@ -182,6 +183,58 @@ def test_inside_a_graph_of_the_users_own() -> None:
     x.copy_(torch.randn_like(x))
     graph.replay()
     torch.testing.assert_close(made, torch.softmax(x, -1) + 1)
+
+
+def picked(x: Tensor, i: Tensor) -> Tensor:
+    return (x + torch.rand_like(x))[i] * 2 * torch.rand(())
+
+
+def test_a_segment_that_has_not_happened_has_drawn_nothing() -> None:
+    """On the device and on the host: negative positions are eager's too."""
+    fast = anyshape.compile(picked)
+    for indices in ([1, 2, 0], [-1, 3], [4]):
+        found = []
+        for run in (picked, fast):
+            torch.manual_seed(3)
+            x, i = torch.ones(5, device="cuda", requires_grad=True), torch.tensor(indices).cuda()
+            found.append((run(x, i), torch.cuda.get_rng_state(), torch.get_rng_state()))
+        for wanted, ours in zip(*found, strict=True):
+            torch.testing.assert_close(ours, wanted)
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["", "under a capture"])
+def test_the_state_of_the_device_is_put_back(recorded: bool) -> None:
+    """While work is being recorded the device's generator has no state, and none is read."""
+    torch.manual_seed(3)
+    torch.rand(5, device="cuda")
+    if recorded:
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            found = RandomState.of(("cpu", "cuda:0"))
+        assert [device for device, _ in found.states] == ["cpu"]
+        return
+    before = RandomState.of(("cpu", "cuda:0"))
+    wanted, then = torch.rand(5, device="cuda"), torch.cuda.get_rng_state()
+    with before.drawn_again():
+        assert torch.equal(torch.rand(5, device="cuda"), wanted)
+    assert torch.equal(torch.cuda.get_rng_state(), then)
+    before.put_back()
+    assert torch.equal(torch.rand(5, device="cuda"), wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_group_norm_is_right(dtype: torch.dtype) -> None:
+    """Beside float64; rows whose squares overflow beside eager, which has infinities there."""
+    fast = anyshape.compile(F.group_norm, fullgraph=True, options={"fallback": "error"})
+    for shape, groups in (((2, 32, 7, 9), 8), ((1, 6, 3), 3), ((3, 64, 40, 40), 32), ((5, 4), 2)):
+        x = torch.randn(*shape, device="cuda").to(dtype)
+        w, b = torch.randn(2, shape[1], device="cuda").to(dtype)
+        loose = 2e-5 if dtype is torch.float32 else 3e-2
+        wanted = F.group_norm(x.double(), groups, w.double(), b.double()).to(dtype)
+        torch.testing.assert_close(fast(x, groups, w, b), wanted, rtol=loose, atol=loose)
+        huge = (x * 1e25, groups, w, b)
+        torch.testing.assert_close(
+            fast(*huge), F.group_norm(*huge), rtol=loose, atol=loose, equal_nan=True
+        )
 
 
 def test_gradients_of_a_linear_scan_that_is_said_to_be_pointwise() -> None:

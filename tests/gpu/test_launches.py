@@ -187,7 +187,7 @@ def test_kernels_are_told_and_profiled() -> None:
 def test_memory_does_not_grow() -> None:
     fast = anyshape.compile(attends)
     given = operands(512, 512)
-    for _ in range(3):
+    for _ in range(10):  # libraries take memory where calls are recorded, once
         fast(*given)
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()

@@ -10,7 +10,13 @@ from torch.nn import functional as F
 
 import anyshape
 from anyshape import driver
+from anyshape.ir.dtypes import float32
 from anyshape.ir.program import Launch
+from anyshape.ops import OPS
+from anyshape.ops.build import Builder
+from anyshape.ops.context import TypeContext
+from anyshape.schedule.analysis import analyse
+from anyshape.symbolic import Facts, Space
 from tests.schedule.programs import compile_sketch, same_as_reference
 
 SIZES = [(1, 1), (3, 7), (0, 5), (5, 0), (33, 64)]
@@ -112,3 +118,15 @@ def test_the_backward_part_stores_nothing_wide_and_keeps_what_it_did(dtype, monk
         stored = [program.buffers[name] for step in launches(program) for name in step.writes()]
         wide = [b for b in stored if b.dtype.size_bytes == 4 and b.shape and b.shape[-1] == 8]
         assert not wide, wide
+
+
+def test_what_reads_a_number_of_the_host_runs_once_that_has_its_value():
+    """So that no kernel of it stores what is needed before: `full` of a number that is read on the host, which a
+    kernel of another device takes in."""
+    builder = Builder(TypeContext(Space(), Facts(Space())), OPS)
+    number = builder.item(builder.rand(()))
+    graph = builder.finish((builder.full((), number, float32, "cuda:0"),))
+    found = analyse(graph, OPS)
+    found.link_sources()
+    operators = [node.op for node in graph.nodes]
+    assert found.tested_at(operators.index("full")) == operators.index("item")

@@ -32,6 +32,7 @@ from anyshape.ir.loops import Kernel, Param, PointerParam, ScalarParam, SizePara
 from anyshape.nouns import frozen, mutable
 from anyshape.optional import require
 from anyshape.runtime.cache import DiskCache, digest
+from anyshape.runtime.cuda_driver import driver
 from anyshape.targets.triton import compile_worker
 from anyshape.targets.triton.compile_worker import Wanted, compile_text
 from anyshape.targets.triton.kernel import (
@@ -311,12 +312,12 @@ COMPILER = Compiler()
 
 def load_binary(binary: Binary) -> LoadedKernel:
     """The kernel on the current device, as long as this process lives."""
-    module, function, driver = ctypes.c_void_p(), ctypes.c_void_p(), _driver()
-    in_context(lambda: driver.cuModuleLoadData(ctypes.byref(module), binary.code))
+    module, function = ctypes.c_void_p(), ctypes.c_void_p()
+    in_context(lambda: driver().cuModuleLoadData(ctypes.byref(module), binary.code))
     name = binary.name.encode()
-    in_context(lambda: driver.cuModuleGetFunction(ctypes.byref(function), module, name))
+    in_context(lambda: driver().cuModuleGetFunction(ctypes.byref(function), module, name))
     if binary.shared > PLAIN_SHARED_BYTES:
-        in_context(lambda: driver.cuFuncSetAttribute(function, MOST_SHARED, binary.shared))
+        in_context(lambda: driver().cuFuncSetAttribute(function, MOST_SHARED, binary.shared))
     assert function.value is not None
     return LoadedKernel(function.value, binary.threads, binary.shared)
 
@@ -330,19 +331,14 @@ def in_context(call: Callable[[], int]) -> None:
         status = call()
     if status:
         name = ctypes.c_char_p()
-        _driver().cuGetErrorName(status, ctypes.byref(name))
+        driver().cuGetErrorName(status, ctypes.byref(name))
         raise RuntimeError(f"the CUDA driver refused: {(name.value or b'').decode()} ({status})")
-
-
-@functools.cache
-def _driver() -> ctypes.CDLL:
-    return ctypes.CDLL("libcuda.so.1")
 
 
 @functools.cache
 def driver_entry() -> int:
     """The address of the driver's ``cuLaunchKernelEx``."""
-    found = ctypes.cast(_driver()["cuLaunchKernelEx"], ctypes.c_void_p).value
+    found = ctypes.cast(driver()["cuLaunchKernelEx"], ctypes.c_void_p).value
     assert found is not None
     return found
 
@@ -352,5 +348,5 @@ def overlaps(device: int) -> bool:
     """May a kernel begin there while the one before it ends? Kernels wait for its memory
     themselves. A CUDA graph records such launches from this driver on."""
     version = ctypes.c_int()
-    known = _driver().cuDriverGetVersion(ctypes.byref(version)) == 0
+    known = driver().cuDriverGetVersion(ctypes.byref(version)) == 0
     return known and version.value >= OVERLAPPING_DRIVER and capability_of(device) >= OVERLAPPING

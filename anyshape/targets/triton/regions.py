@@ -9,13 +9,14 @@ torch's own, by its stable C functions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 
 import torch
 
 from anyshape.costs import COSTS
 from anyshape.ir.buffers import Buffer, BufferRef, TensorArg
-from anyshape.ir.code import PrintedRegion
+from anyshape.ir.code import PrintedRegion, Replayable
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam
 from anyshape.ir.program import (
     Allocate,
@@ -23,6 +24,7 @@ from anyshape.ir.program import (
     ExternCall,
     Free,
     Launch,
+    LibraryCall,
     NativeRegion,
     Program,
     Step,
@@ -34,7 +36,7 @@ from anyshape.symbolic import Facts
 from anyshape.targets.cpu.native import RegionPrinter
 from anyshape.targets.cpu.native_calls import DELETE, LIBRARY_FAILED, SHARE
 from anyshape.targets.cpu.native_part import Part, Slot
-from anyshape.targets.cpu.native_regions import Native, form_native_regions
+from anyshape.targets.cpu.native_regions import Native, form_native_regions, is_float
 from anyshape.targets.triton.library import gpu_call
 
 STREAM = "aoti_torch_get_current_cuda_stream"
@@ -81,12 +83,22 @@ def emit_gpu_region(
     """``stream`` is the function of torch's library that says which is the current one."""
     names = (name for step in region.steps for name in step.mentions())
     device = torch.device(next(program.buffers[name].device for name in names))
-    return _Printer(
+    printed = _Printer(
         *(region, program.buffers, kernel_names, placeholder, False, False),
         device="{}, {}".format(*device_code(device)),
         where=device,
         current=stream,
     ).emit()
+    return replace(printed, replayable=_replayable(region, device.index or 0))
+
+
+def _replayable(region: NativeRegion, device: int) -> Replayable | None:
+    """None of a few steps, whose launches cost as little."""
+    calls = sum(isinstance(step, LibraryCall) for step in region.steps)
+    launches = sum(isinstance(step, Launch) for step in region.steps)
+    if launches + calls * COSTS.replayed_call < COSTS.replayed_steps:
+        return None
+    return Replayable(device, sum(map(is_float, region.scalars)), calls > 0)
 
 
 @mutable(eq=False)

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from anyshape.ir.established import midrun_numbers
-from anyshape.ir.graph import Graph, Input, Node, ScalarType, Value, values_in
+from anyshape.ir.graph import Arg, Graph, Input, Node, ScalarType, Value, values_in
 from anyshape.ir.known_sizes import symbol_given_by
 from anyshape.ir.scalars import ScalarInput
 from anyshape.symbolic import Symbol
 
 
-def part_of(graph: Graph, nodes: Sequence[Node], outputs: Sequence[Value]) -> Graph:
+def part_of(graph: Graph, nodes: Sequence[Node], outputs: Sequence[Arg]) -> Graph:
     """The graph of these nodes, which have no regions. Its inputs are those of the whole graph,
     then values that other nodes make, then sizes and numbers that only those give."""
     known = {entry.value for entry in graph.inputs}

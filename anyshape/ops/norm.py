@@ -541,8 +541,8 @@ def _normalize_expand(
     b: Any, x: Any, p: Any = 2.0, dim: Any = 1, eps: Any = 1e-12, out: None = None
 ) -> Any:
     dims = tuple(dim_of(d, len(x.shape)) for d in sequence(dim))
-    length = b.norm(x, p, dims, True)
-    return b.div(x, b.clamp(length, eps))
+    length = b.clamp(b.norm(x, p, dims, True), eps)
+    return b.div(x, b.expand(length, x.shape))  # as eager, which so decides how it lies
 
 
 op(

@@ -607,3 +607,14 @@ def test_an_operator_of_the_programs_own_is_not_run_for_strides() -> None:
         ran.clear()
         fast(torch.ones(size))
         assert len(ran) == 1
+
+
+def test_strides_of_normalized_rows_are_eagers_where_there_are_none() -> None:
+    program = torch.nn.functional.normalize
+    options = {"max_variants": 64}
+    result = anyshape.compile(program, options=options)
+    read = anyshape.compile(lambda x: program(x).stride(), options=options)
+    for shape in ((0, 3), (2, 0, 1), (1, 0, 2), (3, 2)):
+        for x in laid_out(shape):
+            wanted = program(x).stride()
+            assert result(x).stride() == wanted and read(x) == wanted, (shape, x.stride())

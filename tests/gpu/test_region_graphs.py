@@ -84,7 +84,7 @@ def same(found: Any, wanted: Any, loose: float = 2e-3) -> None:
 
 def by_itself(call: Any, *given: Any) -> Any:
     """Of a program of which no region is recorded."""
-    with mock.patch.object(Recorder, "has_room", lambda recorder: False):
+    with mock.patch.object(Recorder, "has_room", lambda *given: False):
         return call(*given)
 
 

@@ -235,10 +235,10 @@ def _stepping(t: TensorType, step: int) -> TensorType:
 
 
 def _sets_of_ones(shape: Shape, operands: Sequence[TensorType]) -> Iterator[tuple[Symbol, ...]]:
-    """Each size; two and all of them together where no operand tells all dimensions apart."""
+    """Each size; two and all of them together where no operand has all dimensions."""
     sizes = _sizes_of(shape, operands)
-    told = any(t.shape == shape and 0 not in t.strides for t in operands)
-    for count in (1,) if told else dict.fromkeys((1, 2, len(sizes))):
+    covered = any(t.shape == shape and 0 not in t.strides for t in operands)
+    for count in (1,) if covered else dict.fromkeys((1, 2, len(sizes))):
         yield from itertools.combinations(sizes, count)
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import field
 from typing import Any, TypeAlias, TypeVar
 
@@ -33,7 +33,7 @@ from anyshape.runtime.cuda_driver import (
     new_stream,
 )
 
-Key: TypeAlias = tuple[Hashable, ...]
+Key: TypeAlias = tuple[Any, ...]
 T = TypeVar("T")
 RAISED: dict[int, BaseException] = {}
 """What Python raised while C called it, by thread, until the call of C has come back."""
@@ -132,18 +132,18 @@ class RegionGraphs:
         """The driver's status, which has launched nothing where it is not 0."""
         with graph.lock:
             graph.replays += 1
-            return launch_graph(graph.address, key[0])  # type: ignore[arg-type]
+            return launch_graph(graph.address, key[0])
 
     def _first(self, key: Key, given: tuple[Any, ...]) -> int:
         """A call that is not recorded; it is, where this thread has made it often enough."""
         if self.refused:
             return self.run(*given)
         sight = (threading.get_ident(), *key)  # libraries have made what they keep for a thread
-        times = self.seen.get(sight, 0)
-        if times + 1 >= self.sights and RECORDER.has_room() and not is_being_recorded():
+        times, where = self.seen.get(sight, 0), (self.about.device, key[0])
+        if times + 1 >= self.sights and RECORDER.has_room(*where) and not is_being_recorded():
             self.seen.pop(sight, None)
             flags = self._flags()
-            graph = RECORDER.recorded(self.about.device, key[0], lambda: self.run(*given))  # type: ignore[arg-type]
+            graph = RECORDER.recorded(*where, lambda: self.run(*given))
             if graph is not None and not self._launched(graph, key):
                 graph.flags = flags
                 self._keep(key, graph)
@@ -209,14 +209,15 @@ class Recorder:
         self.graphs.add(graph)
         return graph
 
-    def has_room(self) -> bool:
-        """May one more graph be kept?"""
-        return len(self.graphs) < MOST_IN_ALL
+    def has_room(self, device: int, stream: int) -> bool:
+        """May one more graph be kept, and of this stream?"""
+        known = (device, stream) in self.sides or len(self.sides) < MOST_STREAMS
+        return known and len(self.graphs) < MOST_IN_ALL
 
     def _side(self, device: int, stream: int) -> Side | None:
-        if (device, stream) not in self.sides and len(self.sides) < MOST_STREAMS:
+        if (device, stream) not in self.sides:
             self.sides[device, stream] = _new_side(device)
-        return self.sides.get((device, stream))
+        return self.sides[device, stream]
 
 
 RECORDER = Recorder()

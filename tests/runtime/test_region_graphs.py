@@ -17,6 +17,7 @@ from anyshape.runtime.region_graphs import (
     LARGE_ARENA,
     MOST_GRAPHS,
     MOST_SEEN,
+    MOST_STREAMS,
     PAYS,
     RAISED,
     SIGHTS,
@@ -242,12 +243,12 @@ def test_tables_are_bounded_and_graphs_that_were_of_no_use_make_the_next_ones_ra
 
 
 def test_a_process_has_so_many_graphs_and_no_more(device, monkeypatch) -> None:
-    monkeypatch.setattr(Recorder, "has_room", lambda recorder: len(device.recorded) < 2)
+    monkeypatch.setattr(Recorder, "has_room", lambda *given: len(device.recorded) < 2)
     region = device.region()
     for address in (1, 2, 3) * (SIGHTS + 1):
         region(SMALL, address)
     assert len(device.recorded) == 2 and len(device.launched) == 4
-    monkeypatch.setattr(Recorder, "has_room", lambda recorder: True)
+    monkeypatch.setattr(Recorder, "has_room", lambda *given: True)
     region(SMALL, 3)
     assert len(device.recorded) == 3 and not region.refused
 
@@ -257,10 +258,12 @@ def test_graphs_that_live_are_counted(monkeypatch) -> None:
     recorder = Recorder()
     graph = Graph(1)
     recorder.graphs.add(graph)
-    assert not recorder.has_room()
+    assert not recorder.has_room(0, 5)
     del graph
     gc.collect()
-    assert recorder.has_room()
+    assert recorder.has_room(0, 5)
+    recorder.sides = {(0, stream): None for stream in range(MOST_STREAMS)}
+    assert recorder.has_room(0, 0) and not recorder.has_room(0, MOST_STREAMS)
 
 
 def test_graphs_are_let_go_of_with_their_region(device, monkeypatch) -> None:

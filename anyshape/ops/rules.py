@@ -167,6 +167,22 @@ class PointwiseRule:
         return operands_type(cx, taken, self.dtype(cx, taken))
 
 
+@frozen
+class _OwnRule(PointwiseRule):
+    """Of a row that has more to say than a dtype; ``rule`` is of ``operands_type`` in the end."""
+
+    rule: Rule = operands_type
+
+    def __call__(self, cx: TypeContext, *args: Arg, **kwargs: Arg) -> TensorType:
+        return self.rule(cx, *args, **kwargs)
+
+
+def by_element(rule: Rule) -> PointwiseRule:
+    """The rule of an elementwise row whose result lies as ``operands_type`` of its arguments says,
+    so that everybody can see that it is one."""
+    return _OwnRule(rule=rule)
+
+
 def laid_like_first(rule: Rule) -> Rule:
     """The rule's type, of a result that eager makes in the format of its argument first."""
 

@@ -7,7 +7,6 @@ a function of ``(cx, *args, **kwargs)``; the makers here return such functions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 from anyshape.ir.dtypes import (
@@ -20,7 +19,7 @@ from anyshape.ir.dtypes import (
 )
 from anyshape.ir.graph import HOST, Arg, ScalarType, TensorType, Value, values_in
 from anyshape.ir.scalars import SCALAR_FUNCTIONS, Scalar, ScalarInput
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import (
     Shape,

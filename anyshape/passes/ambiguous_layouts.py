@@ -11,7 +11,6 @@ graph. Out: the graph that makes those outputs, from values whose strides are ce
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from anyshape.ir.graph import (
     Graph,
@@ -21,7 +20,7 @@ from anyshape.ir.graph import (
     Value,
 )
 from anyshape.ir.shortcuts import only_where
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext, Undecided
 from anyshape.ops.row_major_results import LIKE_WHERE_EMPTY, is_of_rows, is_row_major, makes_rows

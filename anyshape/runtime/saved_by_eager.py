@@ -8,7 +8,6 @@ them. Tensors have no memory, so that asking costs next to nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from dataclasses import replace
 
 import torch
 
@@ -16,6 +15,7 @@ from anyshape.interrupts import is_interrupt
 from anyshape.ir.established import midrun_numbers
 from anyshape.ir.graph import Graph, Input, Node, ScalarType, TensorType, Value
 from anyshape.ir.scalars import ScalarInput
+from anyshape.nouns import replace
 from anyshape.runtime.eager_function import eager_function
 from anyshape.symbolic import Dim, Expr, Symbol, evaluate
 from anyshape.torch_names import torch_dtype

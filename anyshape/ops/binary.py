@@ -405,7 +405,7 @@ op(
     overload=_power_row,
     torch="torch.pow",
     vjp=elementwise.POW,
-    type=by_element(lambda cx, x, y: _power_type(cx, x, y, promoted(cx, (x, y)))),
+    type=lambda cx, x, y: _power_type(cx, x, y, promoted(cx, (x, y))),
     spellings=("torch.Tensor.pow", "operator.pow", "torch.Tensor.__pow__"),
     lower=Pointwise(_pow),
     costly=True,
@@ -421,7 +421,6 @@ op(
 )
 
 
-@by_element
 def _float_power_type(cx: TypeContext, x: Arg, y: Arg) -> TensorType:
     wide = complex128 if promoted(cx, (x, y)).is_complex else float64
     return _power_type(cx, x, y, wide)

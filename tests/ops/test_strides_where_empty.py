@@ -42,8 +42,6 @@ BY_ELEMENT: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "remainder, reflected": lambda x, y: 2 % x,
     "fmod": lambda x, y: torch.fmod(x, y),
     "difference, reflected": lambda x, y: 1 - x,
-    "power": lambda x, y: x**y,
-    "float_power": lambda x, y: torch.float_power(x, y),
     "clamp": lambda x, y: x.clamp(y),
     "clamp_min": lambda x, y: torch.clamp_min(x, y),
     "clamp_max": lambda x, y: torch.clamp_max(x, y),

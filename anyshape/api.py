@@ -14,7 +14,7 @@ import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 import torch
@@ -28,7 +28,7 @@ from anyshape.dispatch import Compiled, Explanation, Stats, parameters_of
 from anyshape.dispatch.ranks import warn_once
 from anyshape.driver import Driver
 from anyshape.errors import PERFORMANCE, AnyshapeError
-from anyshape.nouns import mutable
+from anyshape.nouns import mutable, replace
 from anyshape.options import Options, from_user
 from anyshape.runtime.profile import measure
 from anyshape.torch_arguments import translate

@@ -14,13 +14,13 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NoReturn
 
 from anyshape.errors import AnyshapeError
 from anyshape.known_builtins import generated
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.options import near
 from anyshape.symbolic import (
     Condition,

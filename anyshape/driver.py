@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
@@ -36,7 +36,7 @@ from anyshape.ir.scalars import evaluate_scalar
 from anyshape.ir.step_labels import kernel_uses, segment_label, step_labels
 from anyshape.ir.verify_program import verify_memory
 from anyshape.kept_translations import KeptTranslations
-from anyshape.nouns import frozen, mutable
+from anyshape.nouns import frozen, mutable, replace
 from anyshape.ops import OPS
 from anyshape.ops.write_back import WrittenThrough
 from anyshape.options import Options

@@ -10,13 +10,12 @@ gradients need of the forward; where it is products that are taken it is 0 and m
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
 
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 
 Tensor = torch.Tensor
 Gradients: TypeAlias = "tuple[Tensor, Tensor, Tensor]"

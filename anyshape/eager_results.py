@@ -24,6 +24,7 @@ from anyshape.runtime.result_layouts import (
     EagerLayouts,
     EagerOffsets,
     Run,
+    empty_as_eager,
     layouts_as_eager,
     offsets_as_eager,
     without_views,
@@ -37,12 +38,14 @@ def results_as_eager(
     the memory of arguments."""
     copied = sure_copies(graph, OPS)
     usual, odd, lines = [
-        None if found is None else EagerLayouts.of(found.graph, found.outputs, constants, inside)
+        None
+        if found is None
+        else EagerLayouts.of(found.graph, found.outputs, constants, inside, found.where_empty)
         for found, inside in zip(ambiguous_layouts(graph, OPS, copied), (True, False, False))
     ]
     never, sometimes = outputs_as_views(graph, lent, OPS)
     ambiguous = ambiguous_offsets(graph, OPS, sometimes, copied)
-    run = layouts_as_eager(run, graph, usual, odd)
+    run = empty_as_eager(layouts_as_eager(run, graph, usual, odd), graph, odd)
     run = layouts_as_eager(run, graph, None, lines)
     if ambiguous is not None:
         own = ambiguous.graph, ambiguous.outputs, ambiguous.moved, ambiguous.lent

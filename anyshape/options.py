@@ -9,12 +9,13 @@ prints them. Annotations are values here, not texts: what the user gives is comp
 import difflib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from anyshape.errors import AnyshapeError
+from anyshape.nouns import replace
 
 T = TypeVar("T")
 

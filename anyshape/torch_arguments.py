@@ -70,21 +70,23 @@ def _ignored(what: str, why: str) -> AnyshapeError:
     return AnyshapeError("E107", argument=what, because=why)
 
 
+OWN = tuple(name for name, _, _ in list_options())
+
+
 def _options(given: Mapping[str, object]) -> tuple[dict[str, object], list[str]]:
     """Ours, and the names of those that only inductor reads."""
-    own = [name for name, _, _ in list_options()]
     chosen: dict[str, object] = {}
     ignored = []
     for name, value in given.items():
         spelled = name.replace("-", "_")
-        if spelled in own:
+        if spelled in OWN:
             chosen[spelled] = value
         elif spelled in OURS_OF_INDUCTOR:
             chosen.update(OURS_OF_INDUCTOR[spelled](value))
         elif spelled in OF_TORCH_COMPILE or spelled in inductors():
             ignored.append(name)
         else:
-            raise AnyshapeError("E101", name=name, near=near(spelled, own))
+            raise AnyshapeError("E101", name=name, near=near(spelled, OWN))
     return chosen, ignored
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -44,7 +44,7 @@ from anyshape.autograd.shared_heads import without_repeated_heads
 from anyshape.autograd.written_since import written_by_the_end, written_since
 from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.graph import Graph, Node, ScalarType, TensorType, Value, values_in
-from anyshape.nouns import frozen, mutable
+from anyshape.nouns import frozen, mutable, replace
 from anyshape.ops import OPS
 from anyshape.ops.gradients.backward import GRADIENTS
 from anyshape.ops.write_back import WrittenThrough

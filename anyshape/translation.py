@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from anyshape.ir.code import Code
@@ -28,7 +28,7 @@ from anyshape.ir.program import (
     Step,
 )
 from anyshape.ir.text import print_graph
-from anyshape.nouns import frozen, mutable
+from anyshape.nouns import frozen, mutable, replace
 from anyshape.ops.gradients.recorded import RECORDING
 from anyshape.passes.outputs import lent_outputs
 from anyshape.runtime.cache import digest

@@ -11,13 +11,12 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import replace
 from typing import Any
 
 import torch
 
 from anyshape.kernel_writes import may_write
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 
 NAMESPACE = "anyshape_kernels"
 AXES = 3

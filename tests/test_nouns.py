@@ -81,6 +81,29 @@ def test_a_noun_is_the_dataclass_it_stands_for(decorate, expected):
             ours(*arguments)
 
 
+@BOTH
+def test_a_noun_with_some_fields_changed_is_made_anew(decorate, expected):
+    ours, _ = same_fields_twice(decorate, expected)
+
+    @decorate
+    class Alone:
+        size: int
+
+    for noun, changes in (
+        (ours(2, "z", [1], 3, scale=2.0), {"x": 5, "scale": 0.5}),
+        (ours(2), {}),
+        (Alone(1), {"size": 4}),
+        (Alone(1), {}),
+    ):
+        made, wanted = nouns.replace(noun, **changes), replace(noun, **changes)
+        assert repr(made) == repr(wanted) and made is not noun
+        assert [getattr(made, f.name) for f in fields(made)] == [
+            getattr(wanted, f.name) for f in fields(wanted)
+        ]
+    with pytest.raises(TypeError):
+        nouns.replace(Alone(1), weight=2)
+
+
 def parameters(kind):
     return inspect.signature(kind).parameters.values()
 

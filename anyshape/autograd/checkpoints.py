@@ -13,11 +13,10 @@ nodes read copies of the nodes (`computed_again`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from anyshape.autograd.decisions import in_front_of_decisions
 from anyshape.ir.graph import Arg, Modes, Node, ScalarType, TensorType, Value, map_values, values_in
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.ops.gradients.decisions import decides
 from anyshape.ops.table import OpDef
 

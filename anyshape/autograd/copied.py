@@ -14,11 +14,11 @@ that was written since. Out: the same graph with such copies.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from anyshape.autograd.memory import roots
 from anyshape.autograd.outline import is_recorded, requires
 from anyshape.ir.graph import Graph, Node, TensorType, Value, map_values, row_major, values_in
+from anyshape.nouns import replace
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.ops.gradients.kept import MAY_COPY

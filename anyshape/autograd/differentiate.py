@@ -12,7 +12,7 @@ dtype here, and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from anyshape.autograd.memory import roots, views
@@ -35,7 +35,7 @@ from anyshape.ir.graph import (
     row_major,
     values_in,
 )
-from anyshape.nouns import frozen, mutable
+from anyshape.nouns import frozen, mutable, replace
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext, Undecided
 from anyshape.ops.gradients.recorded import RECORDED, is_tensor

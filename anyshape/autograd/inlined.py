@@ -12,7 +12,6 @@ graph has written is the newest version of it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from anyshape.autograd.checkpoints import computed_again
@@ -27,6 +26,7 @@ from anyshape.autograd.outline import (
 )
 from anyshape.autograd.own_backwards import without_own_backwards
 from anyshape.ir.graph import Arg, Graph, Node, Value, map_values, values_in
+from anyshape.nouns import replace
 from anyshape.ops.build import Builder
 from anyshape.ops.gradients.backward import GRADIENTS, LEAVES
 from anyshape.ops.table import OpDef

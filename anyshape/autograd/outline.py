@@ -8,11 +8,10 @@ or ``NotDifferentiable`` with the reason, and then eager torch runs the graph.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from anyshape.autograd.memory import roots
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values, values_in
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.ops.table import OpDef
 
 

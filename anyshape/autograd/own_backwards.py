@@ -11,9 +11,9 @@ nodes of its region.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from anyshape.ir.graph import Arg, Graph, Node, Value, map_values, row_major, values_in
+from anyshape.nouns import replace
 from anyshape.ops.build import Builder
 from anyshape.ops.gradients.backward import APPLIED
 

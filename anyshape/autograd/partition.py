@@ -15,7 +15,6 @@ Of what a checkpoint computes only what it draws is saved (``autograd/checkpoint
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from anyshape.autograd.budget import (
     Allowed,
@@ -43,7 +42,7 @@ from anyshape.ir.graph import (
     values_in,
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput, names_of
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.ops.gradients.decisions import decides
 from anyshape.ops.table import OpDef, is_done_by_library
 from anyshape.symbolic import AllOf, AnyOf, Expr, Facts, Relation, Symbol

@@ -14,7 +14,6 @@ Wherever the graph is cut, results are the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from anyshape.autograd.budget import (
     Allowed,
@@ -29,6 +28,7 @@ from anyshape.autograd.memory import roots
 from anyshape.autograd.minimum_cut import minimum_cut
 from anyshape.autograd.sizes import cost_of_keeping, size_bytes, stored_anyway
 from anyshape.ir.graph import Graph, Node, TensorType, Value, values_in
+from anyshape.nouns import replace
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.ops.gradients.decisions import decides

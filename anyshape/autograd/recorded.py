@@ -10,11 +10,11 @@ lies. Anything else that it keeps is copied, since the program may write that me
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import replace
 
 from anyshape.autograd.memory import roots
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value
 from anyshape.ir.scalars import Scalar, ScalarInput
+from anyshape.nouns import replace
 from anyshape.ops.gradients.backward import gives_sparse
 from anyshape.ops.gradients.recorded import HANDLE, RECORDED, SEVERAL, is_tensor, tensors_in
 from anyshape.ops.table import OpDef

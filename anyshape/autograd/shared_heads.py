@@ -15,10 +15,10 @@ In: a functional graph before it is differentiated. Out: the same, where nothing
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from anyshape.autograd.memory import roots
 from anyshape.ir.graph import HOST, Graph, Node, Value, values_in
+from anyshape.nouns import replace
 from anyshape.ops.context import TypeContext
 from anyshape.ops.table import OpDef
 

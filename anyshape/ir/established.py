@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import field, replace
+from dataclasses import field
 
 from anyshape.ir.graph import CHECK, Arg, Graph, Node, TensorType, Value, checked
 from anyshape.ir.program import CheckStep, Program
 from anyshape.ir.scalars import Scalar, ScalarInput
-from anyshape.nouns import frozen, mutable
+from anyshape.nouns import frozen, mutable, replace
 from anyshape.symbolic import (
     AllOf,
     AnyOf,

@@ -8,10 +8,10 @@ here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from anyshape.ir.graph import Graph, Node, TensorType, Value, values_in
 from anyshape.ir.known_sizes import sizes_of
+from anyshape.nouns import replace
 from anyshape.symbolic import Symbol
 
 

@@ -10,12 +10,12 @@ graph is a graph, of which everything is known that it reads.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from anyshape.ir.established import midrun_numbers
 from anyshape.ir.graph import Arg, Graph, Input, Node, ScalarType, Value, values_in
 from anyshape.ir.known_sizes import symbol_given_by
 from anyshape.ir.scalars import ScalarInput
+from anyshape.nouns import replace
 from anyshape.symbolic import Symbol
 
 

@@ -7,7 +7,7 @@ says what it does (``ir/effects.py``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import ClassVar, Literal, Self, TypeAlias
 
 from anyshape.ir.buffers import (
@@ -26,7 +26,7 @@ from anyshape.ir.loops import Kernel, PointerParam
 from anyshape.ir.scalars import Operand, ScalarInput
 from anyshape.ir.slots import Slot
 from anyshape.ir.variants import Variants
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.symbolic import Atom, Condition, Dim, Facts, Symbol
 
 

@@ -19,6 +19,7 @@ from anyshape.ops.layout import contiguous_strides, numel
 from anyshape.ops.rules import (
     PointwiseRule,
     booled,
+    by_element,
     floated,
     is_tensor,
     operands_type,
@@ -59,6 +60,7 @@ def _some_divisor(cx: TypeContext, made: TensorType, divisor: Arg) -> TensorType
     return made
 
 
+@by_element
 def _quotient_type(cx: TypeContext, x: Arg, y: Arg) -> TensorType:
     return _some_divisor(cx, operands_type(cx, (x, y), promoted(cx, (x, y))), y)
 
@@ -176,12 +178,13 @@ op(
     torch="torch.rsub",
     vjp=elementwise.RSUB,
     spellings=("torch.Tensor.__rsub__",),
-    type=lambda cx, x, y, *, alpha=1: operands_type(cx, (y, x), _no_bool(cx, (x, y))),
+    type=by_element(lambda cx, x, y, *, alpha=1: operands_type(cx, (y, x), _no_bool(cx, (x, y)))),
     lower=Pointwise(lambda b, x, y, *, alpha=1: b.sub(y, scaled(b, x, alpha))),
     range=ranges.of_difference(1, 0),
 )
 
 
+@by_element
 def _div_type(cx: TypeContext, x: Arg, y: Arg, *, rounding_mode: Arg = None) -> TensorType:
     rule = floated if rounding_mode is None else promoted
     return _some_divisor(cx, operands_type(cx, (x, y), rule(cx, (x, y))), y)
@@ -276,6 +279,7 @@ op(
 )
 
 
+@by_element
 def _swapped(cx: TypeContext, x: Arg, y: Arg) -> TensorType:
     """A reflected operator iterates over its operands in the order of the formula."""
     dtype = promoted(cx, (x, y))

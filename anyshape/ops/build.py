@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
 from anyshape.ir.graph import (
@@ -27,7 +27,7 @@ from anyshape.ir.graph import (
     Value,
     values_in,
 )
-from anyshape.nouns import frozen, mutable
+from anyshape.nouns import frozen, mutable, replace
 from anyshape.ops.context import NoRow, TypeContext
 from anyshape.ops.known_types import type_by_rule
 from anyshape.ops.rules import require_one_device

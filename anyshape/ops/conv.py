@@ -7,11 +7,11 @@ Sizes are floor divisions of symbolic sizes. Results are row-major, or channels-
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from anyshape.ir.dtypes import int64
 from anyshape.ir.graph import HOST, Arg, TensorType
+from anyshape.nouns import replace
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.gradients import convolution
 from anyshape.ops.layout import (

@@ -8,12 +8,12 @@ the scheduler's choice.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 from anyshape.ir.dtypes import DType, bool_, float32, float64, int64
 from anyshape.ir.graph import HOST, Arg, ScalarType, TensorType
 from anyshape.ir.scalars import Kind, ScalarInput
+from anyshape.nouns import replace
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
 from anyshape.ops.index import index_type, unmasked
 from anyshape.ops.layout import contiguous_strides, numel

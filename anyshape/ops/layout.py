@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from anyshape.ir.graph import TensorType, row_major
+from anyshape.nouns import replace
 from anyshape.ops.context import TypeContext, Undecided
 from anyshape.symbolic import (
     Condition,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ir.scalars import Scalar, ScalarInput
+from anyshape.nouns import replace
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
 from anyshape.ops.flash_attention import differentiated_attention
 from anyshape.ops.gradients import products

@@ -5,11 +5,11 @@ All are computed in float32 where the input is smaller and rounded once, as ATen
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from anyshape.ir.dtypes import DType, float64, int64
 from anyshape.ir.graph import Arg, TensorType
+from anyshape.nouns import replace
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.gradients import activations, norms, reductions
 from anyshape.ops.gradients.reductions import (

@@ -7,11 +7,10 @@ results is asked for, and gives that result's part.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from anyshape.ir.graph import Node
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import dot
 from anyshape.ops.rules import dim_of

@@ -23,6 +23,7 @@ from anyshape.ops.rules import (
     PointwiseRule,
     Rule,
     booled,
+    by_element,
     floated,
     is_tensor,
     laid_like_first,
@@ -443,6 +444,7 @@ def _lerp(b: Any, x: Any, end: Any, weight: Any) -> Any:
     return b.where(b.lt(b.abs(weight), 0.5), near, far)
 
 
+@by_element
 def _lerp_type(cx: TypeContext, *operands: Arg) -> TensorType:
     """A number for a weight is none of eager's operands."""
     tensors = tensors_of(operands)
@@ -487,6 +489,7 @@ def _clamp(b: Any, x: Any, low: Any = None, high: Any = None) -> Any:
     return x if high is None else b.minimum(x, high)
 
 
+@by_element
 def _clamp_type(cx: TypeContext, x: Arg, low: Arg = None, high: Arg = None) -> TensorType:
     if low is None and high is None:
         raise OpError("torch.clamp: At least one of 'min' or 'max' must not be None")
@@ -512,7 +515,7 @@ op(
     torch="torch.clamp_min",
     vjp=elementwise.CLAMP_MIN,
     spellings=("torch.Tensor.clamp_min",),
-    type=lambda cx, x, low: _clamp_type(cx, x, low),
+    type=by_element(lambda cx, x, low: _clamp_type(cx, x, low)),
     expand=lambda b, x, low: b.clamp(x, low),
 )
 op(
@@ -521,6 +524,6 @@ op(
     torch="torch.clamp_max",
     vjp=elementwise.CLAMP_MAX,
     spellings=("torch.Tensor.clamp_max",),
-    type=lambda cx, x, high: _clamp_type(cx, x, None, high),
+    type=by_element(lambda cx, x, high: _clamp_type(cx, x, None, high)),
     expand=lambda b, x, high: b.clamp(x, None, high),
 )

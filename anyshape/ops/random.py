@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from anyshape.ir.dtypes import int64
 from anyshape.ir.graph import Arg, TensorType
+from anyshape.nouns import replace
 from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import formatted_strides, pointwise_strides
 from anyshape.ops.rules import created, like, new, of_numbers, same_as, sizes_of, tensor

@@ -7,9 +7,9 @@ gives row-major strides to arguments that are laid out in other ways.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from anyshape.ir.graph import Node, TensorType, Value, map_values, row_major
+from anyshape.nouns import replace
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, Undecided
 from anyshape.ops.known_types import answered

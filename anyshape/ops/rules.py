@@ -7,7 +7,6 @@ a function of ``(cx, *args, **kwargs)``; the makers here return such functions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 from anyshape.ir.dtypes import (
@@ -20,7 +19,7 @@ from anyshape.ir.dtypes import (
 )
 from anyshape.ir.graph import HOST, Arg, ScalarType, TensorType, Value, values_in
 from anyshape.ir.scalars import SCALAR_FUNCTIONS, Scalar, ScalarInput
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import (
     Shape,
@@ -165,6 +164,22 @@ class PointwiseRule:
     def __call__(self, cx: TypeContext, *args: Arg, **kwargs: Arg) -> TensorType:
         taken = args if self.operands is None else args[: self.operands]
         return operands_type(cx, taken, self.dtype(cx, taken))
+
+
+@frozen
+class _OwnRule(PointwiseRule):
+    """Of a row that has more to say than a dtype; ``rule`` is of ``operands_type`` in the end."""
+
+    rule: Rule = operands_type
+
+    def __call__(self, cx: TypeContext, *args: Arg, **kwargs: Arg) -> TensorType:
+        return self.rule(cx, *args, **kwargs)
+
+
+def by_element(rule: Rule) -> PointwiseRule:
+    """The rule of an elementwise row whose result lies as ``operands_type`` of its arguments says,
+    so that everybody can see that it is one."""
+    return _OwnRule(rule=rule)
 
 
 def laid_like_first(rule: Rule) -> Rule:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 from anyshape.ir.graph import Arg, Node, TensorType, Value
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.symbolic import Condition, Dim, Facts
 
 TypeRule: TypeAlias = Callable[..., "TensorType | tuple[TensorType, ...]"]

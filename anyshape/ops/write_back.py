@@ -8,10 +8,10 @@ gives a view, and when it surely copies: the columns ``views_where`` and ``copie
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from anyshape.ir.dtypes import bool_, int64
 from anyshape.ir.graph import Arg, Node, TensorType, Value
+from anyshape.nouns import replace
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext, Undecided
 from anyshape.ops.layout import contiguous_strides, is_contiguous, numel, view_strides

@@ -20,7 +20,7 @@ from anyshape.ir.graph import (
 )
 from anyshape.ir.parts import part_of
 from anyshape.ir.shortcuts import only_where
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext, Undecided
 from anyshape.ops.row_major_results import LIKE_WHERE_SMALL, is_of_rows, is_row_major, makes_rows
@@ -36,10 +36,12 @@ other work then, the other gives a view of a product that lies in rows only if n
 @frozen(eq=False)
 class AmbiguousLayouts:
     """``graph`` has the inputs of the program, then values that it makes, and some of its outputs.
-    ``outputs`` are their positions."""
+    ``outputs`` are their positions; ``where_empty`` those of them that lie otherwise only where
+    they have a size of 0 and one of 1, however arguments lie."""
 
     graph: Graph
     outputs: tuple[int, ...]
+    where_empty: frozenset[int] = frozenset()
 
 
 def _returned(graph: Graph) -> list[tuple[int, Value]]:
@@ -133,6 +135,11 @@ def ambiguous_layouts(
     usual = _part(graph, builder, as_typed, returned)
     known = _certain(builder, open_nodes, certain, where_empty=True)
     odd = _part(graph, builder, known, returned)
+    if odd is not None:
+        turning = _certain(builder, open_nodes, certain) - known
+        nodes = [node for node in open_nodes if known.issuperset(_with_strides(node))]
+        last = turning.intersection(v for node in nodes for v in node.outputs)
+        odd = replace(odd, where_empty=frozenset(p for p, v in returned if v in last))
     of_lines = _part(graph, builder, _certain(builder, open_nodes, certain, False), lines)
     return usual, odd, of_lines
 
@@ -207,7 +214,7 @@ def _certain(
     found = set(known)
     for node in nodes:
         row = builder.ops[node.op]
-        read = [v for v in node.inputs() if _is_tensor(v)]
+        read = _with_strides(node)
         if node.op in DECIDED_BY_ONES:
             continue
         if row.alias == "view" or row.mutates:
@@ -223,6 +230,11 @@ def _certain(
                 if not where_empty or not _may_turn_where_empty(row, node, value):
                     found.add(value)
     return found
+
+
+def _with_strides(node: Node) -> list[Value]:
+    """The tensors that the node reads; one of no dimensions lies in one way."""
+    return [v for v in node.read if _is_tensor(v) and v.tensor.rank]
 
 
 def _are_lines(node: Node) -> bool:

@@ -10,11 +10,10 @@ views of values that have a storage of their own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import replace
 
 from anyshape.ir.graph import Graph, Node, Value, map_values, values_in
 from anyshape.ir.parts import part_of
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.ops.parts import begins_at

@@ -16,12 +16,12 @@ raises where one is 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 
 from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import CHECK, HOST, Arg, Graph, Node, TensorType, Value, map_values
 from anyshape.ir.shortcuts import only_where
-from anyshape.nouns import mutable
+from anyshape.nouns import mutable, replace
 from anyshape.ops.build import Builder
 from anyshape.ops.layout import numel
 from anyshape.ops.table import DataIndex, Form, OpDef, Range, Structural, View

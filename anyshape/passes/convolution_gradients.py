@@ -13,10 +13,10 @@ cotangent's layout once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from anyshape.ir.graph import Arg, Graph, Node, Value
 from anyshape.ir.shortcuts import only_where
+from anyshape.nouns import replace
 from anyshape.ops.table import OpDef
 from anyshape.passes.rebuild import Rebuilding, rebuild
 

@@ -10,10 +10,9 @@ are eager's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from anyshape.ir.graph import HOST, Arg, Graph, Modes, Node, TensorType, Value
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.ops.build import Builder
 from anyshape.ops.context import Undecided
 from anyshape.ops.table import OpDef

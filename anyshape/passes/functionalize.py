@@ -14,11 +14,11 @@ input itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Type, Value, map_values
 from anyshape.ir.shortcuts import only_where
-from anyshape.nouns import mutable
+from anyshape.nouns import mutable, replace
 from anyshape.ops.build import Builder
 from anyshape.ops.context import NoRow, OpError, Undecided
 from anyshape.ops.shared_memory import lies_in_argument

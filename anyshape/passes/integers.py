@@ -11,13 +11,13 @@ machine integers would wrap. Most need no test: sizes are counts of what lies in
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from itertools import chain
 from math import prod
 
 from anyshape.ir.established import established
 from anyshape.ir.graph import CHECK, Arg, Graph, Node
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.ops.table import OpDef
 from anyshape.symbolic import (
     AllOf,

@@ -15,12 +15,12 @@ call, since nothing tells when a parameter's data is written.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 
 from anyshape.ir.dtypes import DType, bfloat16, float16, float32
 from anyshape.ir.graph import HOST, Arg, Graph, Node, TensorType, Value, map_values, values_in
 from anyshape.ir.shortcuts import only_where
-from anyshape.nouns import mutable
+from anyshape.nouns import mutable, replace
 from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import channels_last_strides, contiguous_strides
 from anyshape.ops.table import OpDef, Pointwise, Reduce

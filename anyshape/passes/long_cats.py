@@ -9,12 +9,11 @@ the next level another. The fuser does not join them (``schedule/fuse.py``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from anyshape.costs import COSTS
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value
 from anyshape.ir.shortcuts import only_where
-from anyshape.nouns import mutable
+from anyshape.nouns import mutable, replace
 from anyshape.ops.build import Builder
 from anyshape.ops.layout import contiguous_strides
 from anyshape.ops.table import OpDef

@@ -11,10 +11,10 @@ So where a turn fails, nothing has been written.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value
 from anyshape.ir.nesting import handed
+from anyshape.nouns import replace
 from anyshape.ops.write_back import WrittenThrough
 
 ASSIGN, ASSIGN_DATA = "assign", "assign_data"

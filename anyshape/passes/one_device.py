@@ -15,11 +15,11 @@ Everything else of another device it refuses, as the rows' types do.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 
 from anyshape.ir.graph import HOST, Arg, Graph, Node, TensorType, Value, map_values
 from anyshape.ir.shortcuts import only_where
-from anyshape.nouns import mutable
+from anyshape.nouns import mutable, replace
 from anyshape.ops.build import Builder
 from anyshape.ops.rules import POSITIONS_ANYWHERE
 from anyshape.ops.table import OpDef, Pointwise, Scatter, Structural

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from anyshape.ir.buffers import BufferRef
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, values_in
 from anyshape.ir.program import Allocate, Program
+from anyshape.nouns import replace
 from anyshape.ops.context import TypeContext
 from anyshape.ops.shared_memory import DETACHED, base_of, is_view
 from anyshape.ops.table import OpDef

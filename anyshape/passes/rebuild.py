@@ -7,11 +7,11 @@ arguments already rewritten and that returns the values standing for the node's 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import field
 
 from anyshape.ir.established import Established, established
 from anyshape.ir.graph import Arg, Graph, Node, Value, map_values
-from anyshape.nouns import mutable
+from anyshape.nouns import mutable, replace
 from anyshape.ops.context import TypeContext
 from anyshape.symbolic import Facts
 

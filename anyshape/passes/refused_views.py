@@ -10,9 +10,9 @@ graph. Out: graphs that make such views, from values that lie as their types say
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from anyshape.ir.graph import Graph, Value
+from anyshape.nouns import replace
 from anyshape.ops.table import OpDef
 from anyshape.passes.ambiguous_layouts import DECIDED_BY_ONES, ambiguous_layouts
 

@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import replace
 
 from anyshape.ir.graph import Arg, Graph, Node, ScalarType, TensorType, Value, values_in
 from anyshape.ir.nesting import with_nested
 from anyshape.ir.scalars import Scalar
+from anyshape.nouns import replace
 from anyshape.ops.table import OpDef, is_done_by_library
 from anyshape.passes.outputs import escaping
 from anyshape.passes.rebuild import Rebuilding, rebuild

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from itertools import chain
 from typing import Any
 
@@ -20,7 +20,7 @@ import torch
 
 from anyshape.errors import AnyshapeError
 from anyshape.ir.graph import Arg, Graph, TensorType, Value, values_in
-from anyshape.nouns import frozen, mutable
+from anyshape.nouns import frozen, mutable, replace
 from anyshape.ops import OPS
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, deciding, described, form_of, laid_out

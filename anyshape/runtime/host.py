@@ -11,7 +11,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Callable, Mapping, Set
-from dataclasses import field, replace
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
@@ -47,7 +47,7 @@ from anyshape.ir.program import (
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput, render_scalar
 from anyshape.ir.step_labels import bytes_moved
-from anyshape.nouns import mutable
+from anyshape.nouns import mutable, replace
 from anyshape.runtime.profile import Launched
 from anyshape.symbolic import (
     AllOf,

@@ -14,7 +14,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from torch.profiler import ProfilerActivity, record_function
 
 from anyshape.ir.step_labels import KernelUse
 from anyshape.ir.variants import Variants
-from anyshape.nouns import mutable
+from anyshape.nouns import mutable, replace
 from anyshape.symbolic import Condition, evaluate
 
 CALLS = 5

@@ -87,7 +87,10 @@ def layouts_as_eager(
     in_rows = [] if odd is None else [_is_row_major(value.type) for value in given]
     of_images = odd is not None and odd.of_images
     by_own_sizes = () if odd is None or of_images else odd.positions
-    positions = _of_other_sizes(graph.outputs, by_own_sizes)
+    empty = () if odd is None else odd.where_empty
+    positions = _of_other_sizes(graph.outputs, [p for p in by_own_sizes if p not in empty])
+    if usual is None and not (of_images or positions):
+        return run
     read = _of_other_sizes(given, range(len(given)))
     returned = _of_other_sizes(graph.outputs, range(len(graph.outputs)))
     always = of_images or (usual is not None and usual.always)
@@ -122,6 +125,23 @@ def layouts_as_eager(
             usual.always or _is_small(arguments, read) or _is_small(made, returned)
         ):
             return usual.laid_out(arguments, made)
+        return made
+
+    return laid_out
+
+
+def empty_as_eager(run: Run, graph: Graph, odd: EagerLayouts | None) -> Run:
+    """``run`` with those results laid out that lie otherwise only where they are empty."""
+    if odd is None or odd.of_images or not odd.where_empty:
+        return run
+    positions = _of_other_sizes(graph.outputs, sorted(odd.where_empty))
+
+    def laid_out(*arguments: Any) -> tuple[Any, ...]:
+        made = run(*arguments)
+        for position in positions:
+            shape = made[position].shape
+            if 0 in shape and 1 in shape:
+                return odd.laid_out(arguments, made)
         return made
 
     return laid_out
@@ -202,8 +222,10 @@ class EagerLayouts:
     pattern of sizes is None where data decides, and empty where it is no order of dimensions, or
     where some type is ``spaced`` by other sizes than its own: then the strides are those of these
     very sizes (``exact``). ``of_images``: some operator lays its result out as an image, so that a
-    stride of a dimension of one element decides those of a result without such a size. ``hidden``:
-    sizes inside that may be 0 and 1 where those of arguments and results are not."""
+    stride of a dimension of one element decides those of a result without such a size.
+    ``where_empty``: positions of those that lie so only where they have a size of 0 and one of 1,
+    however arguments lie. ``hidden``: sizes inside that may be 0 and 1 where those of arguments and
+    results are not."""
 
     graph: Graph
     positions: tuple[int, ...]
@@ -216,6 +238,7 @@ class EagerLayouts:
     on_host: bool = True
     spaced: bool = False
     of_images: bool = False
+    where_empty: frozenset[int] = frozenset()
     hidden: tuple[Expr, ...] = ()
     insides: dict[Form, Form] = field(default_factory=dict)
 
@@ -226,6 +249,7 @@ class EagerLayouts:
         positions: tuple[int, ...],
         constants: Mapping[str, Tensor],
         inside: bool = False,
+        where_empty: frozenset[int] = frozenset(),
     ) -> EagerLayouts:
         """``inside``: sizes that values inside alone have count, too. ``always``: some value may
         have a size of 0 or 1 in every call; ``on_host``: all lie there."""
@@ -243,6 +267,7 @@ class EagerLayouts:
             on_host=on_host,
             spaced=spaced,
             of_images=of_images,
+            where_empty=where_empty,
             hidden=hidden,
         )
 

@@ -8,13 +8,13 @@ them. Tensors have no memory, so that asking costs next to nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from dataclasses import replace
 
 import torch
 
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import Graph, Node, ScalarType, TensorType, Value
 from anyshape.ir.parts import part_of
+from anyshape.nouns import replace
 from anyshape.runtime.eager_function import eager_function
 from anyshape.symbolic import Dim, Expr, Symbol, evaluate
 from anyshape.torch_names import torch_dtype

@@ -7,13 +7,13 @@ symbols, and the loop variables with their extents. ``tile.py`` makes the canoni
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Set
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from typing import TypeVar
 
 from anyshape.ir.graph import Node, Value
 from anyshape.ir.loops import Store
-from anyshape.nouns import frozen, mutable
+from anyshape.nouns import frozen, mutable, replace
 from anyshape.ops.table import Reduce, Scan
 from anyshape.schedule.analysis import Analysis
 from anyshape.schedule.draft import Cell, Draft

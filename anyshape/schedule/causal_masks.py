@@ -14,10 +14,10 @@ fast kernels for no other mask.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import replace
 
 from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, values_in
+from anyshape.nouns import replace
 from anyshape.ops.table import CausalMask, OpDef, Scan
 from anyshape.schedule.analysis import Analysis, analyse, kind_of
 from anyshape.schedule.build import draft_element

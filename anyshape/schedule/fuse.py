@@ -11,12 +11,12 @@ an element is, ``build.py`` makes the kernel.
 from __future__ import annotations
 
 import heapq
-from dataclasses import field, replace
+from dataclasses import field
 from fractions import Fraction
 
 from anyshape.costs import COSTS
 from anyshape.ir.graph import Node, TensorType, Value, row_major
-from anyshape.nouns import mutable
+from anyshape.nouns import mutable, replace
 from anyshape.ops.layout import numel
 from anyshape.ops.table import Pointwise, Reduce, Scan
 from anyshape.schedule.analysis import Analysis, Order

@@ -13,7 +13,7 @@ handed out is narrowed at the end, by one read of each size.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import field, replace
+from dataclasses import field
 
 from anyshape.ir.buffers import Buffer, BufferRef, Placement, SizeInMemory, StepArg, references
 from anyshape.ir.dtypes import int64
@@ -34,7 +34,7 @@ from anyshape.ir.program import (
     View,
 )
 from anyshape.ir.variants import ChooseVariants, no_variants
-from anyshape.nouns import frozen, mutable
+from anyshape.nouns import frozen, mutable, replace
 from anyshape.schedule.size_kernels import size_kernel
 from anyshape.schedule.steps import insert_frees, numbers_in
 from anyshape.symbolic import Dim, Expr, Facts, Symbol, symbols_of_all

@@ -7,7 +7,7 @@ In: a graph of core rows. Out: a ``Program``. Nodes are grouped from the last to
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from itertools import chain, islice
 
@@ -48,7 +48,7 @@ from anyshape.ir.program import (
 )
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ir.variants import ChooseVariants, no_variants
-from anyshape.nouns import frozen, mutable
+from anyshape.nouns import frozen, mutable, replace
 from anyshape.ops import OPS
 from anyshape.ops.layout import Shape, view_strides
 from anyshape.ops.table import (

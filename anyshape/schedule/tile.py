@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import reduce
 from operator import add
 
@@ -37,7 +37,7 @@ from anyshape.ir.loops import (
 )
 from anyshape.ir.program import Launch
 from anyshape.ir.scalars import Operand
-from anyshape.nouns import mutable
+from anyshape.nouns import mutable, replace
 from anyshape.schedule.build import Drafted
 from anyshape.schedule.draft import scalar_dtype
 from anyshape.schedule.indices import Sizes, terms_of

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 from anyshape.ir.buffers import Buffer, BufferRef, StepArg, references
 from anyshape.ir.program import Allocate, Assign, BumpVersion, Launch, Step, View
 from anyshape.ir.verify_program import reads_where_it_writes
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.ops.layout import dense_order
 from anyshape.symbolic import Dim
 

@@ -8,7 +8,7 @@ its argument. Both targets print phases in order; nothing here is of one target.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field
 
 from anyshape.ir.dtypes import bool_
 from anyshape.ir.loops import (
@@ -27,16 +27,17 @@ from anyshape.ir.loops import (
     index_names,
     operands,
 )
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.symbolic import Atom, Dim, Expr, Symbol
 
 
-@frozen
+@frozen(eq=False)
 class Phases:
     """``axes_of[n]``: names of the axes that element ``n`` varies over; ``level[n]``: its phase.
 
-    ``after_rows`` are the elements that a store per row reads, other than through a reduction: they
-    are needed of an empty row, too.
+    ``read`` is what ``read_by`` says of each element, ``steps`` what was found by ``step_of``.
+    ``after_reductions`` are the elements that a store per row reads, other than through a
+    reduction: they are needed of an empty row, too.
     """
 
     kernel: Kernel
@@ -44,6 +45,8 @@ class Phases:
     level: tuple[int, ...]
     reduction_names: frozenset[str]
     after_reductions: frozenset[int] = frozenset()
+    read: Sequence[tuple[int, ...]] = ()
+    steps: dict[tuple[Dim, str], Dim | None] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -111,21 +114,21 @@ class Phases:
         ``elements`` stand in for the kernel's own, see ``specialize``.
         """
         found: dict[int, None] = {}
-        all_elements = elements or self.kernel.elements
-        stack = [(n, False) for n in sorted(set(roots), reverse=True)]
+        own, read = self.kernel.elements, self.read
+        stack = sorted(set(roots), reverse=True)
         while stack:
-            number, ready = stack.pop()
-            if number in found or number in stop:
-                continue
-            if not ready:
-                element = all_elements[number]
-                own = self.read_by(element)
-                waiting = [(n, False) for n in own if n not in found and n not in stop]
+            number = stack.pop()
+            if number < 0:  # what the element reads is there
+                found[~number] = None
+            elif number not in found and number not in stop:
+                element = elements[number] if elements else own[number]
+                reads = read[number] if element is own[number] else self.read_by(element)
+                waiting = [n for n in reads if n not in found and n not in stop]
                 if waiting:
-                    stack.append((number, True))
+                    stack.append(~number)
                     stack += waiting[::-1]
-                    continue
-            found[number] = None
+                else:
+                    found[number] = None
         return list(found)
 
 
@@ -135,6 +138,7 @@ def analyse(kernel: Kernel) -> Phases:
     names = rows | {axis.name for axis in kernel.axes}
     axes_of: list[frozenset[str]] = []
     level: list[int] = []
+    read: list[tuple[int, ...]] = []
     for element in kernel.elements:
         own = operands(element)
         axes = (index_names(element) & names).union(*(axes_of[n] for n in own))
@@ -147,7 +151,11 @@ def analyse(kernel: Kernel) -> Phases:
             axes = axes | {kernel.reduction_axes[-1].name}
         axes_of.append(axes)
         level.append(above)
-    phases = Phases(kernel, tuple(axes_of), tuple(level), rows)
+        read.append(() if isinstance(element, Reduce) else own)
+    phases = Phases(kernel, tuple(axes_of), tuple(level), rows, read=read)
+    for number, element in enumerate(kernel.elements):
+        if isinstance(element, Moment):  # what is below it has smaller numbers
+            read[number] = phases.read_by(element)
     stored = [n for store in kernel.stores if store.per == "row" for n in operands(store)]
     if not stored:
         return phases
@@ -181,10 +189,12 @@ def coefficient(index: Dim, axis: str) -> Dim | None:
 
 def step_of(phases: Phases, item: Element | Store, axis: str) -> Dim | None:
     """The step of a load or store along an axis; None where data decides."""
-    if any(axis in phases.axes_of[n] for n in _index_operands(item)):
-        return None
     assert isinstance(item, (Load, Position, Store))
-    return coefficient(item.index, axis)
+    key = item.index, axis
+    if key not in phases.steps:
+        by_data = any(axis in phases.axes_of[n] for n in _index_operands(item))
+        phases.steps[key] = None if by_data else coefficient(item.index, axis)
+    return phases.steps[key]
 
 
 def _index_operands(item: Element | Store) -> tuple[int, ...]:

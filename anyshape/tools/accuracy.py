@@ -10,12 +10,11 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.reference import strides_that_matter
 from anyshape.tools import models
 from anyshape.tools.models import Recipe

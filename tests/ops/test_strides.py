@@ -470,26 +470,6 @@ def test_views_of_dimensions_of_one_element_have_torchs_strides() -> None:
     assert differ == []
 
 
-WHERE_EMPTY = {
-    "a number added": lambda x: x + 1,
-    "behind a product": lambda x: x @ x.t() + 1,
-    "behind a sum": lambda x: x.sum(1, keepdim=True) * 2,
-    "of no rows": lambda x: x[:0] + 1,
-    "of one column": lambda x: x[:, :1] - 1,
-    "turned": lambda x: (x > 0).t(),
-    "strides read before": lambda x: [(t := x * 2).stride(), t][1],
-}
-
-
-@pytest.mark.parametrize("name", WHERE_EMPTY)
-def test_a_size_of_0_before_one_of_1_turns_an_elementwise_result(name: str) -> None:
-    program = WHERE_EMPTY[name]
-    fast = anyshape.compile(program)
-    for shape in itertools.product((2, 1, 0), repeat=2):
-        x = torch.ones(shape)
-        assert fast(x).stride() == program(x).stride(), shape
-
-
 LINES = {
     "in rows": torch.ones(5, 4, 7),
     "channels innermost": torch.ones(5, 7, 4).mT,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,7 +19,7 @@ from torch.utils._device import DeviceContext
 
 from anyshape.capture.guards.tensor_specs import DTYPE_OF_TORCH, device_text
 from anyshape.ir.graph import Modes
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 
 _C = torch._C
 _saved_tensors_hooks = _C._autograd._top_saved_tensors_default_hooks

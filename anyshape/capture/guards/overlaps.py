@@ -9,10 +9,10 @@ be; the very same elements on both sides are read before they are written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.ir.graph import Arg, Node, TensorType, Value, values_in
+from anyshape.nouns import replace
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.ops.parts import Part, Span

@@ -43,7 +43,11 @@ def instructions_of(code: CodeType) -> tuple[list[Instruction], Callable[[int], 
             continue
         if name in JUMPS:
             arg = _jump_target(offset, name, arg)
-        index_at[-1] = rewrites.get(name, _as_it_is)(code, kept, (offset, name, arg))
+        rewrite = rewrites.get(name)
+        if rewrite is None:
+            kept.append((offset, name, arg))
+        else:
+            index_at[-1] = rewrite(code, kept, (offset, name, arg))
     index_at.append(len(kept))
     return kept, lambda offset: index_at[offset // 2]
 

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 
 PYTHON = sys.version_info[:2]
 

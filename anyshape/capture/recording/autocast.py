@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
@@ -18,7 +17,7 @@ from anyshape.capture.guards.execution_modes import AUTOCAST_DEVICES, TorchModes
 from anyshape.capture.guards.tensor_specs import DTYPE_OF_TORCH
 from anyshape.ir.dtypes import DType, float32, float64
 from anyshape.ir.graph import TensorType, Value, map_values, values_in
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.ops import OPS
 from anyshape.ops.autocast import ON_ACCELERATOR, ON_HOST, AutocastClass
 from anyshape.ops.build import Builder

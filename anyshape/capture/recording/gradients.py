@@ -7,9 +7,9 @@ say whether eager's would require gradients.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from anyshape.ir.graph import Node, TensorType, Value
+from anyshape.nouns import replace
 from anyshape.ops import OPS
 from anyshape.ops.context import TypeContext
 from anyshape.ops.gradients.indexing import source_and_index

@@ -11,11 +11,11 @@ other.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from anyshape.capture.recording.retyping import Retyped
 from anyshape.ir.graph import Node, TensorType, Value
+from anyshape.nouns import replace
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext, Undecided
 from anyshape.ops.layout import suggests_channels_last

@@ -6,7 +6,7 @@ In: what the interpreter meets. Out: wrapped `Value`s, and in the end what `segm
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from types import CodeType
 from typing import Any
@@ -80,7 +80,7 @@ from anyshape.ir.scalars import (
     render_scalar,
     scalar_inputs,
 )
-from anyshape.nouns import mutable
+from anyshape.nouns import mutable, replace
 from anyshape.ops.autocast import COMPOSED
 from anyshape.ops.build import Builder
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided

@@ -14,7 +14,6 @@ None first, and the graph without inputs that it does not read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,7 +24,7 @@ from anyshape.capture.heap.values import TensorValue
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.ir.graph import Graph, TensorType, values_in
 from anyshape.ir.nesting import nodes_in
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.symbolic.polynomial import constant_of
 from anyshape.torch_names import torch_dtype
 

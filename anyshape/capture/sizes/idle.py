@@ -8,9 +8,8 @@ there is none is joined by that (``join.py``).
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from anyshape.ir.graph import Node, TensorType
+from anyshape.nouns import replace
 from anyshape.ops.rules import tensor
 from anyshape.ops.table import OPS, Scatter
 from anyshape.symbolic import Facts, eq

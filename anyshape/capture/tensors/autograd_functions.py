@@ -14,7 +14,7 @@ natively.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -29,7 +29,7 @@ from anyshape.capture.tensors.aliases import memory_classes
 from anyshape.capture.tensors.reached import Reached, differentiated, requires, taken_leaves
 from anyshape.capture.tensors.tensor_ops import call_row
 from anyshape.ir.graph import Arg, Value, values_in
-from anyshape.nouns import mutable
+from anyshape.nouns import mutable, replace
 from anyshape.ops.gradients.backward import FUNCTION_RESULT
 from anyshape.ops.table import OPS
 from anyshape.symbolic import all_of, eq

@@ -9,7 +9,6 @@ without this (``NotWithin``), and then ends where the context is entered.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,6 +19,7 @@ from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.tensors.reached import requires
 from anyshape.ir.graph import Arg, Node, TensorType, Value, values_in
+from anyshape.nouns import replace
 from anyshape.ops.shared_memory import base_of
 from anyshape.ops.table import OPS
 

@@ -12,7 +12,6 @@ not known yet; where a `backward` does such a thing, or asks that, the function 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -46,6 +45,7 @@ from anyshape.ir.graph import (
     row_major,
     values_in,
 )
+from anyshape.nouns import replace
 from anyshape.ops.gradients.backward import APPLIED
 from anyshape.ops.table import OPS
 

@@ -8,7 +8,6 @@ elements, one after the other; of what is handed in, the tensor itself is asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from anyshape.capture.recording.retyping import Retyped
 from anyshape.capture.tensors.aliases import is_pick, shares
 from anyshape.capture.tensors.tensor_ops import Handler, call_row, getitem, read_index
 from anyshape.ir.graph import Node, TensorType, Value, row_major
+from anyshape.nouns import replace
 from anyshape.ops import OPS
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext, Undecided

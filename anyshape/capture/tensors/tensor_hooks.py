@@ -13,7 +13,6 @@ Where the handle is used, or the hook does more than to compute, the program bre
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -33,6 +32,7 @@ from anyshape.capture.tensors.own_backwards import (
 )
 from anyshape.capture.tensors.reached import rely_on_no_result
 from anyshape.ir.graph import Node, Value
+from anyshape.nouns import replace
 from anyshape.ops.gradients.backward import APPLIED
 from anyshape.ops.table import OPS
 

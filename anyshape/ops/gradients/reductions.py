@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from anyshape.ir.dtypes import float32, float64
 from anyshape.ir.graph import HOST, TensorType
 from anyshape.ir.loops import Order
+from anyshape.nouns import replace
 from anyshape.ops.context import NoRow, TypeContext
 from anyshape.ops.gradients.activations import wide, widened
 from anyshape.ops.gradients.elementwise import MAXIMUM, MINIMUM, masked, zeros

@@ -14,7 +14,6 @@ behind it (``passes/nested_writes.py``), so that where a turn fails nothing was 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
@@ -31,6 +30,7 @@ from anyshape.ir.graph import (
     values_in,
 )
 from anyshape.ir.nesting import made_in
+from anyshape.nouns import replace
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.ops.regions.carried import (

@@ -11,11 +11,10 @@ result.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from anyshape.ir.graph import Arg, Graph, Input, ScalarType, TensorType, Type, Value, row_major
 from anyshape.ir.scalars import Kind, Scalar, ScalarInput
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.ops.build import Builder
 from anyshape.symbolic import Condition, Dim, Expr, Facts, eq, ge, le
 from anyshape.symbolic.atoms import Knowledge

@@ -11,7 +11,7 @@ goes sixteen at a time, the last under a mask. Read on: ``schedules.py``, ``redu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
 from anyshape.ir.code import ArgType
@@ -29,7 +29,7 @@ from anyshape.ir.loops import (
     operands,
 )
 from anyshape.ir.variants import Variant
-from anyshape.nouns import mutable
+from anyshape.nouns import mutable, replace
 from anyshape.symbolic import Dim
 from anyshape.targets.cpu.c_columns import ColumnPrinter
 from anyshape.targets.cpu.c_lanes import WIDE, Work

@@ -15,7 +15,7 @@ In: the steps of a program, before native regions are formed. Out: the same, few
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TypeAlias
 
 from anyshape.ir.buffers import Buffer, SizeInMemory, StepArg
@@ -32,7 +32,7 @@ from anyshape.ir.loops import (
 )
 from anyshape.ir.program import Allocate, Free, Launch, LaunchList, Program, Step, View
 from anyshape.ir.scalars import Scalar, ScalarInput
-from anyshape.nouns import mutable
+from anyshape.nouns import mutable, replace
 from anyshape.symbolic import Dim, Expr, substitute
 from anyshape.targets.cpu.schedules import variants
 

@@ -8,11 +8,11 @@ dispatcher, gives the very bits that the Python line gives, and for which operan
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from anyshape.ir.buffers import Buffer, BufferRef, NativeArg, NativeKind, StepArg, TensorArg
 from anyshape.ir.dtypes import DType, bfloat16, float16, float32, float64
 from anyshape.ir.program import Call, LibraryCall
+from anyshape.nouns import replace
 from anyshape.schedule.placement import SizesInMemory
 from anyshape.symbolic import Dim
 

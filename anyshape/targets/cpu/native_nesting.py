@@ -11,7 +11,6 @@ or where a size differs by turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from anyshape.ir.buffers import Buffer, BufferRef, StepArg, references
 from anyshape.ir.dtypes import DType, int64
@@ -28,7 +27,7 @@ from anyshape.ir.program import (
     ViewCall,
 )
 from anyshape.ir.scalars import Scalar
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.ops.layout import dense_order, numel
 from anyshape.symbolic import AllOf, AnyOf, Dim, Expr, Relation, Symbol
 from anyshape.symbolic.atoms import Atom

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from typing import TypeAlias
 
@@ -42,7 +42,7 @@ from anyshape.ir.program import (
 )
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput
 from anyshape.ir.verify_program import reads_where_it_writes
-from anyshape.nouns import frozen, mutable
+from anyshape.nouns import frozen, mutable, replace
 from anyshape.schedule.arena import Arena, Known, Life, disjoint, plan_arena
 from anyshape.symbolic import (
     AllOf,

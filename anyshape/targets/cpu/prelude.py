@@ -328,10 +328,6 @@ AS_INLINE i32 as_int32_f32(f32 x) { return x >= -0x1p31f && x < 0x1p31f ? (i32)x
 
 TURN = """
 typedef S as_any_S __attribute__((aligned(1), may_alias));
-AS_INLINE void as_turn_scalar_S(const as_any_S *p, i64 step, i64 t, i64 te, i64 l, i64 le,
-    as_any_S *w) {
-  for (i64 j = l; j < le; j++) for (i64 i = t; i < te; i++) w[i * 64 + j] = p[j * step + i];
-}
 static __attribute__((unused, noinline))
     void as_turn_S(const as_any_S *p, i64 step, i64 ts, i64 ls, as_any_S *w) {
   i64 t = 0, l = 0;
@@ -353,8 +349,9 @@ static __attribute__((unused, noinline))
     for (int k = 0; k < N; k++) *(V *)(w + (i + k) * 64 + j) = a[k];
   }
 #endif
-  as_turn_scalar_S(p, step, 0, ts, l, ls, w);
-  as_turn_scalar_S(p, step, t, ts, 0, l, w);
+  /* What is left of whole squares, each part along its longer side. */
+  for (i64 j = l; j < ls; j++) for (i64 i = 0; i < ts; i++) w[i * 64 + j] = p[j * step + i];
+  for (i64 i = t; i < ts; i++) for (i64 j = 0; j < l; j++) w[i * 64 + j] = p[j * step + i];
 }
 """
 

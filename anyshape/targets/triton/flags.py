@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from anyshape.ir.buffers import Buffer, BufferRef
 from anyshape.ir.dtypes import bool_
@@ -32,7 +31,7 @@ from anyshape.ir.program import (
     references,
 )
 from anyshape.ir.variants import Variants
-from anyshape.nouns import mutable
+from anyshape.nouns import mutable, replace
 from anyshape.symbolic import Dim
 
 CHANGED = (Assertion, Loop, Branch, NativeRegion, NativeNested)

@@ -11,14 +11,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
 import torch
 
 from anyshape.ir.code import ArgType, DeviceFunction, NativeFunction
 from anyshape.ir.loops import Kernel, PointerParam, ScalarParam, SizeParam
-from anyshape.nouns import mutable
+from anyshape.nouns import mutable, replace
 from anyshape.runtime.cache import DiskCache
 from anyshape.runtime.launch import Loaded
 from anyshape.targets.cpu.build import Builder

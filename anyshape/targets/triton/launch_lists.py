@@ -12,7 +12,7 @@ In: the steps of a program, before native regions are formed. Out: the same, few
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from math import prod
 from typing import Any
 
@@ -20,7 +20,7 @@ from anyshape.ir.buffers import SizeInMemory
 from anyshape.ir.loops import Kernel, Param, PointerParam
 from anyshape.ir.program import Launch, Program, Step
 from anyshape.ir.variants import Variants
-from anyshape.nouns import mutable
+from anyshape.nouns import mutable, replace
 from anyshape.targets.cpu.launch_lists import Form, Lists, with_lists
 
 MOST_CELLS = 8192

@@ -8,13 +8,12 @@ the library's is launched from Python.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from anyshape.ir.loops import Element, Kernel, Load, Op, PointerParam, operands
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.symbolic import Dim, Expr, Symbol, substitute, to_python
 from anyshape.targets.reduction_phases import analyse, coefficient
 from anyshape.targets.triton.products import tiled_product

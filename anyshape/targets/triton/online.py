@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 
 from anyshape.ir.dtypes import float32, float64
 from anyshape.ir.loops import Kernel, Op, Reduce, Scan
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.targets.reduction_phases import analyse
 
 LOWEST = {"float32": "-3.4028234663852886e38", "float64": "-1.7976931348623157e308"}

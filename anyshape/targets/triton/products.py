@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 
 from anyshape.ir.buffers import Buffer, BufferRef
 from anyshape.ir.dtypes import DType, bfloat16, float16, float32
@@ -45,7 +44,7 @@ from anyshape.ir.program import (
     references,
 )
 from anyshape.ir.variants import Variants
-from anyshape.nouns import frozen, mutable
+from anyshape.nouns import frozen, mutable, replace
 from anyshape.symbolic import Dim, Expr, Space, Symbol, substitute
 from anyshape.targets.cpu.library import LINEAR, is_row_major
 from anyshape.targets.reduction_phases import coefficient

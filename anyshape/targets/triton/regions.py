@@ -9,7 +9,6 @@ torch's own, by its stable C functions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -30,7 +29,7 @@ from anyshape.ir.program import (
     Step,
     View,
 )
-from anyshape.nouns import mutable
+from anyshape.nouns import mutable, replace
 from anyshape.runtime.launch import device_code, is_seen
 from anyshape.symbolic import Facts
 from anyshape.targets.cpu.native import RegionPrinter

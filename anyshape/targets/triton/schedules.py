@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from anyshape.ir.dtypes import bool_
 from anyshape.ir.loops import (
@@ -27,7 +26,7 @@ from anyshape.ir.loops import (
     element_of,
     index_names,
 )
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.symbolic import Dim, Expr, Symbol, substitute, to_python
 from anyshape.targets.reduction_phases import Phases, analyse, lane
 from anyshape.targets.triton.narrow import row_start

@@ -12,6 +12,7 @@ expected of it, or None. ``expected.py`` says what becomes of an expectation.
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -28,6 +29,7 @@ from anyshape.ops.shared_memory import base_of
 Numbers = tuple[Any, ...]
 """Numbers of which each may be the one that is found; empty where nothing is expected."""
 UNKNOWN: Numbers = ()
+MOST = 64
 SOME = (1, 2, 3, 5, 64, 1 << 20)  # numbers of things, of which none is none
 
 FINITE: Mapping[str, Numbers] = MappingProxyType(
@@ -60,8 +62,8 @@ BOTH: Mapping[str, bool] = MappingProxyType(
 class ExpectedNumbers:
     """Those of one capture. A wrong one costs time, and no result: a check is made of it."""
 
-    found: dict[Value, Numbers] = field(default_factory=dict)
-    """Of a tensor, numbers of which each element is one."""
+    found: dict[Value, dict[Value, Numbers]] = field(default_factory=dict)
+    """By memory, of each tensor in it numbers of which each element is one."""
     makers: dict[Value, Node] = field(default_factory=dict)
     read: dict[Operand, Numbers] = field(default_factory=dict)
     seen: list[Node] = field(default_factory=list)
@@ -69,7 +71,7 @@ class ExpectedNumbers:
     def of_tensor(self, nodes: Sequence[Node], value: Value) -> bool | None:
         """The truth of a tensor of one element, behind these nodes."""
         self._see(nodes)
-        return _truth(self.found.get(value, UNKNOWN))
+        return _truth(self._given(value))
 
     def of_number(self, nodes: Sequence[Node], number: Operand) -> bool | None:
         """The truth of a number that is computed from what nodes read of tensors."""
@@ -91,21 +93,28 @@ class ExpectedNumbers:
             if made and isinstance(node.output.type, ScalarType):
                 self.read[node.output.type.expr] = made
             elif made:
-                self.found[node.output] = made
+                self._hold(node.output, made)
         self.seen.extend(nodes[known:])
 
     def _write(self, node: Node) -> None:
         target = next(node.inputs(), None)
-        base = None if target is None else base_of(target, self.makers, OPS)
-        kept = self.found.items()
-        self.found = {v: n for v, n in kept if base_of(v, self.makers, OPS) is not base}
-        if target is not None and base is not None and node.op == "copy_" and _is_one(base):
-            self.found[base] = self.found[target] = self._given(node.args[1])
+        if target is None:
+            return
+        base = base_of(target, self.makers, OPS)
+        new = self._given(node.args[1]) if node.op == "copy_" and _is_one(base) else UNKNOWN
+        self.found.pop(base, None)
+        for value in {target, base}:
+            self._hold(value, new)
+
+    def _hold(self, value: Value, numbers: Numbers) -> None:
+        self.found.setdefault(base_of(value, self.makers, OPS), {})[value] = numbers
 
     def _given(self, arg: Arg) -> Numbers:
         if isinstance(arg, (bool, int, float)):
             return (arg,)
-        return self.found.get(arg, UNKNOWN) if isinstance(arg, Value) else UNKNOWN
+        if not isinstance(arg, Value):
+            return UNKNOWN
+        return self.found.get(base_of(arg, self.makers, OPS), {}).get(arg, UNKNOWN)
 
     def _number(self, operand: Operand) -> Numbers:
         if isinstance(operand, (bool, int, float)):
@@ -158,7 +167,10 @@ def _is_one(value: Value) -> bool:
 
 
 def _applied(function: Callable[..., Any], given: Sequence[Numbers]) -> Numbers:
-    """The function of each choice of arguments; unknown where one of them is."""
+    """The function of each choice of arguments; unknown where one of them is, or where there are
+    too many."""
+    if math.prod(map(len, given)) > MOST:
+        return UNKNOWN
     try:
         return tuple(dict.fromkeys(function(*chosen) for chosen in itertools.product(*given)))
     except (ArithmeticError, ValueError):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
@@ -23,8 +24,4 @@ class MetaRun:
     def goes_on(self, nodes: Sequence[Node]) -> bool:
         """Whether a graph begins with what was seen: nothing was taken back since."""
         count = len(self.seen)
-        return count <= len(nodes) and all(map(_is, self.seen, nodes))
-
-
-def _is(a: Node, b: Node) -> bool:
-    return a is b
+        return count <= len(nodes) and all(map(operator.is_, self.seen, nodes))

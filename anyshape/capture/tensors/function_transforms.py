@@ -68,12 +68,10 @@ def differentiated(func: Any, argnums: Any, has_aux: Any, args: Any, kwargs: Any
         others, spec_of_aux = pytree.tree_flatten(aux)
         ended(opened, leaves, output, others)
         if output.requires_grad:
-            gradients = torch.autograd.grad(
-                output, leaves, allow_unused=True, materialize_grads=True
-            )
+            found = torch.autograd.grad(output, leaves, allow_unused=True, materialize_grads=True)
         else:
-            gradients = [torch.zeros_like(leaf) for leaf in leaves]
-    gradients = pytree.tree_unflatten(gradients, spec)
+            found = tuple([torch.zeros_like(leaf) for leaf in leaves])
+    gradients = pytree.tree_unflatten(found, spec)
     if not has_aux:
         return gradients, output.detach()
     outside = [x.detach() if x.requires_grad else x for x in others]

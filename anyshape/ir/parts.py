@@ -20,7 +20,7 @@ from anyshape.symbolic import Symbol
 
 
 def part_of(graph: Graph, nodes: Sequence[Node], outputs: Sequence[Arg]) -> Graph:
-    """The graph of these nodes, which have no regions. Its inputs are those of the whole graph,
+    """The graph of these nodes without regions. Its inputs are those of the whole graph,
     then values that other nodes make, then sizes and numbers that only those give."""
     known = {entry.value for entry in graph.inputs}
     known.update(value for node in nodes for value in node.outputs)

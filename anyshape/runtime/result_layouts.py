@@ -529,7 +529,7 @@ def _filled(sizes: Mapping[Symbol, int], value: Value, like: Any, number: int | 
     number. What is no tensor is itself."""
     kind = value.type
     if isinstance(kind, ScalarType):
-        return _number_told(kind, sizes) if like is None else like
+        return _number_from_data(kind, sizes) if like is None else like
     if like is None:
         shape = [_number(dim, sizes) for dim in kind.shape]
         dense = kind.strides == row_major(kind.shape)
@@ -544,7 +544,7 @@ def _filled(sizes: Mapping[Symbol, int], value: Value, like: Any, number: int | 
     return filled.as_strided(shape, strides)
 
 
-def _number_told(kind: ScalarType, sizes: Mapping[Symbol, int]) -> int:
+def _number_from_data(kind: ScalarType, sizes: Mapping[Symbol, int]) -> int:
     """The integer that the program reads from data; KeyError where no size tells it."""
     if not isinstance(kind.expr, Expr):
         raise KeyError(kind.expr)

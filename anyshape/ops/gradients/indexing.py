@@ -79,14 +79,16 @@ def _of_source(b: Any, g: Any, y: Any, x: Any, dim: int, index: Any, src: Any, *
 
 
 def source_and_index(node: Node) -> tuple[tuple[Dim, Dim], ...]:
-    """The sizes of a scatter's source and of its index, where they may differ. Eager's gradient of
-    the source has the shape of the index; where a source of several elements is longer, it is
-    refused."""
+    """The sizes of a scatter's source that requires gradients and of its index, where they may
+    differ. Eager's gradient of the source has the shape of the index; where a source of several
+    elements is longer, it is refused."""
     given = (*node.args, *node.kwargs.values())
     if node.op.removesuffix("_") not in ("scatter", "scatter_add") or len(given) < 4:
         return ()
     index, source = given[2:4]
     if not isinstance(index, Value) or not isinstance(source, Value):
+        return ()
+    if not source.tensor.requires_grad:
         return ()
     return tuple([pair for pair in zip(source.shape, index.shape) if pair[0] != pair[1]])
 

@@ -98,9 +98,13 @@ def test_layouts_of_unknown_sizes_are_eagers_where_the_sizes_are_above_one(seed:
             assert tuple(map(number, strides)) == (real[0] - real[1]).stride(), (env, types)
 
 
+SEEDS = 644, *range(30)
+"""Of 700, only 644 needs that two sizes are asked of together."""
+
+
 def test_several_sizes_of_one_that_decide_the_order_of_others_together_are_guarded() -> None:
     """Of one operand or two that do not have all dimensions."""
-    for seed in range(400):
+    for seed in SEEDS:
         pick, space = random.Random(seed), Space()
         dims = [space.fresh("s") for _ in range(pick.randint(3, 4))]
         guards: list[Any] = []
@@ -285,7 +289,7 @@ def test_every_other_row_of_a_tensor_with_holes_keeps_its_order(program) -> None
 def test_what_einsum_gives_lies_in_memory_as_eagers(seed: int) -> None:
     pick = random.Random(seed)
     sizes = dict(zip("abcdef", (2, 3, 4, 5, 6, 7)))
-    for _ in range(400):
+    for _ in range(60):
         letters = pick.sample("abcdef", pick.randint(1, 5))
         terms = [
             "".join(pick.sample(letters, pick.randint(1, len(letters))))

@@ -3,8 +3,10 @@ line that eager says it of. Each program is called with several sizes beside eag
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -91,6 +93,20 @@ def test_recording_warnings_resets_nothing() -> None:
                 warnings.warn(text, DeprecationWarning, stacklevel=1)
             assert [str(warning.message) for warning in said] == ["inside", text]
     assert [str(warning.message) for warning in told] == ["once"]
+
+
+def test_threads_that_record_at_once_leave_filters_as_they_were() -> None:
+    before, inside = (warnings.filters, vars(warnings)["_showwarnmsg"]), threading.Event()
+
+    def records(text: str) -> list[str]:
+        with recorded() as said:
+            inside.wait(0.05)
+            warnings.warn(text, stacklevel=1)
+        return [str(warning.message) for warning in said]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(records, "abcd")) == [["a"], ["b"], ["c"], ["d"]]
+    assert (warnings.filters, vars(warnings)["_showwarnmsg"]) == before
 
 
 def test_functions_that_cannot_warn_are_not_asked() -> None:

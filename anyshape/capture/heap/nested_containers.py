@@ -17,7 +17,9 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.mirrors import VIEWS, mapping_behind
 from anyshape.capture.heap.numpy_scalars import is_numpy_number
+from anyshape.capture.heap.observer import Observer
 from anyshape.capture.heap.quiet_reads import class_entry
+from anyshape.capture.heap.values import BOUND_IN_C
 
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 BY_VALUE = (int, float, complex, str, bytes, tuple, NoneType)
@@ -99,6 +101,11 @@ def require_kept_attribute(obj: Any, descriptor: Any, name: str, value: Any) -> 
     array of numpy's: what was read twice is two objects, and no guard finds either again."""
     if not (_is_told_by_value(value) or descriptor.__get__(obj, type(obj)) is value):
         raise broken("unknown-call", f"what {name_of(type(obj))} makes for {name!r}")
+
+
+def is_bound_here(domain: Observer, obj: Any) -> bool:
+    """A method of C that the program has bound: what it is called, its owner's class says."""
+    return type(obj) in BOUND_IN_C and not domain.is_outside(obj)
 
 
 def _is_told_by_value(value: Any) -> bool:

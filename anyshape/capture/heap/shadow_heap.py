@@ -46,7 +46,7 @@ from anyshape.capture.heap.observer import Observer
 from anyshape.capture.heap.raised_state import put_back, state_of
 from anyshape.capture.heap.sorted_lists import SortedLists
 from anyshape.capture.heap.unread_writes import Unread, is_key
-from anyshape.capture.heap.values import BOUND_IN_C, IMMUTABLE, NULL, PROXIES, contents
+from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, contents
 
 _set_attribute = object.__setattr__
 _delete_attribute = object.__delattr__
@@ -443,12 +443,8 @@ class Heap:
 
     def attribute(self, obj: Any, name: str, value: Any) -> Any:
         """An attribute that C code gave."""
-        if (
-            type(obj) in IMMUTABLE
-            or id(obj) in self.created
-            or issubclass(type(value), BuiltinFunctionType)
-            or (type(obj) in BOUND_IN_C and not self.domain.is_outside(obj))
-        ):
+        plain = type(obj) in IMMUTABLE or issubclass(type(value), BuiltinFunctionType)
+        if plain or id(obj) in self.created or nested_containers.is_bound_here(self.domain, obj):
             return value
         return self.domain.read(obj, "attr", name, value)
 
@@ -479,8 +475,10 @@ class Heap:
         if id(obj) in self.created:
             is_new = type(value) in (list, dict, set) and not self.domain.is_outside(value)
             return self.create(value) if is_new else value
+        if name == "__class__" or nested_containers.is_bound_here(self.domain, obj):
+            return value
         nested_containers.require_kept_attribute(obj, descriptor, name, value)
-        return value if name == "__class__" else self.domain.read(obj, "attr", name, value)
+        return self.domain.read(obj, "attr", name, value)
 
     def _instance_namespace(self, obj: Any, namespace: dict[str, Any]) -> Any:
         if id(obj) in self.created:

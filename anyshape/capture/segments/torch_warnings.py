@@ -1,11 +1,12 @@
-"""What Python functions of torch say in warnings, where a row or a stand-in does their work.
+"""What torch says in warnings, where a row or a stand-in does its work.
 
     F.mse_loss(x, y)    # "Using a target size (torch.Size([3, 1])) that is different ..."
 
-In: such a call. Out: its warnings as effects of the segment, of the program's own lines. No table
-says which calls warn, and of what: torch's own function is asked, with tensors without memory. Only
-functions whose code can reach ``warnings.warn`` are asked. Where the answer differs at other sizes,
-each call asks again at its own.
+In: a call. Out: its warnings as effects of the segment, of the program's own lines. No table says
+which calls warn, and of what. Python functions whose code can reach ``warnings.warn`` are asked,
+with tensors without memory; where the answer differs at other sizes, each call asks again at its
+own. Operators of C++ have said it when they were asked what they refuse, at the example sizes
+alone.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 import torch
 
 from anyshape.capture.guards.execution_modes import snapshot
+from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import Break, SizeValue
 from anyshape.capture.python.builtin_objects import visible_frame
 from anyshape.capture.python.recorded_warnings import recorded
@@ -67,6 +69,8 @@ def call_torch(
         return tensor_methods.call_torch(domain, fn, args, kwargs)
     question = _question(domain, fn, args, kwargs)
     answers = [] if question is None else list(_answers(domain, question))
+    if any(answers) and domain.recorder.depth:
+        raise broken("fork", "a warning of torch's")
     for category in {said.category for answer in answers for said in answer}:
         warned.refuse(domain, category)
     made = tensor_methods.call_torch(domain, fn, args, kwargs)

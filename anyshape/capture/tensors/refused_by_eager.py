@@ -150,10 +150,16 @@ class Asking:
     recorder: Recorder
     modes: tuple[Any, ...] = field(default_factory=snapshot)
     answers: dict[object, Answer] = field(default_factory=dict)
+    of_calls: dict[Called, Answer] = field(default_factory=dict)
     sizes: dict[Expr, int] = field(default_factory=dict)
 
     def as_read(self, call: Called) -> Answer:
         """What torch says to what becomes code of ours."""
+        if call not in self.of_calls:
+            self.of_calls[call] = self._as_read(call)
+        return self.of_calls[call]
+
+    def _as_read(self, call: Called) -> Answer:
         key = call.name, _form(call.args), _form(tuple(call.kwargs.items()))
         answer = self.answers.get(key)
         if answer is None:

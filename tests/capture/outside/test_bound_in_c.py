@@ -28,13 +28,23 @@ def used_behind_a_break(x: torch.Tensor) -> tuple[torch.Tensor, Any]:
     return y * 2, made.tolist()
 
 
+def named_behind_a_break(x: torch.Tensor) -> tuple[torch.Tensor, Any]:
+    y, made, table = x + 1, bytearray(b"a"), {1: 2}
+    append, get = made.append, table.get
+    names = append.__name__, append.__qualname__, get.__doc__ is None, append.__text_signature__
+    os.getpid()
+    append(98)
+    table[3] = 4
+    return y * 2, (names, made, append.__self__ is made, get(3))
+
+
 def of_a_pattern(x: torch.Tensor) -> tuple[torch.Tensor, Any]:
     matches = re.compile("a(.)").match
     found = matches("ab")
     return x + 1, "" if found is None else found.group(1)
 
 
-@pytest.mark.parametrize("program", [used_behind_a_break, of_a_pattern])
+@pytest.mark.parametrize("program", [used_behind_a_break, named_behind_a_break, of_a_pattern])
 def test_each_call_has_its_own_object(program: Callable[..., Any]) -> None:
     fast = anyshape.compile(program)
     for size in (2, 2, 3):

@@ -224,3 +224,14 @@ def test_long_lists_are_left_to_cpython() -> None:
     fast = compiled(long, fullgraph=False)
     assert fast(torch.ones(2))[1] == long(torch.ones(2))[1]
     assert len(fast.points) == 2
+
+
+def of_the_system(x: Any) -> Any:
+    rng = random.SystemRandom()
+    return x + 1, rng.random(), rng.randrange(1 << 40), rng.choice(range(1 << 40))
+
+
+def test_what_the_system_draws_is_drawn_in_each_call() -> None:
+    fast = compiled(of_the_system, fullgraph=False)
+    results = [fast(torch.ones(2))[1:] for _ in range(3)]
+    assert [len(set(each)) for each in zip(*results)] == [3, 3, 3]

@@ -63,7 +63,7 @@ def _refuse(domain: RecordingDomain, fn: Any) -> None:
 
 def _drawn(fn: Any) -> Handler:
     def handler(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
-        rng, rest = _taken_apart(domain, fn, args)
+        rng, rest = _generator_and_rest(domain, fn, args)
         twin = _twin(domain, rng)
         if twin is None:
             raise broken("unknown-call", name_of(fn))
@@ -79,7 +79,7 @@ def _seeded(fn: Any) -> Handler:
     """`seed` or `setstate`: the state before is of no interest."""
 
     def handler(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
-        rng, rest = _taken_apart(domain, fn, args)
+        rng, rest = _generator_and_rest(domain, fn, args)
         heap = domain.machine.heap
         inside = heap.is_created(rng)
         by_chance = fn is random_states.seed and rest in ([], [None])
@@ -95,7 +95,7 @@ def _seeded(fn: Any) -> Handler:
     return handler
 
 
-def _taken_apart(domain: RecordingDomain, fn: Any, args: Args) -> tuple[Any, list[Any]]:
+def _generator_and_rest(domain: RecordingDomain, fn: Any, args: Args) -> tuple[Any, list[Any]]:
     if not args or not issubclass(type(args[0]), KIND):
         fn(*args)  # C's own refusal
     _refuse(domain, fn)

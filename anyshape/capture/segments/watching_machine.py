@@ -118,9 +118,9 @@ class WatchingMachine(Machine):
     def _tell(self, frame: Frame) -> Frame:
         """Calls the functions of the program, in C's order; what one raises C only prints."""
         create, pending = self.heap.create, self.deaths.pending
-        told = create(tuple([create((callback, reference)) for callback, reference in pending]))
+        calls = create(tuple([create((callback, reference)) for callback, reference in pending]))
         pending.clear()
-        callee: Any = self.call(call_in_order, (told,))
+        callee: Any = self.call(call_in_order, (calls,))
         return enter(self, frame, also(callee, UNRAISABLE))
 
     def checkpoint(self) -> Mark:

@@ -3,8 +3,9 @@ of what nothing of the program leads to any more, and CPython ends the weak refe
 
 In: a heap, and what is referred to weakly. Out: deaths, one after another, and what the program
 wants called at one. The heap holds each object that the trace made once (`Heap.created`); who has
-no other holder is dead. That the trace holds nothing else is looked at in the end (`are_held`);
-what this file cannot tell is a doubt, and capture begins again without weak references.
+no other holder is dead. That the trace holds nothing else is looked at in the end
+(`are_referenced`); what this file cannot tell is a doubt, and capture begins again without weak
+references.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ class DeathsAreUnknown(BaseException):
     """Capture does not know when an object dies: it begins again, and ends at weak references."""
 
 
-def _held(created: dict[int, Any], but: Container[int], times: int) -> list[Any]:
+def _referenced(created: dict[int, Any], but: Container[int], times: int) -> list[Any]:
     """The objects that are held so often, this loop included."""
     return [v for key, v in created.items() if getrefcount(v) == times and key not in but]
 
 
-ALONE = next(times for times in range(9) if _held({0: object()}, (), times))
+ALONE = next(times for times in range(9) if _referenced({0: object()}, (), times))
 """How often it finds an object held that nobody else holds."""
 
 
@@ -152,7 +153,7 @@ class Deaths:
     def _dead(self) -> list[Any]:
         """What is dead and leads to what is watched."""
         self._count(len(self.created))
-        dead = _held(self.created, self.settled, ALONE)
+        dead = _referenced(self.created, self.settled, ALONE)
         self.settled.update(map(id, dead))
         return [value for value in dead if self._leads_to_watched(value)] if dead else dead
 
@@ -224,7 +225,7 @@ class Deaths:
         return [value for value in values if classes or not issubclass(type(value), type)]
 
 
-def are_held(values: Iterable[Any], uncounted: tuple[Any, ...]) -> bool:
+def are_referenced(values: Iterable[Any], uncounted: tuple[Any, ...]) -> bool:
     """Whether anything leads to one of the objects but what these themselves hold, in cycles, and
     the `uncounted` tables."""
     level, seen = list(values), {id(table) for table in uncounted}

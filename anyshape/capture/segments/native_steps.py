@@ -26,11 +26,15 @@ from anyshape.capture.interpreter.polyfills import given, raise_from
 from anyshape.capture.python.language import decode_polyfills, python_machine
 from anyshape.capture.segments.callables import LOGGING, answer, is_opaque
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
+from anyshape.capture.segments.random_draws import METHODS
 from anyshape.capture.segments.recursion_limit import RecursionLimit
 from anyshape.capture.tensors import modules
 from anyshape.capture.tensors.torch_polyfills import MEMBERS
 from anyshape.costs import COSTS
 from anyshape.nouns import frozen
+
+AS_A_WHOLE = LOGGING.union(METHODS)
+"""Functions in Python that CPython calls where capture cannot follow them."""
 
 
 def _called(machine: Interpreter, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -80,7 +84,7 @@ class Native(Concrete):
         original = compiled_by_torch(fn)
         if original is not None:
             return Call(original, args, kwargs)
-        if fn in LOGGING or (self.calls is not None and self.calls(fn, args)):
+        if fn in AS_A_WHOLE or (self.calls is not None and self.calls(fn, args)):
             return _called(self.machine, fn, args, kwargs)
         if fn in modules.CALLS and args and issubclass(type(args[0]), torch.nn.Module):
             forward = modules.forward_alone(self.machine, args[0])

@@ -63,7 +63,7 @@ def _refuse(domain: RecordingDomain, fn: Any) -> None:
 
 def _drawn(fn: Any) -> Handler:
     def handler(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
-        rng, rest = _taken_apart(domain, fn, args)
+        rng, rest = _generator_and_rest(domain, fn, args)
         twin = _twin(domain, rng)
         if twin is None:
             raise broken("unknown-call", name_of(fn))
@@ -79,14 +79,16 @@ def _seeded(fn: Any) -> Handler:
     """`seed` or `setstate`: the state before is of no interest."""
 
     def handler(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
-        rng, rest = _taken_apart(domain, fn, args)
+        rng, rest = _generator_and_rest(domain, fn, args)
         heap = domain.machine.heap
         inside = heap.is_created(rng)
         by_chance = fn is random_states.seed and rest in ([], [None])
         if by_chance and not inside:
             raise broken("unknown-call", name_of(fn))
         known = random_states.twin_of(heap.slots, rng)
-        twin = rng if inside else known if known is not None else KIND()
+        twin = rng if inside else known
+        if twin is None:
+            twin = random_states.with_state(random.Random, None)
         fn(twin, *rest, **kwargs)
         if inside or known is None:
             heap.set_written(rng, STATE, BY_CHANCE if by_chance else twin)
@@ -95,7 +97,7 @@ def _seeded(fn: Any) -> Handler:
     return handler
 
 
-def _taken_apart(domain: RecordingDomain, fn: Any, args: Args) -> tuple[Any, list[Any]]:
+def _generator_and_rest(domain: RecordingDomain, fn: Any, args: Args) -> tuple[Any, list[Any]]:
     if not args or not issubclass(type(args[0]), KIND):
         fn(*args)  # C's own refusal
     _refuse(domain, fn)
@@ -111,14 +113,9 @@ def _in_python(fn: Any) -> Callable[..., Any]:
     def handler(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
         if not args or not issubclass(type(args[0]), KIND):
             return NotImplemented
-        heap, rng = domain.machine.heap, args[0]
-        by_chance = fn.__name__ in SEEDING and _seeds_by_chance(args, kwargs)
-        follows = heap.is_created(rng) if by_chance else fn.__name__ in SEEDING
-        if heap.journal is not None or heap.watcher is not None:
-            follows = False
-        elif not by_chance and fn.__name__ not in SEEDING:
-            follows = _draws_by_itself(rng) or _twin(domain, rng) is not None
-        if issubclass(type(rng), random.SystemRandom) or not follows or _are_long(args[1:]):
+        rng = args[0]
+        left = issubclass(type(rng), random.SystemRandom) or _are_long(args[1:])
+        if left or not _follows(domain, fn, args, kwargs):
             raise broken("unknown-call", name_of(fn))
         classes = OF_NUMBERS.get(fn.__name__)
         if classes and not kwargs and classes.issuperset(map(type, args[1:])):
@@ -126,6 +123,16 @@ def _in_python(fn: Any) -> Callable[..., Any]:
         return NotImplemented
 
     return handler
+
+
+def _follows(domain: RecordingDomain, fn: Any, args: Args, kwargs: dict[str, Any]) -> bool:
+    """Whether the state behind the draws is known, or is about to be."""
+    heap, rng = domain.machine.heap, args[0]
+    if heap.journal is not None or heap.watcher is not None:
+        return False
+    if fn.__name__ in SEEDING:
+        return heap.is_created(rng) or not _seeds_by_chance(args, kwargs)
+    return _draws_by_itself(rng) or _twin(domain, rng) is not None
 
 
 def _computed(domain: RecordingDomain, fn: Any, rng: Any, numbers: Args) -> Any:

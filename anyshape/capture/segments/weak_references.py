@@ -21,7 +21,7 @@ from anyshape.capture.heap.deaths import (
     REFERENCES,
     DeathsAreMet,
     DeathsAreUnknown,
-    are_held,
+    are_referenced,
     target_of,
 )
 from anyshape.capture.heap.descriptions import name_of
@@ -116,7 +116,7 @@ def settle(domain: RecordingDomain, returns: bool) -> None:
     domain.plain.clear()
     deaths.ended()
     left = deaths.watched(classes=False)
-    if not returns or deaths.pending or are_held(left, (machine.heap.created,)):
+    if not returns or deaths.pending or are_referenced(left, (machine.heap.created,)):
         raise DeathsAreUnknown
 
 
@@ -176,7 +176,7 @@ def collect(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> None
     watched = deaths.watched(classes=True)
     if any(issubclass(type(value), type) for value in watched):  # tables of capture hold classes
         raise deaths.doubt()
-    if len(watched) > LOOKED_AT or not all(are_held([v], (deaths.created,)) for v in watched):
+    if len(watched) > LOOKED_AT or not all(are_referenced([v], (deaths.created,)) for v in watched):
         raise deaths.doubt()
     domain.collects = True
     domain.defer(gc.collect, args, kwargs)

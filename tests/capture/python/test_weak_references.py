@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import weakref
 from collections import UserList
@@ -201,11 +202,57 @@ def around_the_collector(log: list[Any]) -> None:
     log.append(there())
 
 
+def is_let_go(held: Any, *rest: Any) -> bool:
+    """Whether nobody but this function has held what it was given."""
+    there = weakref.ref(held)
+    del held
+    return there() is None
+
+
+class Letting:
+    """Each method says whether what it was given was its alone."""
+
+    log: list[Any] = []
+
+    def __init__(self, held: Any) -> None:
+        there = weakref.ref(held)
+        del held
+        self.log.append(there() is None)
+
+    def __setitem__(self, key: Any, held: Any) -> None:
+        there = weakref.ref(held)
+        del held
+        self.log.append(there() is None)
+
+    def __add__(self, held: Any) -> bool:
+        there = weakref.ref(held)
+        del held
+        return there() is None
+
+    __call__ = __contains__ = __eq__ = method = __add__  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]
+
+
+def by_who_calls(log: list[Any]) -> None:
+    """A call hands its arguments over to a function in Python; all other instructions, and C, hold
+    what they work with until it returns."""
+    let_go = is_let_go
+    log.append([let_go(Plain()), let_go(held=Plain()), let_go([Plain()].pop())])
+    log.append([let_go(*[Plain()]), let_go(*(Plain(), 1)), let_go(**{"held": Plain()})])
+    log.append([*map(let_go, [Plain()]), *(let_go(each) for each in [Plain()])])
+    log.append([functools.partial(let_go, Plain())(), max([Plain()], key=let_go) is None])
+    Letting.log = log
+    one = Letting(Plain())
+    one[0] = Plain()
+    log.append([one + Plain(), one(Plain()), Plain() in one, one == Plain(), one.method(Plain())])
+    log.append(let_go(Plain()))
+
+
 IN_ONE_GRAPH = [
     *(by_a_name, in_containers, by_a_closure, with_a_callback, of_a_reference_that_died_before),
     *(in_a_loop, of_a_function_and_a_method, by_a_subclass, in_a_set, in_a_dictionary),
     *(through_a_proxy, by_calling_a_proxy, behind_an_error, in_a_generator_that_is_dropped),
-    around_the_collector,
+    *(around_the_collector, by_who_calls),
 ]
 
 
@@ -279,7 +326,9 @@ NOT_IN_ONE = [
 ]
 
 
-HELD_LONGER = (in_a_loop, behind_an_error, in_a_generator_that_is_dropped, of_a_class)
+HELD_LONGER = (
+    *(in_a_loop, behind_an_error, in_a_generator_that_is_dropped, of_a_class, by_who_calls),
+)
 """What segments of one instruction hold of these lives on; see docs/python.md."""
 OVER_BREAKS = [fn for fn in (*IN_ONE_GRAPH, *NOT_IN_ONE) if fn not in HELD_LONGER]
 

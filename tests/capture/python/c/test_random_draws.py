@@ -1,8 +1,11 @@
 """Draws of `random.Random` in one graph: each call gives what CPython gives, and leaves every
-generator where CPython leaves it."""
+generator where CPython leaves it. And digests, weeks and paths, which C computes of values."""
 
 from __future__ import annotations
 
+import datetime
+import hashlib
+import os
 import random
 import warnings
 from collections.abc import Callable
@@ -221,4 +224,47 @@ def long(x: Any) -> Any:
 def test_long_lists_are_left_to_cpython() -> None:
     with pytest.raises(GraphBreakError, match=r"Random\.shuffle is not known"):
         compiled(long, fullgraph=True)(torch.ones(2))
-    assert compiled(long, fullgraph=False)(torch.ones(2))[1] == long(torch.ones(2))[1]
+    fast = compiled(long, fullgraph=False)
+    assert fast(torch.ones(2))[1] == long(torch.ones(2))[1]
+    assert len(fast.points) == 2
+
+
+def of_the_system(x: Any) -> Any:
+    rng = random.SystemRandom()
+    return x + 1, rng.random(), rng.randrange(1 << 40), rng.choice(range(1 << 40))
+
+
+def test_what_the_system_draws_is_drawn_in_each_call() -> None:
+    fast = compiled(of_the_system, fullgraph=False)
+    results = [fast(torch.ones(2))[1:] for _ in range(3)]
+    assert [len(set(each)) for each in zip(*results)] == [3, 3, 3]
+
+
+def digests() -> Any:
+    digest = hashlib.sha256(b"one")
+    digest.update(bytearray(b"two"))
+    other = digest.copy()
+    other.update(b"three")
+    named = digest.name, digest.digest_size, digest.block_size
+    more = hashlib.md5(b"a").hexdigest(), hashlib.shake_128(b"a").digest(3)
+    return digest.hexdigest(), other.digest(), named, more
+
+
+def weeks_and_paths() -> Any:
+    week = datetime.date(2020, 12, 31).isocalendar()
+    return week, week.week, type(week), os.fspath("a"), os.path.join("a", "b")
+
+
+@pytest.mark.parametrize(
+    "program", [digests, weeks_and_paths], ids=lambda program: program.__name__
+)
+def test_what_c_computes_of_values_is_in_the_graph(program: Any) -> None:
+    function = around(program)
+    fast = compiled(function, fullgraph=True)
+    assert [fast(torch.ones(2))[1] for _ in range(2)] == [program(), program()]
+
+
+def test_a_digest_that_leaves_is_made_natively() -> None:
+    function = around(lambda: hashlib.sha256(b"one"))
+    fast = compiled(function, fullgraph=False)
+    assert fast(torch.ones(2))[1].digest() == hashlib.sha256(b"one").digest()

@@ -91,7 +91,7 @@ def item_of(container: Any, key: Any) -> Any:
 def require_kept_item(container: Any, key: Any, value: Any) -> None:
     """Raises ``Break`` where the container makes an object for each index, as an array of numpy's
     does: no guard finds that object again. What is compared by its value may be made anew."""
-    kept = issubclass(type(container), BASES) or _is_told_by_value(value)
+    kept = issubclass(type(container), BASES) or _is_compared_by_value(value)
     if not (kept or item_of(container, key) is value):
         raise broken("unknown-call", f"what {name_of(type(container))} makes for an index")
 
@@ -99,7 +99,7 @@ def require_kept_item(container: Any, key: Any, value: Any) -> None:
 def require_kept_attribute(obj: Any, descriptor: Any, name: str, value: Any) -> None:
     """Raises ``Break`` where C makes an object each time the attribute is asked for, as `T` of an
     array of numpy's: what was read twice is two objects, and no guard finds either again."""
-    if not (_is_told_by_value(value) or descriptor.__get__(obj, type(obj)) is value):
+    if not (_is_compared_by_value(value) or descriptor.__get__(obj, type(obj)) is value):
         raise broken("unknown-call", f"what {name_of(type(obj))} makes for {name!r}")
 
 
@@ -108,7 +108,7 @@ def is_bound_here(domain: Observer, obj: Any) -> bool:
     return type(obj) in BOUND_IN_C and not domain.is_outside(obj)
 
 
-def _is_told_by_value(value: Any) -> bool:
+def _is_compared_by_value(value: Any) -> bool:
     return issubclass(type(value), BY_VALUE) or is_numpy_number(value)
 
 

@@ -185,10 +185,10 @@ def _said(fn: Any, args: Any, named: Any, modes: tuple[Any, ...]) -> tuple[Said,
             except Exception as error:
                 if is_interrupt(error):
                     raise
-    return tuple([_place(message) for message in said])
+    return tuple([_with_level(message) for message in said])
 
 
-def _place(message: warnings.WarningMessage) -> Said:
+def _with_level(message: warnings.WarningMessage) -> Said:
     level = LEVEL_OF.get(message.filename)
     return Said(message.category, str(message.message), level, message.filename, message.lineno)
 

@@ -50,6 +50,7 @@ EQUATIONS = 64  # facts about one symbol looked at again when it is known not to
 NEIGHBOURS = 8  # facts about one symbol that hear of its new range
 LONG = 256  # terms of a sum that do not hear of each other's ranges
 SHORT = 4  # terms of a form whose least value is asked for, where it is not that one
+FARTHEST = 1 << 100  # a bound past it follows from what cannot be, and is none
 
 
 def learn(facts: KnownFacts, condition: Condition | bool, why: Why) -> None:
@@ -228,10 +229,16 @@ def _narrow_terms(facts: KnownFacts, form: Expr) -> None:
         new_lo, new_hi = (down if better_down else None), (up if better_up else None)
         if c < 0:
             new_lo, new_hi = new_hi, new_lo
-        new_lo = None if new_lo is None else -(-new_lo // c)
-        new_hi = None if new_hi is None else new_hi // c
+        new_lo = None if new_lo is None else _near(-(-new_lo // c))
+        new_hi = None if new_hi is None else _near(new_hi // c)
         others = facts.trace(partial(_about_others, facts, form, monomial))
         narrow(facts, x, new_lo, new_hi, tuple(dict.fromkeys(why + others)))
+
+
+def _near(bound: int) -> int | None:
+    """A bound that says something: what cannot be, as `x >= 2*y >= 4*x + 1`, moves others without
+    end, and their numbers would have twice as many digits after each step."""
+    return bound if abs(bound) < FARTHEST else None
 
 
 def _about_others(facts: KnownFacts, form: Expr, skip: tuple[Atom, ...]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from anyshape.symbolic import (
     ge,
     gt,
     le,
+    learn,
     lt,
     maximum,
     minimum,
@@ -636,3 +638,24 @@ def test_a_size_that_is_not_its_least_value_is_above_it(w):
     facts = knowing(w, ne(s0, minimum(s0, 1)), ne(s1, minimum(s1, 1) + 1), ne(s1, minimum(s1, 1)))
     assert facts.quick(ge(s0, 2)) is True
     assert facts.quick(ge(s1, 3)) is True
+
+
+def test_bounds_that_follow_from_what_cannot_be_do_not_grow_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each step squares the least value of the size: after ten a bound had thousands of digits."""
+    space = Space()
+    facts = Facts(space)
+    a, b, size = (space.fresh("s") for _ in range(3))
+    facts.assume(ge(size, 1))
+    facts.assume(any_of(eq(b, 0), le(a * b * size * size + 1, size)))
+    bits: list[int] = []
+    narrow = learn.narrow
+
+    def watched(facts: Any, form: Any, lo: int | None, hi: int | None, why: Any) -> None:
+        bits.extend(bound.bit_length() for bound in (lo, hi) if bound is not None)
+        narrow(facts, form, lo, hi, why)
+
+    monkeypatch.setattr(learn, "narrow", watched)
+    assert facts.known(any_of(eq(a, 0), eq(b, 0))) in (True, None)
+    assert bits and max(bits) < 256

@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count, repeat
-from types import FunctionType, MappingProxyType, NoneType, SimpleNamespace
+from types import FunctionType, MappingProxyType, MethodType, NoneType, SimpleNamespace
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
@@ -98,8 +98,10 @@ def require_kept_item(container: Any, key: Any, value: Any) -> None:
 
 def require_kept_attribute(obj: Any, descriptor: Any, name: str, value: Any) -> None:
     """Raises ``Break`` where C makes an object each time the attribute is asked for, as `T` of an
-    array of numpy's: what was read twice is two objects, and no guard finds either again."""
-    if not (_is_compared_by_value(value) or descriptor.__get__(obj, type(obj)) is value):
+    array of numpy's: what was read twice is two objects, and no guard finds either again. Methods
+    are two as well, and compared by what they bind (`lru_cache` makes them in C)."""
+    plain = _is_compared_by_value(value) or type(value) is MethodType
+    if not (plain or descriptor.__get__(obj, type(obj)) is value):
         raise broken("unknown-call", f"what {name_of(type(obj))} makes for {name!r}")
 
 

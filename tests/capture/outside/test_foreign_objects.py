@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -142,3 +143,25 @@ def test_what_c_makes_for_an_attribute_is_told_apart_by_no_guard():
     for other in (np.arange(6), array, np.arange(3)):
         assert fast(torch.ones(2), array, other)[1:] == (False, array is other)
     assert fast.stats().internal_errors == 0
+
+
+class Teller:
+    """Like Logger.warning_once of transformers: C binds a cached function, anew at each read."""
+
+    @functools.lru_cache(None)
+    def once(self, text: str) -> int:
+        return len(text)
+
+
+TELLER = Teller()
+
+
+def test_methods_that_c_binds_anew_at_each_read_are_captured() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x * TELLER.once("abc") + TELLER.once("abc")
+
+    fast = anyshape.compile(program)
+    for rows in (2, 3, 1):
+        x = torch.ones(rows)
+        torch.testing.assert_close(fast(x), program(x))
+    assert "what Teller makes" not in str(fast.explain())

@@ -386,17 +386,14 @@ def _number(value: Value) -> Operand:
 
 def _numbers(facts: Facts, nodes: Sequence[Node], values: Sequence[Value]) -> list[Value]:
     """Values for the sizes and numbers that the nodes and the types of these values name, and for
-    those that known sizes are read from."""
-    found: dict[Symbol | ScalarInput, None] = {}
-    for node in nodes:
-        found.update(dict.fromkeys(_named((*node.args, *node.kwargs.values()))))
-        for value in (*node.inputs(), *node.outputs):
-            found.update(dict.fromkeys(_in_type(value)))
-    for value in values:
-        found.update(dict.fromkeys(_in_type(value)))
-    for name in tuple(found):
-        if isinstance(name, Symbol):
-            found.update(dict.fromkeys(_named((facts.simplify(name.expr),))))
+    those that the facts put in the place of what they name."""
+    args = [arg for node in nodes for arg in (*node.args, *node.kwargs.values())]
+    typed = [*values, *(v for node in nodes for v in (*node.inputs(), *node.outputs))]
+    dims = [dim for value in typed for dim in _dims(value)]
+    found = dict.fromkeys(_named((*args, *dims)))
+    whole = [name.expr for name in found if isinstance(name, Symbol)]
+    exprs = dict.fromkeys(dim for dim in (*whole, *dims) if isinstance(dim, Expr))
+    found.update(dict.fromkeys(_named([facts.simplify(expr) for expr in exprs])))
     return [
         Value(name.name, ScalarType("int", name.expr))
         if isinstance(name, Symbol)
@@ -405,11 +402,11 @@ def _numbers(facts: Facts, nodes: Sequence[Node], values: Sequence[Value]) -> li
     ]
 
 
-def _in_type(value: Value) -> Iterator[Symbol | ScalarInput]:
+def _dims(value: Value) -> tuple[Arg, ...]:
+    """The sizes and strides of a type, or the number."""
     if isinstance(value.type, TensorType):
-        yield from _named((*value.type.shape, *value.type.strides))
-    else:
-        yield from _named((value.type.expr,))
+        return (*value.type.shape, *value.type.strides)
+    return (value.type.expr,)
 
 
 def _named(args: Sequence[Arg | Relation | AllOf | AnyOf]) -> Iterator[Symbol | ScalarInput]:

@@ -185,10 +185,13 @@ def test_what_cannot_be_recorded_runs_and_is_not_tried_again(device, raised) -> 
 
 def test_an_interrupt_under_a_recording_is_the_programs(device) -> None:
     region = device.region()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         signal.raise_signal(signal.SIGINT)
     except KeyboardInterrupt as error:
         device.raises = error
+    finally:
+        signal.signal(signal.SIGINT, before)
     for _ in range(SIGHTS - 1):
         region(SMALL, 100)
     with pytest.raises(KeyboardInterrupt):

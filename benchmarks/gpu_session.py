@@ -47,7 +47,14 @@ MOE_CHECKS = (
     *(f"grouped_gemm {dtype}" for dtype in ("bfloat16", "float16", "float32", "float8")),
 )
 SUITES = (
-    *("test_compiled", "test_launches", "test_graphs", "test_guest", "test_two_devices"),
+    *(
+        "test_compiled",
+        "test_launches",
+        "test_graphs",
+        "test_region_graphs",
+        "test_guest",
+        "test_two_devices",
+    ),
     *("test_memory", "test_large", "test_sanitized", "test_attention_gradients", "test_demo"),
     "test_users_kernels",
 )

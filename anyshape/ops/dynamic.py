@@ -8,6 +8,9 @@ the scheduler's choice.
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from anyshape.ir.dtypes import DType, bool_, float32, float64, int64
@@ -320,3 +323,35 @@ op(
     type=_histogramdd_type,
     raises=True,
 )
+
+# --- what most calls find in data (``capture/recording/expected_numbers.py``) ---
+
+Numbers = tuple[Any, ...]
+"""Numbers of which each may be the one that is found; empty where nothing is expected."""
+UNKNOWN: Numbers = ()
+SOME = (1, 2, 3, 5, 64, 1 << 20)  # numbers of things, of which none is none
+
+FINITE: Mapping[str, Numbers] = MappingProxyType(
+    {
+        "isfinite": (True,),
+        **dict.fromkeys(("isnan", "isinf", "isposinf", "isneginf"), (False,)),
+    }
+)
+"""What is found of numbers, by operators of torch and of `math`."""
+PASSES_ON = frozenset({"clone", "alias", "data", "detach", "to", "to_dtype", "item", "full"})
+REDUCTIONS: Mapping[str, Numbers] = MappingProxyType(
+    {"any": (True,), "sum": SOME, "count_nonzero": SOME, "all": UNKNOWN}
+)
+"""Of truths, and what is found of a mask."""
+ELEMENTWISE: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        **{name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+        "logical_not": operator.not_,
+        "bitwise_not": operator.not_,  # of truths alone
+        "where": lambda condition, yes, no: yes if condition else no,
+    }
+)
+BOTH: Mapping[str, bool] = MappingProxyType(
+    {"logical_and": False, "bitwise_and": False, "logical_or": True, "bitwise_or": True}
+)
+"""Operators on two truths, and the truth of one that decides alone."""

@@ -23,6 +23,8 @@ from anyshape.ops.rules import PointwiseRule
 from anyshape.ops.table import OpDef
 from anyshape.symbolic import Dim, eq
 
+LED = frozenset({"add", "sub", "mul", "div", "lerp", "addcmul", "addcdiv"})
+"""Operators whose results lie as the first argument does, if that has all elements in order."""
 LIKE_WHERE_SMALL = frozenset({"roll", "rms_norm", "matrix_exp"})
 """Operators of which eager makes row-major results, but leaves an empty tensor as it lies, and
 ``matrix_exp`` matrices of one element, too. Their type rules say so where such sizes are known."""

@@ -1,10 +1,8 @@
-"""Results get eager's strides at sizes of 0 and 1, where their types do not say them,
-and begin where eager's do in their storage.
+"""Results get eager's strides at sizes of 0 and 1, and begin where eager's do in their storage.
 
 In: a function whose results lie as their types say, and graphs that make some of them
-(``passes/ambiguous_layouts.py``). Where a size on the way is below 2, eager torch runs such a graph
-on zeros, on the devices of the program, once for each pattern of sizes; so does the result lie
-then.
+(``passes/ambiguous_layouts.py``). Where a size on the way is below 2, eager runs such a graph on
+zeros, on the program's devices, once for each pattern of sizes; so does the result lie then.
 """
 
 from __future__ import annotations
@@ -223,9 +221,8 @@ class EagerLayouts:
     where some type is ``spaced`` by other sizes than its own: then the strides are those of these
     very sizes (``exact``). ``of_images``: some operator lays its result out as an image, so that a
     stride of a dimension of one element decides those of a result without such a size.
-    ``where_empty``: positions of those that lie so only where they have a size of 0 and one of 1,
-    however arguments lie. ``hidden``: sizes inside that may be 0 and 1 where those of arguments and
-    results are not."""
+    ``where_empty``: positions of those that lie so only where they have sizes of 0 and of 1.
+    ``hidden``: sizes inside that may be 0 and 1 where those of arguments and results are not."""
 
     graph: Graph
     positions: tuple[int, ...]
@@ -546,9 +543,9 @@ def _filled(sizes: Mapping[Symbol, int], value: Value, like: Any, number: int | 
 
 def _number_from_data(kind: ScalarType, sizes: Mapping[Symbol, int]) -> int:
     """The integer that the program reads from data; KeyError where no size tells it."""
-    if not isinstance(kind.expr, Expr):
-        raise KeyError(kind.expr)
-    return int(evaluate(kind.expr, sizes))
+    if isinstance(kind.expr, Expr):
+        return int(evaluate(kind.expr, sizes))
+    raise KeyError(kind.expr)
 
 
 def _exactly(arguments: Sequence[Any]) -> Form:

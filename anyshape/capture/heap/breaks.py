@@ -119,12 +119,14 @@ BREAKS: Mapping[str, BreakKind] = {
 WITHOUT = "leave out fullgraph=True, so that it runs natively"
 
 
-def broken(reason: str, what: str = "", where: str = "", **context: Any) -> Break:
-    """The break of this id, with the hint of the catalogue, and behind it where what breaks it was
-    made."""
+def broken(
+    reason: str, what: str = "", *, first: str = "", where: str = "", **context: Any
+) -> Break:
+    """The break of this id, with the hint of the catalogue; in front of it what is better, and
+    behind it where what breaks it was made."""
     kind = BREAKS[reason]
     values = {"what": what, "condition": "size == ...", **context}
-    return Break(reason, what, _fill(kind.hint, values) + where, **context)
+    return Break(reason, what, first + _fill(kind.hint, values) + where, **context)
 
 
 def _fill(template: str, values: Mapping[str, Any]) -> str:

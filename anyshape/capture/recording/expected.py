@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from anyshape.capture.interpreter.frame import Code, Frame
-from anyshape.capture.recording.expected_numbers import SOME, ExpectedNumbers
+from anyshape.capture.recording.expected_numbers import ExpectedNumbers
 from anyshape.nouns import mutable
 from anyshape.ops.context import TypeContext
+from anyshape.ops.dynamic import SOME
 from anyshape.symbolic import Condition, Dim, Expr, Symbol, eq, evaluate, symbols_of
 
 MOST = 256  # things that a loop over as many as there can be goes through

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
-from types import MappingProxyType
 from typing import Any
 
 from anyshape.ir.dtypes import bool_
@@ -24,38 +22,18 @@ from anyshape.ir.graph import Arg, Node, ScalarType, Value
 from anyshape.ir.scalars import SCALAR_FUNCTIONS, Operand, Scalar
 from anyshape.nouns import mutable
 from anyshape.ops import OPS
+from anyshape.ops.dynamic import (
+    BOTH,
+    ELEMENTWISE,
+    FINITE,
+    PASSES_ON,
+    REDUCTIONS,
+    UNKNOWN,
+    Numbers,
+)
 from anyshape.ops.shared_memory import base_of
 
-Numbers = tuple[Any, ...]
-"""Numbers of which each may be the one that is found; empty where nothing is expected."""
-UNKNOWN: Numbers = ()
 MOST = 64
-SOME = (1, 2, 3, 5, 64, 1 << 20)  # numbers of things, of which none is none
-
-FINITE: Mapping[str, Numbers] = MappingProxyType(
-    {
-        "isfinite": (True,),
-        **dict.fromkeys(("isnan", "isinf", "isposinf", "isneginf"), (False,)),
-    }
-)
-"""What is found of numbers, by operators of torch and of `math`."""
-PASSES_ON = frozenset({"clone", "alias", "data", "detach", "to", "to_dtype", "item", "full"})
-REDUCTIONS: Mapping[str, Numbers] = MappingProxyType(
-    {"any": (True,), "sum": SOME, "count_nonzero": SOME, "all": UNKNOWN}
-)
-"""Of truths, and what is found of a mask."""
-ELEMENTWISE: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {
-        **{name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
-        "logical_not": operator.not_,
-        "bitwise_not": operator.not_,  # of truths alone
-        "where": lambda condition, yes, no: yes if condition else no,
-    }
-)
-BOTH: Mapping[str, bool] = MappingProxyType(
-    {"logical_and": False, "bitwise_and": False, "logical_or": True, "bitwise_or": True}
-)
-"""Operators on two truths, and the truth of one that decides alone."""
 
 
 @mutable

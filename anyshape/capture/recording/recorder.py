@@ -272,7 +272,7 @@ class Recorder:
             return expr
         value = self.hint_of(expr)
         if value is None or self.is_dropped or not self.values:
-            raise self._needed(value, why, self._origin(expr))
+            raise self._needed(value, why, expr)
         relied_on = len(self.sizes)
         self.rely(eq(expr, value))
         self.tells_value(relied_on)
@@ -323,9 +323,15 @@ class Recorder:
             self.decide_scalar(test, by_value=True)
         return value
 
-    def _needed(self, value: Any, what: str, where: str = "") -> Break:
+    def _needed(self, value: Any, what: str, expr: Expr | None = None) -> Break:
         kind = "size-needed" if value is None or self.is_dropped else "size-changes"
-        return broken(kind, what=what, where=where)
+        if expr is None:
+            return broken(kind, what=what)
+        where = self._origin(expr)
+        known = expr.symbols <= self.hints.keys()
+        example = int(evaluate(expr, self.hints)) if known else 1
+        check = f"anyshape.check({self.condition_text(eq(expr, example))}), or "
+        return broken(kind, what=what, first="" if where else check, where=where)
 
     def _origin(self, expr: Expr) -> str:
         """Where the sizes in it that only data decides are made, for the reader of a message."""

@@ -1,5 +1,4 @@
-"""What callables that are no rows mean while capturing: pure C functions, queries, deferred
-effects.
+"""What callables without rows mean while capturing: pure C functions, queries, deferred effects.
 
 Tables, each from a callable to what is done instead of calling it, and `is_pure`: whether a C
 function of constants may simply be called.
@@ -64,7 +63,6 @@ eager gradients, where there is nothing to compile."""
 OPAQUE_MODULES = frozenset({"torch.autograd"})
 """The same of modules, but not of what lies in them."""
 
-
 WHOLE = frozenset(
     {
         torch.Tensor.__deepcopy__,
@@ -94,8 +92,7 @@ OF_DYNAMO = frozenset(
         "DynamoConfigPatchProxy.__exit__",
     }
 )
-"""Functions of torch._dynamo, by qualified name, that change only its own state. By name:
-nothing here imports it."""
+"""Functions of torch._dynamo, by name as nothing imports it, that change only its own state."""
 
 
 def called(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

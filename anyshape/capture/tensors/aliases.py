@@ -21,7 +21,7 @@ from anyshape.nouns import frozen
 from anyshape.ops import OPS
 from anyshape.ops.context import OpError, Undecided
 from anyshape.ops.layout import dense_order, is_contiguous
-from anyshape.ops.row_major_results import makes_rows
+from anyshape.ops.row_major_results import LED, makes_rows
 from anyshape.ops.rules import is_empty
 from anyshape.ops.shared_memory import lies_in_argument
 from anyshape.ops.table import OpDef
@@ -72,10 +72,6 @@ def _lie_as_gradients(recorder: Recorder, is_led: Callable[[Node], bool]) -> set
 def _shows_order(made: Value, row: OpDef) -> bool:
     """Whether a result may lie as an argument does."""
     return made.tensor.rank > 1 or row.alias != "none"
-
-
-LED = frozenset({"add", "sub", "mul", "div", "lerp", "addcmul", "addcdiv"})
-"""Operators whose results lie as the first argument does, if that has all elements in order."""
 
 
 def _is_led(recorder: Recorder, node: Node) -> bool:

@@ -23,6 +23,7 @@ OTHER_NAMES = {
     "capture/tensors/foreach.py": "functions of torch on lists of tensors",
     "capture/tensors/scans.py": "the operators of one pattern, in order",
     "capture/tensors/tensor_ops.py": "attributes of tensors, and torch.return_types",
+    "capture/segments/weak_references.py": "special methods of Python",
     "known_builtins.py": "builtins of Python",
     "kernel_writes.py": "functions of Triton's language",
     "ir/loops.py": "scalar operators of kernels, which are defined there",

@@ -259,7 +259,7 @@ class Capturer:
                 tell_of_calls(domain, asking := Asking(recorder))
                 outputs, rebuild, once = finish(domain, ending, new_machine)
                 with _failing_checks(recorder):
-                    rely_on_strides_of_ones(recorder)
+                    rely_on_strides_of_ones(recorder, outputs)
                     outputs = aliases.settled(recorder, outputs)
                 aliases.refuse_seen_gradients(recorder, outputs)
                 recorder.choices.refuse_seen(recorder.builder.nodes, outputs)

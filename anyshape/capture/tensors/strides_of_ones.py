@@ -14,7 +14,8 @@ sizes of 1, and their very strides, in the types.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from anyshape.capture.heap.values import TensorValue
 from anyshape.capture.recording.recorder import Recorder
@@ -23,6 +24,7 @@ from anyshape.ir.graph import Node, TensorType, Value
 from anyshape.ops import OPS
 from anyshape.ops.row_major_results import is_row_major
 from anyshape.ops.rules import PointwiseRule
+from anyshape.ops.shared_memory import base_of, written_in
 from anyshape.symbolic import any_of, eq, ge
 
 RESHAPES = frozenset(name for name, row in OPS.items() if row.views_where is not None) | {"view"}
@@ -34,7 +36,7 @@ class StridesOfOnesMatter(BaseException):
     index lies is, of what lies in another order: ATen views its positions with dimensions of 1."""
 
 
-def rely_on_strides_of_ones(recorder: Recorder) -> None:
+def rely_on_strides_of_ones(recorder: Recorder, outputs: Iterable[Any]) -> None:
     """Guards the strides of the arguments that say how a result lies whose layout is asked for, by
     the program or by a reshape, where dimensions of one element may decide that."""
     nodes = recorder.builder.nodes
@@ -42,20 +44,44 @@ def rely_on_strides_of_ones(recorder: Recorder) -> None:
     asked = {*recorder.laid, *reshaped}
     if not asked or not any(map(_leaves_order_open, nodes)):
         return
+    if not recorder.own_strides:
+        _refuse_indices(recorder, {*recorder.laid, *_seen(nodes, reshaped, outputs)})
     deciding: set[Value] = set()
-    for node in reversed(nodes):
-        decides = not deciding.isdisjoint(node.outputs)
-        if not (decides or not asked.isdisjoint(node.outputs)) or not lies_as_read(recorder, node):
-            continue
-        is_open = _leaves_order_open(node)
-        if is_open and node.op == "index" and not recorder.own_strides:
-            if not _is_of_rows(recorder, node):
-                raise StridesOfOnesMatter
-        reached = deciding if decides or is_open else asked
-        reached.update(node.inputs())
+    for node, reaches in _reached(recorder, asked):
+        if reaches or _leaves_order_open(node):
+            deciding.update(node.inputs())
     for entry in tuple(recorder.builder.inputs):
         if entry.value in deciding and isinstance(entry.value.type, TensorType):
             _rely_on_strides(recorder, entry.value)
+
+
+def _reached(recorder: Recorder, asked: set[Value]) -> Iterator[tuple[Node, bool]]:
+    """The nodes that say how what is asked for lies, the last ones first, and whether one between
+    leaves an order open."""
+    asked, deciding = set(asked), set[Value]()
+    for node in reversed(recorder.builder.nodes):
+        decides = not deciding.isdisjoint(node.outputs)
+        if (decides or not asked.isdisjoint(node.outputs)) and lies_as_read(recorder, node):
+            yield node, decides
+            open_now = decides or _leaves_order_open(node)
+            (deciding if open_now else asked).update(node.inputs())
+
+
+def _seen(
+    nodes: Sequence[Node], reshaped: Sequence[Value], outputs: Iterable[Any]
+) -> Iterator[Value]:
+    """Those in whose memory the program writes, or is handed something."""
+    makers = {value: node for node in nodes for value in node.outputs}
+    seen = written_in(nodes, OPS)
+    seen |= {base_of(made, makers, OPS) for made in outputs if isinstance(made, Value)}
+    return (value for value in reshaped if base_of(value, makers, OPS) in seen)
+
+
+def _refuse_indices(recorder: Recorder, asked: set[Value]) -> None:
+    """How an index lies of what is not row-major is worked out at the very sizes of 1."""
+    for node, _ in _reached(recorder, asked) if asked else ():
+        if node.op == "index" and _leaves_order_open(node) and not _is_of_rows(recorder, node):
+            raise StridesOfOnesMatter
 
 
 def _is_of_rows(recorder: Recorder, node: Node) -> bool:

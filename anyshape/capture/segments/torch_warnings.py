@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from anyshape.capture.guards.execution_modes import snapshot
 from anyshape.capture.heap.breaks import broken
@@ -173,13 +174,34 @@ def _untyped(arg: tuple[Any, Any]) -> Any:
     return value
 
 
+class _OperatorReached(Exception):
+    """Python's part of a function of torch has been run."""
+
+
+class _UpToOperators(TorchDispatchMode):
+    """Runs views alone: other operators on the meta device may be decompositions in Python, whose
+    first one in a process imports for seconds."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """torch asks: to say so, it would import Dynamo."""
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if not func.is_view:
+            raise _OperatorReached
+        return func(*args, **(kwargs or {}))
+
+
 @functools.lru_cache(maxsize=4096)
 def _said(fn: Any, args: Any, named: Any, modes: tuple[Any, ...]) -> tuple[Said, ...]:
     """Of a call with tensors on the meta device. What it is refused for, there or anywhere, it has
-    warned before."""
+    warned before; so it has where it comes to an operator that computes."""
     with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(devices=[]):
         given, options = _untyped(args), dict(_untyped(named))
-        with recorded() as said:
+        with recorded() as said, _UpToOperators():
             try:
                 CALLERS[-1](CALLERS[:-1], fn, given, options)
             except Exception as error:

@@ -122,6 +122,18 @@ def is_contiguous_where(kind: TensorType) -> Condition | bool:
     return any_of(is_row_major(kind), *(eq(size, 0) for size in kind.shape))
 
 
+def writes_older(recorder: Recorder, start: int) -> bool:
+    """Do the nodes from this one on write what was there before them?"""
+    nodes, classes = recorder.builder.nodes, memory_classes(recorder)
+    mutating = [n for n in nodes[start:] if n.op in OPS and OPS[n.op].mutates and n.read]
+    written = {classes.of(node.read[0]) for node in mutating}
+    if not written:
+        return False
+    made = {value for node in nodes[start:] for value in node.outputs}
+    values = (value for node in nodes for value in (*node.inputs(), *node.outputs))
+    return any(classes.of(value) in written for value in values if value not in made)
+
+
 def memory_classes(recorder: Recorder, *, but: Set[str] = frozenset()) -> Classes:
     """Which values may share memory: views, and what is written in place. ``but``: operators
     whose results count as new memory."""

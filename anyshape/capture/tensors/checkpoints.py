@@ -10,7 +10,6 @@ capture begun again without this (`segments/capturing.py`). One inside another a
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any
@@ -20,10 +19,11 @@ import torch.utils.checkpoint
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.undo import has_older_writes
 from anyshape.capture.heap.values import Break, Call, TensorValue
+from anyshape.capture.recording import spans
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.tensors.aliases import memory_classes
-from anyshape.ir.graph import Node, values_in
-from anyshape.nouns import frozen
+from anyshape.capture.recording.spans import Span
+from anyshape.capture.tensors.aliases import writes_older
+from anyshape.nouns import frozen, replace
 from anyshape.ops.table import OPS
 
 checkpoint = torch.utils.checkpoint.checkpoint
@@ -40,12 +40,9 @@ OPTIONS: Mapping[str, Any] = {
 
 @frozen
 class Opened:
-    """What there was when the function began. ``journal``: a mark of the heap's."""
+    """When the function began, and whether it draws other numbers the second time."""
 
-    nodes: int
-    effects: int
-    journal: int
-    created: int
+    span: Span
     redraws: bool
 
 
@@ -91,28 +88,27 @@ def _checkpoint(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str
 
 
 def _begin(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    recorder, heap = domain.recorder, domain.machine.heap
+    recorder = domain.recorder
     if recorder.modes.checkpoint:
         return None
     recorder.checkpointed += 1
-    recorder.modes = dataclasses.replace(recorder.modes, checkpoint=recorder.checkpointed)
-    nodes, effects = len(recorder.builder.nodes), len(heap.effects)
-    return Opened(nodes, effects, heap.checkpoint(), len(heap.created), args[0])
+    recorder.modes = replace(recorder.modes, checkpoint=recorder.checkpointed)
+    return Opened(spans.begun(domain), args[0])
 
 
 def _end(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     opened, reentrant, made = args
     if opened is None:
         return
-    recorder, heap = domain.recorder, domain.machine.heap
-    fresh = frozenset(islice(heap.created, opened.created, None))
-    older = has_older_writes((heap.journal or [])[opened.journal :], fresh)
-    heap.release(opened.journal)
-    if older or len(heap.effects) > opened.effects or _differs_twice(domain, opened):
+    recorder, heap, span = domain.recorder, domain.machine.heap, opened.span
+    fresh = frozenset(islice(heap.created, span.created, None))
+    older = has_older_writes((heap.journal or [])[span.journal :], fresh)
+    heap.release(span.journal)
+    if older or len(heap.effects) > span.effects or _differs_twice(domain, opened):
         raise _not_once("of what does more than compute its result")
     if reentrant and not all(map(_requires, made if type(made) is tuple else (made,))):
         raise _not_once("of results that require no gradients")
-    recorder.modes = dataclasses.replace(recorder.modes, checkpoint=0)
+    recorder.modes = replace(recorder.modes, checkpoint=0)
 
 
 def _not_once(why: str) -> Break:
@@ -121,23 +117,9 @@ def _not_once(why: str) -> Break:
 
 def _differs_twice(domain: RecordingDomain, opened: Opened) -> bool:
     """Do the nodes write what was there before, or draw other numbers the second time?"""
-    nodes = domain.recorder.builder.nodes
-    classes = memory_classes(domain.recorder)
-    inside = nodes[opened.nodes :]
-    made = {value for node in inside for value in node.outputs}
-    known = (value for node in nodes for value in (*node.inputs(), *node.outputs))
-    older = {classes.of(value) for value in known if value not in made}
-    written = (classes.of(v) for node in inside if _row(node, "mutates") for v in _target(node))
-    redrawn = opened.redraws and any(_row(node, "random") for node in inside)
-    return redrawn or any(memory in older for memory in written)
-
-
-def _row(node: Node, column: str) -> bool:
-    return node.op in OPS and bool(getattr(OPS[node.op], column))
-
-
-def _target(node: Node) -> tuple[Any, ...]:
-    return tuple(values_in(node.args[:1]))
+    inside = domain.recorder.builder.nodes[opened.span.nodes :]
+    drawn = any(node.op in OPS and OPS[node.op].random for node in inside)
+    return (opened.redraws and drawn) or writes_older(domain.recorder, opened.span.nodes)
 
 
 def _requires(value: Any) -> bool:

@@ -26,10 +26,12 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.effects import ENTRY, Effect, without_overwritten
 from anyshape.capture.heap.undo import made_since, raises_older
 from anyshape.capture.heap.values import Break, Call, TensorValue
+from anyshape.capture.recording import spans
 from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.recording.spans import Span
 from anyshape.capture.sizes.merging import NotJoined
 from anyshape.capture.sizes.written_containers import written_in
-from anyshape.capture.tensors.aliases import memory_classes
+from anyshape.capture.tensors.aliases import writes_older
 from anyshape.capture.tensors.leaves import leaf_made
 from anyshape.capture.tensors.reached import requires
 from anyshape.ir.graph import Value
@@ -40,12 +42,9 @@ from anyshape.ops.table import OPS
 
 @frozen
 class Opened:
-    """What there was when the transform began. ``journal``: a mark of the heap's."""
+    """When the transform began, and how many own functions, hooks and checkpoints there were."""
 
-    nodes: int
-    effects: int
-    journal: int
-    created: int
+    span: Span
     functions: tuple[int, ...]
 
 
@@ -139,10 +138,8 @@ def _left(why: str) -> Break:
 
 
 def _begun(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    recorder, heap = domain.recorder, domain.machine.heap
     domain.functions.transforms += 1
-    nodes, effects = len(recorder.builder.nodes), len(heap.effects)
-    return Opened(nodes, effects, heap.checkpoint(), len(heap.created), _functions(domain))
+    return Opened(spans.begun(domain), _functions(domain))
 
 
 def _functions(domain: RecordingDomain) -> tuple[int, ...]:
@@ -154,13 +151,14 @@ def _functions(domain: RecordingDomain) -> tuple[int, ...]:
 
 def _ended(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     opened, leaves, output, others = args
-    made = {v for node in domain.recorder.builder.nodes[opened.nodes :] for v in node.outputs}
-    written = _writes_objects(domain, opened, made)
-    domain.machine.heap.release(opened.journal)
+    span = opened.span
+    made = {v for node in domain.recorder.builder.nodes[span.nodes :] for v in node.outputs}
+    written = _writes_objects(domain, span, made)
+    domain.machine.heap.release(span.journal)
     own = {x.value for x in domain.seen(leaves)}
     if written or _functions(domain) != opened.functions:
         raise _left("of what has effects")
-    if not _only_computes(domain, opened.nodes, own):
+    if not _only_computes(domain, span.nodes, own):
         raise _left("of what does more than to compute")
     if not _is_new(domain, output, made) or output.value.tensor.rank:
         raise _left("of what is no single number")
@@ -169,18 +167,18 @@ def _ended(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any
     domain.functions.transforms -= 1
 
 
-def _writes_objects(domain: RecordingDomain, opened: Opened, made: set[Value]) -> bool:
+def _writes_objects(domain: RecordingDomain, span: Span, made: set[Value]) -> bool:
     """Whether objects that were there before are other ones now: what `functional_call` puts into a
     module it takes out again."""
     machine, heap = domain.machine, domain.machine.heap
-    fresh = made_since(heap.created, opened.created)
-    undone = (heap.journal or [])[opened.journal :]
+    fresh = made_since(heap.created, span.created)
+    undone = (heap.journal or [])[span.journal :]
     try:
         if raises_older(undone, fresh) or written_in(machine, undone, fresh, {}):
             return True
     except NotJoined:
         return True
-    left = without_overwritten(heap.effects[opened.effects :], heap.real, ())
+    left = without_overwritten(heap.effects[span.effects :], heap.real, ())
     return not all(_puts_back(effect, made) for effect in left)
 
 
@@ -218,18 +216,7 @@ def _only_computes(domain: RecordingDomain, start: int, leaves: set[Value]) -> b
             if not read <= known or (made and not read):
                 return False
             known |= made
-    return not _writes_older(domain, start)
-
-
-def _writes_older(domain: RecordingDomain, start: int) -> bool:
-    """Do the nodes write what was there before?"""
-    nodes, classes = domain.recorder.builder.nodes, memory_classes(domain.recorder)
-    written = {classes.of(n.read[0]) for n in nodes[start:] if OPS[n.op].mutates and n.read}
-    if not written:
-        return False
-    made = {value for node in nodes[start:] for value in node.outputs}
-    values = (value for node in nodes for value in (*node.inputs(), *node.outputs))
-    return any(classes.of(value) in written for value in values if value not in made)
+    return not writes_older(domain.recorder, start)
 
 
 def _wrappers(transform: Callable[..., Any]) -> list[CodeType]:

@@ -420,3 +420,17 @@ def test_sizes_may_decide_whether_attention_groups_its_heads() -> None:
         q, k = torch.randn(1, heads, length, 8), torch.randn(1, 2, length, 8)
         torch.testing.assert_close(fast(q, k), attend(q, k))
     assert fast.stats().specializations == 2
+
+
+def test_a_slice_of_a_table_is_as_long_as_asked_for_though_the_first_length_is_1() -> None:
+    """BERT's token types: `min(n, 512)` elements are expanded to n."""
+
+    def program(x: Tensor, table: Tensor) -> Tensor:
+        rows, length = x.shape
+        return table[:, :length].expand(rows, length) + x
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for rows, length in ((2, 1), (2, 5), (1, 1), (3, 8)):
+        x, table = torch.ones(rows, length), torch.arange(8.0)[None]
+        torch.testing.assert_close(fast(x, table), program(x, table))
+    assert fast.stats().specializations == 1

@@ -210,8 +210,10 @@ class TypeContext:
         return self._broadcast_by_hint(full, other, message)
 
     def _broadcast_by_hint(self, a: Dim, b: Dim, message: str) -> Dim:
-        """Backed sizes: guard what the hint shows, one of equal, a is 1, b is 1."""
-        if self._holds_at_hint(eq(a, b)) and not self._holds_at_hint(eq(a, 1)):
+        """Backed sizes: guard what the hint shows, one of equal, a is 1, b is 1. Sizes of which one
+        is made of the other, as ``min(s0, s1)`` of ``s0``, are equal also where both are 1."""
+        alike = isinstance(a, Expr) and isinstance(b, Expr) and bool(a.symbols & b.symbols)
+        if self._holds_at_hint(eq(a, b)) and (alike or not self._holds_at_hint(eq(a, 1))):
             self.require(eq(a, b), message)
             return a
         for one, other in ((a, b), (b, a)):

@@ -138,6 +138,18 @@ FOUND["the stride of a row that a number in a tensor picks"] = at(
     (1, 6, 1),
     (3, 1, 1),
 )
+FOUND["a size that is the stride of a row that a number in a tensor picks"] = at(
+    over(
+        "a c",
+        "t = x0[x0.argmax()]",
+        "x0.new_zeros(t.stride()[-1]),",
+        layouts="stepped",
+    ),
+    (6, 1, 1),
+    (3, 1, 1),
+    (1, 1, 1),
+    (5, 1, 3),
+)
 FOUND["strides of where with a number, read"] = at(
     over("a b", "x0.where(x0 <= 100, 0).stride(), torch.where(x0 < 0, 1.0, x0).stride()"),
     (1, 6, 1),

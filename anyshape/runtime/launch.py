@@ -28,7 +28,8 @@ from anyshape.ir.scalars import applied
 from anyshape.known_builtins import generated
 from anyshape.nouns import frozen, mutable
 from anyshape.runtime.arenas import slots
-from anyshape.runtime.region_graphs import RAISED, RegionGraphs
+from anyshape.runtime.raised_in_c import RAISED
+from anyshape.runtime.region_graphs import RegionGraphs
 from anyshape.torch_names import resolve
 
 LIBRARY = (

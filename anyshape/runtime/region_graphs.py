@@ -32,11 +32,10 @@ from anyshape.runtime.cuda_driver import (
     launch_graph,
     new_stream,
 )
+from anyshape.runtime.raised_in_c import RAISED
 
 Key: TypeAlias = tuple[Any, ...]
 T = TypeVar("T")
-RAISED: dict[int, BaseException] = {}
-"""What Python raised while C called it, by thread, until the call of C has come back."""
 SIGHTS = 3
 """Of a call before it is recorded, which takes as long as it takes to make it some eight times."""
 PAYS = 8

@@ -13,13 +13,13 @@ import torch
 
 from anyshape.ir.code import Replayable
 from anyshape.runtime import region_graphs
+from anyshape.runtime.raised_in_c import RAISED
 from anyshape.runtime.region_graphs import (
     LARGE_ARENA,
     MOST_GRAPHS,
     MOST_SEEN,
     MOST_STREAMS,
     PAYS,
-    RAISED,
     SIGHTS,
     Graph,
     Recorder,

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from anyshape.ir.code import NativeFunction
 from anyshape.ir.loops import Kernel, Param, PointerParam, ScalarParam, SizeParam
 from anyshape.nouns import mutable
-from anyshape.runtime.region_graphs import RAISED
+from anyshape.runtime.raised_in_c import RAISED
 
 OTHER, SIZE, ADDRESS, REAL = range(4)
 SETS = 64

@@ -142,3 +142,42 @@ print([name for name in ("sympy", "torch._dynamo", "torch.fx.experimental.symbol
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert made.stdout.strip() == "[]"
+
+
+def _formats(*args: Any, **named: Any) -> str:
+    return "formatted\n"
+
+
+HEARD = {
+    "showwarning": (lambda *args, **named: None, __name__),
+    "formatwarning": (_formats, __name__),
+    "formatwarning of a package": (_formats, pytest.__name__),
+}
+
+
+@pytest.mark.parametrize("name", HEARD)
+def test_sizes_that_a_call_compares_warn_of_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loss is captured for equal sizes: calls with others never come to its warning."""
+    hears, module = HEARD[name]
+    monkeypatch.setattr(hears, "__module__", module)
+    monkeypatch.setattr(warnings, name.partition(" ")[0], hears)
+    fast = anyshape.compile(lambda x, y: F.smooth_l1_loss(x, y), fullgraph=True)
+    for size in (3, 5, 2):
+        x, y = torch.randn(size, 2), torch.randn(size, 2)
+        torch.testing.assert_close(fast(x, y), F.smooth_l1_loss(x, y))
+    assert fast.stats().specializations == 1
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")
+@pytest.mark.parametrize("name", HEARD)
+def test_what_the_program_hears_is_told_where_eager_tells_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hears, module = HEARD[name]
+    monkeypatch.setattr(hears, "__module__", module)
+    monkeypatch.setattr(warnings, name.partition(" ")[0], hears)
+    fast = anyshape.compile(lambda x: F.smooth_l1_loss(x, x[:, :1]) * 2)
+    fast(torch.randn(3, 2))
+    assert (fast.stats().graph_breaks == 0) is name.endswith("package")

@@ -100,14 +100,20 @@ def who_reads(stream: str) -> Heard:
 def who_is_warned() -> Heard:
     """By `warnings.warn`, where a filter lets it through."""
     names = vars(warnings)
-    for name in ("showwarning", "formatwarning"):
-        if names[name] is not names[f"_{name}_orig"]:
-            return "the program"
+    if names["showwarning"] is not names["_showwarning_orig"]:
+        return "the program"
+    formats = names["formatwarning"]
+    if formats is not names["_formatwarning_orig"] and _is_the_programs(formats):
+        return "the program"
     if record_of_warnings() is not None:
         return "a list"
     shows = names["_showwarnmsg_impl"]
     plain = type(shows) is types.FunctionType and shows.__module__ == "warnings"
     return "a stream" if plain else "the program"
+
+
+def _is_the_programs(fn: Any) -> bool:
+    return type(fn) is not types.FunctionType or is_of_the_program(fn.__module__)
 
 
 def record_of_warnings() -> Any:

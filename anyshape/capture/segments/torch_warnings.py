@@ -30,13 +30,14 @@ from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.segments import warned
 from anyshape.capture.tensors import tensor_methods
 from anyshape.capture.tensors.meta import number_at, value_at
+from anyshape.capture.tensors.outs import all_or_nothing
 from anyshape.capture.tensors.refused_by_eager import Asking, RefusedByEager, warnings_of_eager
 from anyshape.capture.tensors.tensor_ops import to_arg
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import Arg, TensorType, values_in
 from anyshape.ops.context import OpError
 from anyshape.quiet_functions import may_warn
-from anyshape.symbolic import Expr, Symbol
+from anyshape.symbolic import Dim, Expr, Symbol
 
 LEVELS = 8
 """How many callers a warning can be about."""
@@ -72,12 +73,19 @@ def call_torch(
     answers = [] if question is None else list(_answers(domain, question))
     if any(answers) and domain.recorder.depth:
         raise broken("fork", "a warning of torch's")
+    if not any(answers):
+        return tensor_methods.call_torch(domain, fn, args, kwargs)
+    _refuse(domain, answers[:1])
+    with all_or_nothing(domain, ()):
+        made = tensor_methods.call_torch(domain, fn, args, kwargs)
+        if made is not NotImplemented:
+            _tell(domain, _question(domain, fn, args, kwargs))  # sizes were compared by the call
+    return made
+
+
+def _refuse(domain: RecordingDomain, answers: list[tuple[Said, ...]]) -> None:
     for category in {said.category for answer in answers for said in answer}:
         warned.refuse(domain, category)
-    made = tensor_methods.call_torch(domain, fn, args, kwargs)
-    if made is not NotImplemented and any(answers) and question is not None:
-        _tell(domain, question, answers)
-    return made
 
 
 def tell_of_calls(domain: RecordingDomain, asking: Asking) -> None:
@@ -103,20 +111,21 @@ class _Question(NamedTuple):
     fn: Any
     args: tuple[Arg, ...]
     kwargs: tuple[tuple[str, Arg], ...]
+    sizes: tuple[tuple[Symbol, Dim], ...]
+    """Each symbol in the arguments, by those that nothing is known to be equal to."""
 
     def symbols(self) -> list[Symbol]:
         found: dict[Symbol, None] = {}
-        for expr in _sizes_in((self.args, tuple(value for _, value in self.kwargs))):
-            found.update(dict.fromkeys(sorted(expr.symbols, key=str)))
+        for _, dim in self.sizes:
+            if isinstance(dim, Expr):
+                found.update(dict.fromkeys(sorted(dim.symbols, key=str)))
         return list(found)
 
     def answer(self, sizes: Mapping[Symbol, int]) -> tuple[Said, ...]:
         """At these sizes; nothing where the program has excluded them."""
-
-        def number(dim: Any) -> int:
-            return number_at(dim, sizes)
-
         try:
+            of = {symbol: number_at(dim, sizes) for symbol, dim in self.sizes}
+            number = functools.partial(number_at, sizes=of)
             args = tuple([value_at(arg, number, _meta) for arg in self.args])
             named = tuple([(k, value_at(v, number, _meta)) for k, v in self.kwargs])
             return _said(self.fn, _typed(args), _typed(named), snapshot())
@@ -132,13 +141,15 @@ def _question(
         named = tuple([(name, _arg(domain, arg)) for name, arg in kwargs.items()])
     except Break:  # it is refused for its arguments, and runs natively
         return None
-    return _Question(fn, given, named)
+    found: dict[Symbol, None] = {}
+    for expr in _sizes_in((given, tuple([value for _, value in named]))):
+        found.update(dict.fromkeys(sorted(expr.symbols, key=str)))
+    simplify = domain.recorder.cx.facts.simplify
+    return _Question(fn, given, named, tuple([(s, simplify(s.expr)) for s in found]))
 
 
 def _arg(domain: RecordingDomain, value: Any) -> Any:
-    made = to_arg(domain, domain.seen(value))
-    simplify = domain.recorder.cx.facts.simplify
-    return simplify(made) if isinstance(made, Expr) else made
+    return to_arg(domain, domain.seen(value))
 
 
 def _sizes_in(arg: Any) -> Iterator[Expr]:
@@ -247,7 +258,11 @@ def _answers(domain: RecordingDomain, question: _Question) -> Iterator[tuple[Sai
 
 
 # ---- who is told ---------------------------------------------------------------------------------
-def _tell(domain: RecordingDomain, question: _Question, answers: list[tuple[Said, ...]]) -> None:
+def _tell(domain: RecordingDomain, question: _Question | None) -> None:
+    answers = [] if question is None else list(_answers(domain, question))
+    if question is None or not any(answers):
+        return
+    _refuse(domain, answers)
     lines = _lines(domain)
     symbols = question.symbols()
     if len(set(answers)) == 1:

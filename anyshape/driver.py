@@ -125,8 +125,9 @@ class CompiledGraph:
         return "\n".join(line for function in functions for line in self.tuned(function))
 
     def count(self, kind: str) -> int:
-        """How many steps are of a kind of ``COUNTED``."""
-        return self.translation.summary.counts[kind]
+        """How many steps are of a kind of ``COUNTED``, or what `Linked.count` counts."""
+        counts = self.translation.summary.counts
+        return counts[kind] if kind in counts else self.linked.count(kind)
 
 
 def why_eager(graph: Graph, targets: Targets = TARGETS) -> tuple[Node | None, str] | None:

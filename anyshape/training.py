@@ -107,7 +107,7 @@ class CompiledTraining:
         return [line for half in self.halves for line in half.kernels(times)]
 
     def count(self, kind: str) -> int:
-        """How many steps of both halves are ``extern``, ``eager`` or ``launch``."""
+        """The sum of both halves."""
         return sum(half.count(kind) for half in self.halves)
 
 

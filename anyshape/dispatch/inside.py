@@ -17,8 +17,10 @@ TOTALS = {
     "externs": "extern",
     "eager_ops": "eager",
     "recorded": "recorded",
+    "graphs": "graph",
+    "replays": "replay",
 }
-"""Fields of `Stats`, and the kind of step that each counts."""
+"""Fields of `Stats`, and what each counts: steps of a kind, or what a device replays."""
 
 
 def counts(specializations: Sequence[Specialization]) -> dict[str, Any]:

@@ -44,6 +44,8 @@ class Stats:
     solver_steps: int = _count("steps of search and elimination that these took")
     gradients: int = _count("specializations with a compiled backward half")
     recorded: int = _count("operators without a gradient rule, recorded by torch's autograd")
+    graphs: int = _count("calls of native regions that are kept as CUDA graphs")
+    replays: int = _count("launches of such graphs")
     eager_graphs: tuple[str, ...] = field(
         default=(), metadata={"meaning": "why eager torch runs a graph whole, each time it does"}
     )

@@ -70,9 +70,15 @@ class Linked:
     run: Callable[..., tuple[Any, ...]]
     parameters: tuple[str, ...]
     code: Code
+    regions: tuple[RegionGraphs, ...] = ()
 
     def __str__(self) -> str:
         return str(self.code)
+
+    def count(self, kind: str) -> int:
+        """Of calls of its native regions: how many are kept as a CUDA graph (``graph``), how often
+        such a graph was launched (``replay``)."""
+        return sum(region.count(kind) for region in self.regions)
 
 
 def link(
@@ -88,7 +94,8 @@ def link(
     resolve = Resolver(code, constants, functions, twin)
     namespace = {name: resolve(*reference) for name, reference in code.host.names.items()}
     run = generated(code.host.text, f"<anyshape {name}>", namespace, "run")
-    return Linked(run, code.host.parameters, code)
+    regions = tuple(each for each in namespace.values() if isinstance(each, RegionGraphs))
+    return Linked(run, code.host.parameters, code, regions)
 
 
 class Address(int):

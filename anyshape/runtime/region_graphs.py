@@ -49,8 +49,9 @@ LARGE_ARENA = 1 << 26
 """Bytes: where there are more the device takes longer than its launches, and what libraries return
 may be as large, which graphs would keep."""
 MOST_STREAMS = 4
-"""Of a process, whose calls are recorded: libraries have memory of their own for each, 32 MB for
-products on an H200."""
+"""Of a process and the program's own, whose calls are recorded: libraries have memory of their own
+for each, 32 MB for products on an H200. Default streams always are."""
+DEFAULT_STREAM = 0
 FLAGS = (
     *("_get_float32_matmul_precision", "_get_deterministic_algorithms"),
     *("_get_cublas_allow_fp16_reduced_precision_reduction",),
@@ -95,7 +96,8 @@ class Graph:
 @mutable(eq=False)
 class RegionGraphs:
     """A native region: ``run`` is its C function. ``seen`` are calls that were not recorded yet,
-    and how often each thread has made them; ``sights``: how often one is made before it is."""
+    and how often each thread has made them; ``sights``: how often one is made before it is;
+    ``earlier``: how often graphs were launched that were given up since."""
 
     run: Callable[..., int]
     about: Replayable
@@ -103,6 +105,7 @@ class RegionGraphs:
     seen: OrderedDict[Key, int] = field(default_factory=OrderedDict)
     sights: int = SIGHTS
     refused: bool = False
+    earlier: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, memory: torch.Tensor | list[torch.Tensor] | None, *given: Any) -> int:
@@ -166,8 +169,17 @@ class RegionGraphs:
         with self.lock:
             replaced = self.graphs.get(key)  # it was recorded under other flags
             given_up = _remember(self.graphs, key, graph, MOST_GRAPHS) or replaced
-            if given_up is not None and given_up.replays < PAYS:
-                self.sights *= 2
+            if given_up is not None:
+                self.earlier += given_up.replays
+                self.sights *= 2 if given_up.replays < PAYS else 1
+
+    def count(self, kind: str) -> int:
+        """The graphs that are kept (``graph``), or how often one was launched (``replay``)."""
+        with self.lock:
+            graphs = list(self.graphs.values())
+            if kind == "graph":
+                return len(graphs)
+            return self.earlier + sum(graph.replays for graph in graphs)
 
 
 def _remember(table: OrderedDict[Key, T], key: Key, value: T, most: int) -> T | None:
@@ -210,7 +222,8 @@ class Recorder:
 
     def has_room(self, device: int, stream: int) -> bool:
         """May one more graph be kept, and of this stream?"""
-        known = (device, stream) in self.sides or len(self.sides) < MOST_STREAMS
+        own = sum(known != DEFAULT_STREAM for _, known in self.sides)
+        known = stream == DEFAULT_STREAM or (device, stream) in self.sides or own < MOST_STREAMS
         return known and len(self.graphs) < MOST_IN_ALL
 
     def _side(self, device: int, stream: int) -> Side | None:

@@ -244,6 +244,7 @@ def test_gradients(launched) -> None:
         wanted = torch.autograd.grad(chain(x, w).sum(), (x, w))
         same(torch.autograd.grad(fast(x, w).sum(), (x, w)), wanted)
     assert launched
+    assert 0 < fast.stats().graphs < fast.stats().replays == len(launched)
 
 
 def test_graphs_go_with_their_program(launched) -> None:

@@ -15,6 +15,7 @@ from anyshape.ir.code import Replayable
 from anyshape.runtime import region_graphs
 from anyshape.runtime.raised_in_c import RAISED
 from anyshape.runtime.region_graphs import (
+    DEFAULT_STREAM,
     LARGE_ARENA,
     MOST_GRAPHS,
     MOST_SEEN,
@@ -77,6 +78,7 @@ def test_a_call_that_is_made_again_is_recorded_once_and_launched_from_then_on(de
         assert region(SMALL, 100, 200, 64) == 0
     assert len(device.ran) == SIGHTS - 1
     assert device.recorded == [5] and device.launched == [(1, 5)] * 6
+    assert region.count("graph") == 1 and region.count("replay") == 6
 
 
 @pytest.mark.parametrize("other", [(SMALL, 100, 208, 64), (SMALL, 100, 200, 65)])
@@ -243,6 +245,8 @@ def test_tables_are_bounded_and_graphs_that_were_of_no_use_make_the_next_ones_ra
         for _ in range(SIGHTS + PAYS):
             used(SMALL, address)
     assert used.sights == SIGHTS
+    assert used.count("graph") == MOST_GRAPHS
+    assert used.count("replay") == (MOST_GRAPHS + 1) * (PAYS + 1)
 
 
 def test_a_process_has_so_many_graphs_and_no_more(device, monkeypatch) -> None:
@@ -265,8 +269,9 @@ def test_graphs_that_live_are_counted(monkeypatch) -> None:
     del graph
     gc.collect()
     assert recorder.has_room(0, 5)
-    recorder.sides = {(0, stream): None for stream in range(MOST_STREAMS)}
-    assert recorder.has_room(0, 0) and not recorder.has_room(0, MOST_STREAMS)
+    recorder.sides = {(0, stream): None for stream in range(1, 1 + MOST_STREAMS)}
+    assert recorder.has_room(0, 1) and not recorder.has_room(0, 1 + MOST_STREAMS)
+    assert recorder.has_room(0, DEFAULT_STREAM) and recorder.has_room(1, DEFAULT_STREAM)
 
 
 def test_graphs_are_let_go_of_with_their_region(device, monkeypatch) -> None:

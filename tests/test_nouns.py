@@ -4,8 +4,9 @@ import copy
 import inspect
 import pickle
 import weakref
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import InitVar, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -202,9 +203,7 @@ def test_an_object_that_holds_itself_is_printed_and_weakly_referenced():
     assert weakref.ref(cell)() is cell
 
 
-def test_methods_of_equally_many_fields_are_compiled_once():
-    before = nouns._compiled.cache_info().misses
-
+def test_methods_are_made_where_they_are_used_and_compiled_once_for_equally_many_fields():
     def bodies():
         @frozen
         class One:
@@ -218,13 +217,73 @@ def test_methods_of_equally_many_fields_are_compiled_once():
 
         return One, Two
 
-    bodies()
-    found = nouns._compiled.cache_info().misses
+    def compiled():
+        return nouns._compiled.cache_info().misses
+
+    def used(one, two):
+        return {one(1): 1}[one(1)], {two("l"): 2}[two("l")]
+
+    before = compiled()
+    kinds = bodies()
+    assert compiled() == before
+    assert used(*kinds) == (1, 2)
+    found = compiled()
     one, two = bodies()
-    assert nouns._compiled.cache_info().misses == found <= before + 3
+    assert used(one, two) == (1, 2) and compiled() == found <= before + 3
     assert one.__init__.__code__ != two.__init__.__code__
     assert (one(first=1).second, two(left="l").right) == (2, "r")
     assert "'first'" in pytest.raises(TypeError, one).value.args[0]
+
+
+def test_a_method_that_a_derived_class_asks_for_first_is_that_of_the_class_that_has_it():
+    @frozen
+    class First:
+        a: int
+
+    @frozen
+    class More(First):
+        b: int
+
+        def __init__(self, a, b):
+            super().__init__(a)
+            object.__setattr__(self, "b", b)
+
+    class Plain(First):
+        pass
+
+    # Zero-argument super() means the class without slots, as in every dataclass with slots.
+    More.__init__.__closure__[0].cell_contents = More
+    assert repr(More(1, 2)).endswith("More(a=1, b=2)") and Plain(3).a == 3
+    assert [kind.__init__.__qualname__.split(".")[-2] for kind in (First, Plain, More)] == [
+        "First",
+        "First",
+        "More",
+    ]
+    assert Plain(3) == Plain(3) != First(3) and hash(Plain(3)) == hash(First(3))
+
+
+def test_what_a_noun_cannot_have_is_refused():
+    class Initial:
+        a: InitVar[int]
+
+    class Shared:
+        a: object = []
+
+    class Order:
+        a: int = 1
+        b: int
+
+    class Kept:
+        kind: ClassVar[str] = "kept"
+        a: int = 1
+
+    with pytest.raises(TypeError, match="Initial.a: a noun has fields and class variables alone"):
+        frozen(Initial)
+    with pytest.raises(ValueError, match="Shared.a would be shared"):
+        frozen(Shared)
+    with pytest.raises(TypeError, match="a field without a default behind one that has one"):
+        frozen(Order)(b=1)
+    assert frozen(Kept).kind == "kept" and [f.name for f in fields(frozen(Kept))] == ["a"]
 
 
 def test_classes_of_the_compiler_are_nouns():

@@ -5,6 +5,7 @@ of the halves of a training step; each is kept for itself.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -22,7 +23,16 @@ from anyshape.errors import AnyshapeError
 from anyshape.ir.code import NativeFunction
 from anyshape.options import Options
 from anyshape.targets.cpu import build
-from anyshape.targets.cpu.build import MOST_PARTS, PART_BYTES, Builder, dealt, text_of
+from anyshape.targets.cpu.build import (
+    LINKED,
+    MOST_PARTS,
+    PART_BYTES,
+    Builder,
+    Toolchain,
+    compile_c,
+    dealt,
+    text_of,
+)
 from anyshape.targets.cpu.native_prelude import NATIVE_PRELUDE
 from anyshape.targets.cpu.prelude import FEW_PASSES
 from anyshape.targets.cpu.target import builder_of
@@ -64,6 +74,42 @@ def test_few_passes_are_made_of_what_steps_call_and_kernels_behind_it_get_all() 
     text, _, behind = rest.partition("#pragma GCC pop_options")
     assert begin.strip() == "#pragma GCC push_options" and not behind.strip()
     assert "anyshape_blob(" in text and "anyshape_gemm(" in text
+
+
+EVERY_LIBRARY = """
+double exp(double); float sinf(float); void *malloc(unsigned long); void free(void *);
+void *aligned_alloc(unsigned long, unsigned long); int omp_get_num_threads(void);
+void many(double *x, float *y, int *most, long n)
+{
+    double *copy = malloc(8 * n), *other = aligned_alloc(64, 64);
+    __builtin_memcpy(copy, x, 8 * n);
+    #pragma omp parallel
+    *most = omp_get_num_threads();
+    #pragma omp simd
+    for (long i = 0; i < n; i++) x[i] = exp(copy[i]), y[i] = sinf(y[i]);
+    y[0] += (float)((__int128)n * n / (n + most[1]));
+    free(copy); free(other);
+}
+"""
+"""Of the C library, the mathematical one, its vectors, OpenMP, and gcc's own (a long division)."""
+
+
+def test_a_library_has_all_that_it_calls_and_none_of_what_compilers_add() -> None:
+    toolchain = Toolchain.find("gcc")
+    if toolchain is None or not {*LINKED} < {*toolchain.flags}:
+        pytest.skip("this compiler adds what it likes")
+    binary = compile_c(toolchain, EVERY_LIBRARY)
+    needed = {name for name in (b"libm.so", b"libgomp.so", b"libc.so") if name in binary}
+    assert needed == {b"libm.so", b"libgomp.so"}
+    assert b"__cxa_finalize" not in binary  # of crtbeginS.o
+    descriptor = os.memfd_create("all")
+    os.write(descriptor, binary)
+    many = ctypes.CDLL(f"/proc/self/fd/{descriptor}", mode=os.RTLD_NOW).many
+    x, y = (ctypes.c_double * 9)(1), (ctypes.c_float * 9)(1)
+    most = (ctypes.c_int * 2)(0, 1)
+    many(x, y, most, ctypes.c_long(9))
+    assert x[0] == pytest.approx(math.e) and y[0] == pytest.approx(math.sin(1) + 8)
+    assert most[0] >= 1
 
 
 def test_functions_of_the_same_types_are_called_through_one() -> None:

@@ -52,6 +52,9 @@ paths, merged stores and extensions (scans and sums of bfloat16 1.1), and what `
 LESS = ("-fira-region=one", "--param=max-combine-insns=2")
 """Of what others do, by the same rows: registers are dealt out to whole functions, and instructions
 are combined two at a time."""
+LINKED = ("-nostartfiles", "-nodefaultlibs")
+"""No object has constructors, and the process has the C library already: to read both and gcc's own
+files takes the linker half of its time. gcc's functions are still linked in where one is called."""
 SANITIZED = (
     "-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined,float-cast-overflow",
     "-fno-sanitize-recover=all", "-fopenmp", "-ffp-contract=off", "-fno-math-errno",
@@ -85,15 +88,21 @@ class Toolchain:
                 status = real.stat()
                 identity = f"{real} {status.st_size} {status.st_mtime_ns}"
                 eager = f"-DAS_EAGER_BYTES={eager_vector_bytes()}"
-                return cls(path, identity, (*flags, *passes_left_out(real.name, flags), eager))
+                return cls(path, identity, (*flags, *flags_of_gcc(real.name, flags), eager))
         return None
 
+    def libraries(self) -> tuple[str, ...]:
+        """What stands behind the text: where gcc adds nothing of its own, what it would add."""
+        own = ("-lgomp", "-lgcc") if {*LINKED} <= {*self.flags} else ()
+        return ("-lm", *_mathvec(), *own)
 
-def passes_left_out(compiler: str, flags: Sequence[str]) -> Iterator[str]:
-    """The flags that only gcc knows, by the name of the compiler's file."""
+
+def flags_of_gcc(compiler: str, flags: Sequence[str]) -> Iterator[str]:
+    """The flags for gcc alone, by the name of the compiler's file."""
     if "gcc" in compiler and flags is FLAGS:
         yield from (f"-fno-{name}" for name in WITHOUT)
         yield from LESS
+        yield from LINKED
 
 
 EAGER_VECTORS = {"AVX512": 64, "SVE256": 32, "VSX": 32, "Z VECTOR": 32}
@@ -297,7 +306,7 @@ def compile_c(toolchain: Toolchain, source: str) -> bytes:
         compiler = (toolchain.path, *toolchain.flags)
         try:
             finished = subprocess.run(
-                (*environment, *compiler, "-x", "c", "-", "-o", target, "-lm", *_mathvec()),
+                (*environment, *compiler, "-x", "c", "-", "-o", target, *toolchain.libraries()),
                 input=source.encode(),
                 capture_output=True,
                 check=False,

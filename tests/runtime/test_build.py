@@ -34,7 +34,7 @@ from anyshape.targets.cpu.build import (
     text_of,
 )
 from anyshape.targets.cpu.native_prelude import NATIVE_PRELUDE
-from anyshape.targets.cpu.prelude import FEW_PASSES
+from anyshape.targets.cpu.prelude import FEW_PASSES, standing_before, texts
 from anyshape.targets.cpu.target import builder_of
 
 ADDED = 11  # functions, each of them worth a C compiler's start
@@ -70,10 +70,32 @@ def test_few_passes_are_made_of_what_is_no_kernel() -> None:
 
 
 def test_few_passes_are_made_of_what_steps_call_and_kernels_behind_it_get_all() -> None:
-    begin, _, rest = NATIVE_PRELUDE.partition(FEW_PASSES)
-    text, _, behind = rest.partition("#pragma GCC pop_options")
-    assert begin.strip() == "#pragma GCC push_options" and not behind.strip()
-    assert "anyshape_blob(" in text and "anyshape_gemm(" in text
+    for part in NATIVE_PRELUDE:
+        begin, _, rest = part.partition(FEW_PASSES)
+        text, _, behind = rest.partition("#pragma GCC pop_options")
+        assert begin.strip() == "#pragma GCC push_options" and not behind.strip()
+        assert "anyshape_" in text
+
+
+def test_of_what_steps_call_the_compiler_reads_what_is_named() -> None:
+    given = texts(*NATIVE_PRELUDE)
+    product = standing_before("if (anyshape_gemm(v[a[0]], 0, 0)) return 1;", given)
+    assert "anyshape_gemm(" in product
+    assert "anyshape_blob(" not in product and "anyshape_result(" not in product
+    handle = standing_before("anyshape_blob(v[a[0]])", given)
+    assert handle.index("int anyshape_handle(") < handle.index("int anyshape_blob(")
+    assert "anyshape_gemm(" not in handle and standing_before("", given) == given[0]
+
+
+def test_steps_are_in_one_part_unless_they_are_most_of_the_text() -> None:
+    kernels = {f"kernel{n}": PART_BYTES for n in range(4)}
+    few = {f"step{n}": 99 for n in range(30)}
+    parts = dealt(kernels | few, 2, few.keys())
+    assert [name for part in parts for name in part if name in few] == [*sorted(few)]
+    assert sorted(few.keys() & part for part in parts)[0] == set()
+    many = {f"step{n}": PART_BYTES for n in range(30)}
+    parts = dealt(kernels | many, 2, many.keys())
+    assert len(parts) == 2 and all(many.keys() & part for part in parts)
 
 
 EVERY_LIBRARY = """
@@ -131,13 +153,16 @@ def test_functions_of_the_same_types_are_called_through_one() -> None:
 @given(
     st.dictionaries(st.text(max_size=3), st.integers(0, 5 * PART_BYTES), min_size=1),
     st.integers(1, 99),
+    st.sets(st.text(max_size=3)),
 )
-def test_every_name_is_in_one_part_and_no_part_is_empty(sizes: dict[str, int], hands: int) -> None:
-    parts = dealt(sizes, hands)
+def test_every_name_is_in_one_part_and_no_part_is_empty(
+    sizes: dict[str, int], hands: int, some: set[str]
+) -> None:
+    parts = dealt(sizes, hands, sizes.keys() & some)
     assert sorted(name for part in parts for name in part) == sorted(sizes)
     assert all(parts) and len(parts) <= min(hands, MOST_PARTS)
     assert len(parts) == 1 or sum(sizes.values()) >= len(parts) * PART_BYTES
-    assert parts == dealt(dict(reversed(sizes.items())), hands)
+    assert parts == dealt(dict(reversed(sizes.items())), hands, sizes.keys() & some)
 
 
 @pytest.mark.parametrize("hands", [1, 2, 3, 64])

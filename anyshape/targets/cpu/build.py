@@ -17,7 +17,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import field
 from pathlib import Path
@@ -196,7 +196,8 @@ class Builder:
                     for name in sorted(wanted)
                     if name not in self.loaded and name not in self.building
                 }
-                for names in dealt(sizes, cores()) if sizes else ():
+                steps = {name for name in sizes if wanted[name].caller != "made"}
+                for names in dealt(sizes, cores(), steps) if sizes else ():
                     begun.append(Building({name: wanted[name] for name in names}))
                     self.building |= dict.fromkeys(names, begun[-1])
                 parts = [self.building[name] for name in wanted if name in self.building]
@@ -280,15 +281,23 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def dealt(sizes: Mapping[str, int], hands: int) -> list[list[str]]:
-    """The names in parts of like size: as many as are worth it, and as there are hands."""
-    count = max(1, min(hands, MOST_PARTS, sum(sizes.values()) // PART_BYTES, len(sizes)))
+def dealt(sizes: Mapping[str, int], hands: int, steps: Collection[str] = ()) -> list[list[str]]:
+    """The names in parts of like size: as many as are worth it, and as there are hands. Steps stay
+    together where they fill no more than a part: what they call is compiled with each that has one.
+    """
+    total = sum(sizes.values())
+    count = max(1, min(hands, MOST_PARTS, total // PART_BYTES, len(sizes)))
+    units = [[name] for name in sorted(sizes)]
+    if steps and sum(sizes[name] for name in steps) * count <= total:
+        units = [[name] for name in sorted(sizes.keys() - steps)] + [sorted(steps)]
+        count = min(count, len(units))
     parts: list[list[str]] = [[] for _ in range(count)]
     taken = [0] * count
-    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
+    weights = [sum(sizes[name] for name in unit) for unit in units]
+    for weight, unit in sorted(zip(weights, units, strict=True), key=lambda each: -each[0]):
         least = taken.index(min(taken))
-        parts[least].append(name)
-        taken[least] += sizes[name]
+        parts[least] += unit
+        taken[least] += max(weight, 1)  # so that each has one before any has two
     return [sorted(part) for part in parts]
 
 

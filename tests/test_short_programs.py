@@ -156,7 +156,7 @@ def test_what_is_asked_of_calls_does_not_grow_with_equal_layers(file, name):
 
 
 def test_each_part_of_the_prelude_stands_on_those_that_it_names():
-    given = texts(NATIVE_PRELUDE)
+    given = texts(*NATIVE_PRELUDE)
     toolchain = builder_of(Options()).toolchain
     for number, part in enumerate(given):
         text = f"{standing_before(part, given[:number])}\n{part}"

@@ -10,7 +10,7 @@ import torch
 
 from anyshape.ir import dtypes
 from anyshape.ir.loops import SCALAR_OPS
-from anyshape.targets.cpu.build import Toolchain, _mathvec
+from anyshape.targets.cpu.build import Toolchain
 from anyshape.targets.cpu.c_texts import STORAGE, c_cast
 from anyshape.targets.cpu.prelude import texts as prelude_texts
 from anyshape.targets.scalar import C_TEXTS, c_scalar
@@ -71,8 +71,7 @@ def library(tmp_path_factory):
         str(path / "all.c"),
         "-o",
         str(path / "all.so"),
-        "-lm",
-        *_mathvec(),
+        *toolchain.libraries(),
     ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,9 @@ from torch import Tensor
 
 import anyshape
 from anyshape.ir import dtypes
+from anyshape.ir.code import NativeFunction
+from anyshape.options import Options
+from anyshape.targets.cpu.build import Builder
 from anyshape.targets.cpu.c import emit_c
 from anyshape.targets.cpu.prelude import standing_before, texts
 from tests.schedule.programs import compile_sketch, launches
@@ -54,3 +58,72 @@ def test_truths_as_floats(dtype: torch.dtype) -> None:
         kept = torch.rand(rows, 33, generator=stream) < 0.5
         for found, expected in zip(fast(x, kept), program(x, kept), strict=True):
             torch.testing.assert_close(found, expected)
+
+
+JOINED = """
+void joined(const _Bool *x, _Bool *y) {
+  for (int n = 0; n < 3; n++) {
+    y[2 * n] = as_join_any(x, 16 << n); y[2 * n + 1] = as_join_all(x, 16 << n);
+  }
+}
+"""
+
+
+def test_truths_are_joined_as_all_and_any_of_them() -> None:
+    builder = Builder.create(Options(cache=False), texts())
+    function = NativeFunction(JOINED, ("pointer", "pointer"))
+    joined = builder.functions({"joined": function})["joined"]
+    truths, found = torch.zeros(64, dtype=torch.bool), torch.zeros(6, dtype=torch.bool)
+    for most in (False, True):
+        for position in (None, 0, 1, 7, 8, 15, 16, 31, 32, 40, 63):
+            truths.fill_(most)
+            if position is not None:
+                truths[position] = not most
+            joined(truths.data_ptr(), found.data_ptr())
+            parts = [truths[: 16 << n] for n in range(3)]
+            assert found.tolist() == [bool(f(p)) for p in parts for f in (torch.any, torch.all)]
+
+
+LENGTHS = (0, 1, 2, 3, 4, 5, 15, 31, 32, 33, 63, 64, 65, 67, 130, 4095, 4096, 4099, 9001)
+TOTALS: dict[str, Callable[[Tensor], Tensor]] = {
+    "any": lambda x: (x > 9).any(),
+    "all": lambda x: (x < 9).all(),
+    "any of rows": lambda x: (x.view(1, -1) > 9).any(-1),
+    "maximum of truths": lambda x: torch.cat([x > 9, x[:1] > 99]).int().max(),
+    "count": lambda x: (x > 3).sum(),
+    "sum": lambda x: x.sum(),
+    "product": lambda x: x.prod(),
+    "bytes": lambda x: x.to(torch.uint8).sum(),
+}
+
+
+@pytest.mark.parametrize("name", TOTALS)
+def test_totals_of_integers_of_any_length(name: str) -> None:
+    program = TOTALS[name]
+    fast = anyshape.compile(program, fullgraph=True)
+    for length in LENGTHS:
+        x = torch.arange(length) % 8
+        if name.startswith("maximum"):
+            x = torch.cat([x, x.new_zeros(1)])
+        assert torch.equal(fast(x), program(x)), length
+        if length:
+            x[-1] = 10
+            assert torch.equal(fast(x), program(x)), length
+
+
+def bodies(program: Callable[[Tensor], Tensor], x: Tensor) -> tuple[int, int]:
+    """How often what a cell does is printed: in loops of vectors (three are for processors with
+    masks, or for those without), and one by one."""
+    fast = anyshape.compile(program, fullgraph=True)
+    fast(x)
+    text = fast.code()
+    return text.count("#pragma omp simd"), text.count("for (i64 r0 = r0w")
+
+
+def test_what_totals_of_integers_do_is_printed_for_whole_vectors_and_for_what_is_left() -> None:
+    numbers = torch.arange(70)
+    assert bodies(lambda x: ((x < 0) | (x >= 512)).any(), numbers) == (4, 0)
+    assert bodies(lambda x: x.sum(), numbers) == (5, 1)
+    rows = numbers.view(2, -1)
+    assert bodies(lambda x: ((x < 0) | (x >= 512)).any(-1), rows) == (4, 1)
+    assert bodies(lambda x: x.sum(), numbers.float()) == (7, 1), "order matters to these"

@@ -5,6 +5,7 @@ of the halves of a training step; each is kept for itself.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -22,9 +23,18 @@ from anyshape.errors import AnyshapeError
 from anyshape.ir.code import NativeFunction
 from anyshape.options import Options
 from anyshape.targets.cpu import build
-from anyshape.targets.cpu.build import MOST_PARTS, PART_BYTES, Builder, dealt, text_of
+from anyshape.targets.cpu.build import (
+    LINKED,
+    MOST_PARTS,
+    PART_BYTES,
+    Builder,
+    Toolchain,
+    compile_c,
+    dealt,
+    text_of,
+)
 from anyshape.targets.cpu.native_prelude import NATIVE_PRELUDE
-from anyshape.targets.cpu.prelude import FEW_PASSES
+from anyshape.targets.cpu.prelude import FEW_PASSES, standing_before, texts
 from anyshape.targets.cpu.target import builder_of
 
 ADDED = 11  # functions, each of them worth a C compiler's start
@@ -60,10 +70,68 @@ def test_few_passes_are_made_of_what_is_no_kernel() -> None:
 
 
 def test_few_passes_are_made_of_what_steps_call_and_kernels_behind_it_get_all() -> None:
-    begin, _, rest = NATIVE_PRELUDE.partition(FEW_PASSES)
-    text, _, behind = rest.partition("#pragma GCC pop_options")
-    assert begin.strip() == "#pragma GCC push_options" and not behind.strip()
-    assert "anyshape_blob(" in text and "anyshape_gemm(" in text
+    for part in NATIVE_PRELUDE:
+        begin, _, rest = part.partition(FEW_PASSES)
+        text, _, behind = rest.partition("#pragma GCC pop_options")
+        assert begin.strip() == "#pragma GCC push_options" and not behind.strip()
+        assert "anyshape_" in text
+
+
+def test_of_what_steps_call_the_compiler_reads_what_is_named() -> None:
+    given = texts(*NATIVE_PRELUDE)
+    product = standing_before("if (anyshape_gemm(v[a[0]], 0, 0)) return 1;", given)
+    assert "anyshape_gemm(" in product
+    assert "anyshape_blob(" not in product and "anyshape_result(" not in product
+    handle = standing_before("anyshape_blob(v[a[0]])", given)
+    assert handle.index("int anyshape_handle(") < handle.index("int anyshape_blob(")
+    assert "anyshape_gemm(" not in handle and standing_before("", given) == given[0]
+
+
+def test_steps_are_in_one_part_unless_they_are_most_of_the_text() -> None:
+    kernels = {f"kernel{n}": PART_BYTES for n in range(4)}
+    few = {f"step{n}": 99 for n in range(30)}
+    parts = dealt(kernels | few, 2, few.keys())
+    assert [name for part in parts for name in part if name in few] == [*sorted(few)]
+    assert sorted(few.keys() & part for part in parts)[0] == set()
+    many = {f"step{n}": PART_BYTES for n in range(30)}
+    parts = dealt(kernels | many, 2, many.keys())
+    assert len(parts) == 2 and all(many.keys() & part for part in parts)
+
+
+EVERY_LIBRARY = """
+double exp(double); float sinf(float); void *malloc(unsigned long); void free(void *);
+void *aligned_alloc(unsigned long, unsigned long); int omp_get_num_threads(void);
+void many(double *x, float *y, int *most, long n)
+{
+    double *copy = malloc(8 * n), *other = aligned_alloc(64, 64);
+    __builtin_memcpy(copy, x, 8 * n);
+    #pragma omp parallel
+    *most = omp_get_num_threads();
+    #pragma omp simd
+    for (long i = 0; i < n; i++) x[i] = exp(copy[i]), y[i] = sinf(y[i]);
+    y[0] += (float)((__int128)n * n / (n + most[1]));
+    free(copy); free(other);
+}
+"""
+"""Of the C library, the mathematical one, its vectors, OpenMP, and gcc's own (a long division)."""
+
+
+def test_a_library_has_all_that_it_calls_and_none_of_what_compilers_add() -> None:
+    toolchain = Toolchain.find("gcc")
+    if toolchain is None or not {*LINKED} < {*toolchain.flags}:
+        pytest.skip("this compiler adds what it likes")
+    binary = compile_c(toolchain, EVERY_LIBRARY)
+    needed = {name for name in (b"libm.so", b"libgomp.so", b"libc.so") if name in binary}
+    assert needed == {b"libm.so", b"libgomp.so"}
+    assert b"__cxa_finalize" not in binary  # of crtbeginS.o
+    descriptor = os.memfd_create("all")
+    os.write(descriptor, binary)
+    many = ctypes.CDLL(f"/proc/self/fd/{descriptor}", mode=os.RTLD_NOW).many
+    x, y = (ctypes.c_double * 9)(1), (ctypes.c_float * 9)(1)
+    most = (ctypes.c_int * 2)(0, 1)
+    many(x, y, most, ctypes.c_long(9))
+    assert x[0] == pytest.approx(math.e) and y[0] == pytest.approx(math.sin(1) + 8)
+    assert most[0] >= 1
 
 
 def test_functions_of_the_same_types_are_called_through_one() -> None:
@@ -85,13 +153,16 @@ def test_functions_of_the_same_types_are_called_through_one() -> None:
 @given(
     st.dictionaries(st.text(max_size=3), st.integers(0, 5 * PART_BYTES), min_size=1),
     st.integers(1, 99),
+    st.sets(st.text(max_size=3)),
 )
-def test_every_name_is_in_one_part_and_no_part_is_empty(sizes: dict[str, int], hands: int) -> None:
-    parts = dealt(sizes, hands)
+def test_every_name_is_in_one_part_and_no_part_is_empty(
+    sizes: dict[str, int], hands: int, some: set[str]
+) -> None:
+    parts = dealt(sizes, hands, sizes.keys() & some)
     assert sorted(name for part in parts for name in part) == sorted(sizes)
     assert all(parts) and len(parts) <= min(hands, MOST_PARTS)
     assert len(parts) == 1 or sum(sizes.values()) >= len(parts) * PART_BYTES
-    assert parts == dealt(dict(reversed(sizes.items())), hands)
+    assert parts == dealt(dict(reversed(sizes.items())), hands, sizes.keys() & some)
 
 
 @pytest.mark.parametrize("hands", [1, 2, 3, 64])

@@ -17,6 +17,7 @@ from anyshape.options import Options
 from anyshape.runtime.cache import DiskCache, digest
 from anyshape.targets.cpu.build import (
     FLAGS,
+    LINKED,
     OBJECT,
     SANITIZED,
     WITHOUT,
@@ -337,3 +338,5 @@ def test_only_gcc_is_told_which_of_its_passes_to_leave_out(tmp_path, name, told)
         toolchain = Toolchain.find(str(link), flags)
         assert toolchain.flags[: len(flags)] == flags
         assert (left_out < {*toolchain.flags}) == (told and flags is FLAGS)
+        assert ({*LINKED} < {*toolchain.flags}) == (told and flags is FLAGS)
+        assert ("-lgomp" in toolchain.libraries()) == (told and flags is FLAGS)

@@ -17,7 +17,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import field
 from pathlib import Path
@@ -52,6 +52,9 @@ paths, merged stores and extensions (scans and sums of bfloat16 1.1), and what `
 LESS = ("-fira-region=one", "--param=max-combine-insns=2")
 """Of what others do, by the same rows: registers are dealt out to whole functions, and instructions
 are combined two at a time."""
+LINKED = ("-nostartfiles", "-nodefaultlibs")
+"""No object has constructors, and the process has the C library already: to read both and gcc's own
+files takes the linker half of its time. gcc's functions are still linked in where one is called."""
 SANITIZED = (
     "-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined,float-cast-overflow",
     "-fno-sanitize-recover=all", "-fopenmp", "-ffp-contract=off", "-fno-math-errno",
@@ -85,15 +88,21 @@ class Toolchain:
                 status = real.stat()
                 identity = f"{real} {status.st_size} {status.st_mtime_ns}"
                 eager = f"-DAS_EAGER_BYTES={eager_vector_bytes()}"
-                return cls(path, identity, (*flags, *passes_left_out(real.name, flags), eager))
+                return cls(path, identity, (*flags, *flags_of_gcc(real.name, flags), eager))
         return None
 
+    def libraries(self) -> tuple[str, ...]:
+        """What stands behind the text: where gcc adds nothing of its own, what it would add."""
+        own = ("-lgomp", "-lgcc") if {*LINKED} <= {*self.flags} else ()
+        return ("-lm", *_mathvec(), *own)
 
-def passes_left_out(compiler: str, flags: Sequence[str]) -> Iterator[str]:
-    """The flags that only gcc knows, by the name of the compiler's file."""
+
+def flags_of_gcc(compiler: str, flags: Sequence[str]) -> Iterator[str]:
+    """The flags for gcc alone, by the name of the compiler's file."""
     if "gcc" in compiler and flags is FLAGS:
         yield from (f"-fno-{name}" for name in WITHOUT)
         yield from LESS
+        yield from LINKED
 
 
 EAGER_VECTORS = {"AVX512": 64, "SVE256": 32, "VSX": 32, "Z VECTOR": 32}
@@ -187,7 +196,8 @@ class Builder:
                     for name in sorted(wanted)
                     if name not in self.loaded and name not in self.building
                 }
-                for names in dealt(sizes, cores()) if sizes else ():
+                steps = {name for name in sizes if wanted[name].caller != "made"}
+                for names in dealt(sizes, cores(), steps) if sizes else ():
                     begun.append(Building({name: wanted[name] for name in names}))
                     self.building |= dict.fromkeys(names, begun[-1])
                 parts = [self.building[name] for name in wanted if name in self.building]
@@ -271,15 +281,23 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def dealt(sizes: Mapping[str, int], hands: int) -> list[list[str]]:
-    """The names in parts of like size: as many as are worth it, and as there are hands."""
-    count = max(1, min(hands, MOST_PARTS, sum(sizes.values()) // PART_BYTES, len(sizes)))
+def dealt(sizes: Mapping[str, int], hands: int, steps: Collection[str] = ()) -> list[list[str]]:
+    """The names in parts of like size: as many as are worth it, and as there are hands. Steps stay
+    together where they fill no more than a part: what they call is compiled with each that has one.
+    """
+    total = sum(sizes.values())
+    count = max(1, min(hands, MOST_PARTS, total // PART_BYTES, len(sizes)))
+    units = [[name] for name in sorted(sizes)]
+    if steps and sum(sizes[name] for name in steps) * count <= total:
+        units = [[name] for name in sorted(sizes.keys() - steps)] + [sorted(steps)]
+        count = min(count, len(units))
     parts: list[list[str]] = [[] for _ in range(count)]
     taken = [0] * count
-    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
+    weights = [sum(sizes[name] for name in unit) for unit in units]
+    for weight, unit in sorted(zip(weights, units, strict=True), key=lambda each: -each[0]):
         least = taken.index(min(taken))
-        parts[least].append(name)
-        taken[least] += sizes[name]
+        parts[least] += unit
+        taken[least] += max(weight, 1)  # so that each has one before any has two
     return [sorted(part) for part in parts]
 
 
@@ -297,7 +315,7 @@ def compile_c(toolchain: Toolchain, source: str) -> bytes:
         compiler = (toolchain.path, *toolchain.flags)
         try:
             finished = subprocess.run(
-                (*environment, *compiler, "-x", "c", "-", "-o", target, "-lm", *_mathvec()),
+                (*environment, *compiler, "-x", "c", "-", "-o", target, *toolchain.libraries()),
                 input=source.encode(),
                 capture_output=True,
                 check=False,

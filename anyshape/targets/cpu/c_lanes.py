@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import field
 
+from anyshape.ir.dtypes import bool_
 from anyshape.ir.loops import (
     SCALAR_OPS,
     Axis,
@@ -35,7 +36,7 @@ NARROW = 16
 BYTES = 32
 """The same where bytes are read, as masks are."""
 FEW = 4
-"""Fewer cells are done one by one: to combine accumulators would take longer."""
+"""Fewer cells of a row are done one by one: to combine accumulators would take longer."""
 CONVERTED = ("float16", "bfloat16")
 """What GCC makes poor vectors of when it converts: there are helpers for sixteen at a time."""
 CONVERTED_WIDE = ("float16",)
@@ -65,7 +66,7 @@ class Count:
     def below(self, limit: int, multiple: int) -> Count:
         """Those that are fewer than ``limit``, and a multiple of ``multiple``."""
         most = min(self.most, limit - 1)
-        return Count(most - most % multiple, multiple) if most else self
+        return Count(most - most % (multiple or 1), multiple)
 
 
 @mutable
@@ -193,15 +194,16 @@ class LanePrinter(CellPrinter):
                 self._combine_lanes(work, lanes)
                 self._close(1)
             count = count.after(lanes, least)
-        if count.most >= FEW:
-            self._open(f"if ({end} - {first} >= {FEW})")
+        few = FEW if self.kernel.axes or not self._are_truths(work) else 1
+        if count.most >= few:
+            self._open(f"if ({end} - {first} >= {few})")
             self._accumulators(work, narrow)
             left = self._full_vectors(axis.name, end, narrow, work, body, count)
             self._last_vector(axis.name, end, narrow, work, body, left)
             self._combine_lanes(work, narrow)
             self._line(f"{first} = {end};")
             self._close(1)
-            count = count.below(FEW, count.multiple)
+            count = count.below(few, count.multiple)
         if count.most:
             self._loop(axis.name, first, end)
             self._cell(work, body, "a{0}")
@@ -209,18 +211,26 @@ class LanePrinter(CellPrinter):
 
     def _vectors(self, work: Work) -> list[tuple[int, int]]:
         """(accumulators of a loop, cells that it is worth it for): several vectors where the
-        addition is what takes time. Beside bytes, fewer than BYTES are no vector for GCC.
+        addition is what takes time. Beside bytes, fewer than BYTES are no vector for GCC. Totals
+        of integers are the same in any order: one loop, with what is left of it, does.
         """
         body = self.phases.closure(self._roots(work), work.known)
         if any(self._is_gathered(self.elements[n]) for n in body):
             return [(NARROW, NARROW)]
         least = min((self.elements[n].dtype.size_bytes for n in body), default=4)
+        if work.reduces and not any(self.elements[n].dtype.is_floating for n in work.reduces):
+            lanes = WIDE if self._are_truths(work) else BYTES if least == 1 else NARROW
+            return [(lanes, lanes)]
         if least == 1:
             return [(lanes, lanes) for lanes in (WIDE, BYTES)]
         costs = [SCALAR_OPS[e.op].cost for n in body if isinstance(e := self.elements[n], Op)]
         cheap = sum(costs) <= 12 and max(costs, default=0) < 8
         width = WIDE if cheap and not self.splits else max(NARROW, WIDE // least)
         return [*([(width, 2 * width)] if width > NARROW else []), (NARROW, NARROW)]
+
+    def _are_truths(self, work: Work) -> bool:
+        """Is every total a truth? To combine WIDE of them is little, if not for each row."""
+        return all(self.elements[n].dtype is bool_ for n in work.reduces)
 
     def _is_gathered(self, element: Element) -> bool:
         """Do neighbouring lanes load what lies apart? GCC writes a load for each lane."""
@@ -375,13 +385,13 @@ class LanePrinter(CellPrinter):
         for n in work.reduces:
             element = self.elements[n]
             join = c_join(element)
-            half, least = lanes // 2, join.lanes if join else 1
+            half, least = lanes // 2, (join.lanes or lanes) if join else 1
             while half >= least:
                 pair = c_combine(element, f"b{n}[l]", f"b{n}[l + {half}]")
                 self._line("#pragma omp simd")
                 self._line(f"for (int l = 0; l < {half}; l++) b{n}[l] = {pair};")
                 half //= 2
-            total = f"{join.name}(b{n})" if join else f"b{n}[0]"
+            total = join.call(f"b{n}", lanes) if join else f"b{n}[0]"
             self._line(f"a{n} = {c_combine(element, f'a{n}', total)};")
 
     def _cells(self, work: Work) -> None:

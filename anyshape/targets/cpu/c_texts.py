@@ -22,6 +22,10 @@ STORAGE = C_TYPES | {"bool": "u8", "float16": "u16", "bfloat16": "u16"}
 HALF = {"float16": "f16", "bfloat16": "bf16"}
 
 
+JOINED_TRUTHS = {"any": "any", "max": "any", "all": "all", "min": "all"}
+"""How truths are combined."""
+
+
 def c_number(value: float, dtype: DType) -> str:
     """A constant of the dtype."""
     if dtype is bool_:
@@ -86,15 +90,22 @@ def c_combine(element: Element, total: str, value: str) -> str:
 
 @frozen
 class Join:
-    """A helper of the prelude that combines ``lanes`` accumulators into one."""
+    """A helper of the prelude that combines ``lanes`` accumulators into one; 0: as many eights as
+    it is told."""
 
     name: str
     lanes: int
+
+    def call(self, accumulators: str, lanes: int) -> str:
+        """Of so many."""
+        return f"{self.name}({accumulators}{'' if self.lanes else f', {lanes}'})"
 
 
 def c_join(element: Element) -> Join | None:
     """The helper for this reduction, None where its type has none."""
     assert isinstance(element, Reduce)
+    if element.dtype is bool_ and element.combine in JOINED_TRUTHS:
+        return Join(f"as_join_{JOINED_TRUTHS[element.combine]}", 0)
     lanes = JOIN_LANES.get(C_TYPES[element.dtype.name])
     if lanes is None or element.combine not in JOINS:
         return None

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from anyshape.targets.cpu.prelude import with_few_passes
 
-NATIVE_PRELUDE = with_few_passes("""
+_PARTS = (
+    """
 typedef void gemm_f(const char *, const char *, const int *, const int *, const int *,
                     const void *, const void *, const int *, const void *, const int *,
                     const void *, void *, const int *);
@@ -37,22 +38,22 @@ static long anyshape_gemm(void *gemm, int is_double, int a_transposed, int b_tra
                      is_double ? (void *)&beta : (void *)&beta_, c, &ldc);
     return 0;
 }
-
+""",
+    """
 static void anyshape_fill_rows(char *c, const char *row, long rows, long bytes)
 {
     for (long i = 0; i < rows; i++) __builtin_memcpy(c + i * bytes, row, bytes);
 }
-
-void *aligned_alloc(unsigned long, unsigned long);
-int omp_get_num_threads(void), omp_get_thread_num(void), omp_get_max_threads(void);
-
+""",
+    """
 static long anyshape_largest(long count, const long *sizes)
 {
     long largest = sizes[0];
     for (long i = 1; i < count; i++) largest = sizes[i] > largest ? sizes[i] : largest;
     return largest;
 }
-
+""",
+    """
 /* Looks at the first and the last element of what a library is about to use, so that the address
    sanitizer sees an access outside of a buffer there, too. */
 static void anyshape_touch(const void *data, long width, long rank, const long *sizes,
@@ -67,13 +68,15 @@ static void anyshape_touch(const void *data, long width, long rank, const long *
     (void)p[0];
     (void)p[(last + 1) * width - 1];
 }
-
+""",
+    """
 /* One step: its operands are the slots `a` of `v`, the sizes `n` and the scalars `f`. */
 typedef long anyshape_part(void **v, const long *a, const long *n, const double *f);
 
 /* Runs a native region, or the body of a loop: see RUN_REGION. */
 typedef long anyshape_run(const void *plan, void **table, char **base, long *n, const double *f);
-
+""",
+    """
 /* A tensor on a device, of this type and number, over memory that somebody else owns. */
 typedef int anyshape_from_blob(void *, long, const long *, const long *, long, int, int, int,
                                void **);
@@ -87,7 +90,8 @@ static int anyshape_handle(void *from_blob, void *dtype, int device, int number,
     return ((anyshape_from_blob *)from_blob)(data, rank, sizes, strides, 0, code, device, number,
                                              handle);
 }
-
+""",
+    """
 /* The same, kept from one call to the next: `cell` has the handle, its data and its dimensions.
    A run that does not have the cells for itself makes its own. */
 static int anyshape_blob(void *mine, long *cell, void *delete_handle, void *from_blob, void *dtype,
@@ -113,14 +117,16 @@ static int anyshape_blob(void *mine, long *cell, void *delete_handle, void *from
     for (long i = 0; i < rank; i++) cell[2 + i] = sizes[i], cell[2 + rank + i] = strides[i];
     return 0;
 }
-
+""",
+    """
 static int anyshape_empty(void *empty, void *dtype, int device, int number, long rank,
                           const long *sizes, const long *strides, void **handle)
 {
     return ((int (*)(long, const long *, const long *, int, int, int, void **))empty)(
         rank, sizes, strides, ((int (*)(void))dtype)(), device, number, handle);
 }
-
+""",
+    """
 /* The memory of what torch returned; copied where its strides are not those that eager's are. */
 static int anyshape_result(void *get_data, void *get_strides, void *empty, void *copy,
                            void *delete_handle, void *dtype, int device, int number, long rank,
@@ -142,7 +148,8 @@ static int anyshape_result(void *get_data, void *get_strides, void *empty, void 
     }
     return ((int (*)(void *, void **))get_data)(*handle, data);
 }
-
+""",
+    """
 /* Values that the dispatcher takes over: a reference to a tensor, a number, an optional one. */
 static unsigned long anyshape_share(void *new_handle, void *handle)
 {
@@ -150,14 +157,16 @@ static unsigned long anyshape_share(void *new_handle, void *handle)
     ((int (*)(void *, void **))new_handle)(handle, &shared);
     return (unsigned long)shared;
 }
-
+""",
+    """
 static unsigned long anyshape_bits(double number)
 {
     unsigned long bits;
     __builtin_memcpy(&bits, &number, 8);
     return bits;
 }
-
+""",
+    """
 static unsigned long anyshape_some(void *new_value, int is_plain, unsigned long value)
 {
     unsigned long *some = 0;
@@ -166,7 +175,10 @@ static unsigned long anyshape_some(void *new_value, int is_plain, unsigned long 
     if (some) *some = value;
     return (unsigned long)some;
 }
-""")
+""",
+)
+NATIVE_PRELUDE = tuple(map(with_few_passes, _PARTS))
+"""Each stands where steps name it: see ``standing_before``."""
 RUN_REGION = """
 enum {SUM, PRODUCT, MIN, MAX, BROADCAST, FLOORDIV, MOD, EQ, NE, GE, LE, ALL, ANY};
 

@@ -38,7 +38,8 @@ AS_UNALIGNED(u16) AS_UNALIGNED(u32) AS_UNALIGNED(u64) AS_UNALIGNED(f32) AS_UNALI
 #define AS_MASKS /* of vectors: what is left of a row is one vector */
 #endif
 #define AS_IS_MINUS_ONE(T, b) ((T)-1 < 0 && (b) == (T)-1)
-void *malloc(unsigned long); void free(void *);
+void *malloc(unsigned long), *aligned_alloc(unsigned long, unsigned long); void free(void *);
+int omp_get_num_threads(void), omp_get_thread_num(void), omp_get_max_threads(void);
 AS_INLINE u32 as_bits(f32 x) { union { f32 f; u32 u; } c; c.f = x; return c.u; }
 AS_INLINE f32 as_float(u32 x) { union { f32 f; u32 u; } c; c.u = x; return c.f; }
 AS_INLINE u64 as_bits64(f64 x) { union { f64 f; u64 u; } c; c.f = x; return c.u; }
@@ -375,6 +376,19 @@ AS_INLINE T as_join_NAME_T(T *b) {
 }
 """
 
+JOINED_TRUTHS = """
+AS_INLINE _Bool as_join_any(const _Bool *b, int count) { /* eight at a time */
+  u64 joined = 0, truths;
+  for (int l = 0; l < count; l += 8) { __builtin_memcpy(&truths, b + l, 8); joined |= truths; }
+  return joined != 0;
+}
+AS_INLINE _Bool as_join_all(const _Bool *b, int count) {
+  u64 joined = 0x0101010101010101ull, truths;
+  for (int l = 0; l < count; l += 8) { __builtin_memcpy(&truths, b + l, 8); joined &= truths; }
+  return joined == 0x0101010101010101ull;
+}
+"""
+
 JOINS = {
     "sum": ("v += w", "v + w"),
     "prod": ("v *= w", "v * w"),
@@ -451,7 +465,18 @@ def _texts() -> list[str]:
     ]  # fmt: skip
     turns = [_turn(size) for size in (1, 2, 4, 8)]
     joins = [_join(name, kind) for name in JOINS for kind in JOIN_LANES]
-    return [HALVES, LIBRARY, FLOATS, *floats, *integers, CASTS, *turns, *joins, *MOMENTS]
+    return [
+        HALVES,
+        LIBRARY,
+        FLOATS,
+        *floats,
+        *integers,
+        CASTS,
+        *turns,
+        JOINED_TRUTHS,
+        *joins,
+        *MOMENTS,
+    ]
 
 
 def _join(name: str, kind: str) -> str:

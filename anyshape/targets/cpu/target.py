@@ -33,7 +33,7 @@ def builder_of(options: Options) -> Builder:
     key = (os.getpid(), options.cc, options.cache_dir, options.cache, options.sanitize)
     found = _BUILDERS.get(key)
     if found is None:  # of two threads that make one, the second takes the first's
-        found = _BUILDERS.setdefault(key, Builder.create(options, texts(NATIVE_PRELUDE)))
+        found = _BUILDERS.setdefault(key, Builder.create(options, texts(*NATIVE_PRELUDE)))
     return found
 
 

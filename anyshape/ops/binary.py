@@ -181,6 +181,7 @@ op(
     type=by_element(lambda cx, x, y, *, alpha=1: operands_type(cx, (y, x), _no_bool(cx, (x, y)))),
     lower=Pointwise(lambda b, x, y, *, alpha=1: b.sub(y, scaled(b, x, alpha))),
     range=ranges.of_difference(1, 0),
+    holds=ranges.content_unscaled(lambda x, y: y - x),
 )
 
 

@@ -137,7 +137,7 @@ op(
 )
 
 for _name in ("floor", "ceil", "trunc"):
-    unary(_name, _ints_stay(_name), dtype=promoted)
+    unary(_name, _ints_stay(_name), dtype=promoted, holds=ranges.ROUNDED.get(_name))
 for _name, _of, _type in (
     ("arcsin", "asin", floated),
     ("arccos", "acos", floated),
@@ -364,7 +364,7 @@ op(
     type=_to_dtype_type,
     lower=Pointwise(lambda b, x, dtype: b.cast(x, dtype), "own"),
     range=ranges.of_cast,
-    holds=ranges.content,
+    holds=ranges.content_cast,
     keeps_elements=True,
 )
 

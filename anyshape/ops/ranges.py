@@ -3,29 +3,32 @@ the columns ``data_indices``, ``range`` and ``holds``.
 
 A rule for a range takes a function that gives the range of an operand, the node and which of its
 results is asked for; it gives the least and the greatest value, or None where nothing is known.
-A rule for contents takes the facts (None where they may not hold later), what the operands hold
-or are (sizes; None where nothing is known) and the keyword arguments; it gives the size or the
-condition that the result holds, or None.
+A rule for contents takes what says of a condition whether it is known to hold, what the operands
+hold or are (sizes, quotients; None where nothing is known) and the keyword arguments; it gives the
+size, the quotient or the condition that the result holds, or None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeGuard
 
 from anyshape.ir.graph import Node, TensorType, Value
+from anyshape.nouns import replace
 from anyshape.ops.rules import dim_of
 from anyshape.ops.table import (
     Content,
     ContentRule,
     DataIndex,
+    Holds,
     Keywords,
     Operands,
     Range,
     RangeOf,
     RangeRule,
+    Ratio,
 )
-from anyshape.symbolic import Dim, Expr, Facts, floordiv, ge, maximum, minimum, mod
+from anyshape.symbolic import Dim, Expr, floordiv, ge, le, maximum, minimum, mod
 
 
 def indices_along(node: Node) -> Iterator[DataIndex]:
@@ -138,34 +141,59 @@ def of_cast(range_of: RangeOf, node: Node, position: int) -> Range | None:
     return range_of(node.args[0]) if target.dtype.size_bytes >= 4 else None
 
 
-def content(facts: Facts | None, operands: Operands, kwargs: Keywords) -> Content | None:
+def content(known: Holds, operands: Operands, kwargs: Keywords) -> Content | None:
     return operands[0]
 
 
-def content_by_fill(facts: Facts | None, operands: Operands, kwargs: Keywords) -> Content | None:
+def content_cast(known: Holds, operands: Operands, kwargs: Keywords) -> Content | None:
+    """Of a quotient the number, where it is whole; else it may be rounded once more."""
+    first = operands[0]
+    if not isinstance(first, Ratio):
+        return first
+    if first.denominator == 1 and _is_near(known, first):
+        return first.numerator
+    return replace(first, roundings=first.roundings + 1)
+
+
+def content_by_fill(known: Holds, operands: Operands, kwargs: Keywords) -> Content | None:
     return operands[1]
 
 
-def content_negated(facts: Facts | None, operands: Operands, kwargs: Keywords) -> Content | None:
-    return None if operands[0] is None else -operands[0]
+def content_negated(known: Holds, operands: Operands, kwargs: Keywords) -> Content | None:
+    return -operands[0] if _is_size(operands[0]) else None
 
 
 def content_of_two(function: Callable[[Any, Any], Content | None]) -> ContentRule:
     """That function of two sizes."""
 
-    def rule(facts: Facts | None, operands: Operands, kwargs: Keywords) -> Content | None:
+    def rule(known: Holds, operands: Operands, kwargs: Keywords) -> Content | None:
         first, second = operands[:2]
-        return None if first is None or second is None else function(first, second)
+        return function(first, second) if _is_size(first) and _is_size(second) else None
 
     return rule
 
 
-def content_unscaled(function: Callable[[Any, Any], Content | None]) -> ContentRule:
-    """That function of two sizes, where ``alpha`` is left alone."""
-    both = content_of_two(function)
-    return lambda facts, operands, kwargs: (
-        both(facts, operands, kwargs) if kwargs.get("alpha", 1) == 1 else None
-    )
+def content_unscaled(function: Callable[[Any, Any], Any]) -> ContentRule:
+    """That sum or difference of two sizes, or of a quotient and a size, where ``alpha`` is left
+    alone."""
+
+    def rule(known: Holds, operands: Operands, kwargs: Keywords) -> Content | None:
+        first, second = operands[:2]
+        if first is None or second is None or kwargs.get("alpha", 1) != 1:
+            return None
+        if not isinstance(first, Ratio) and not isinstance(second, Ratio):
+            made: Dim = function(first, second)
+            return made
+        if not isinstance(first, Ratio) or isinstance(second, Ratio):
+            return None
+        moved: Dim = function(first.numerator, second * first.denominator)
+        return Ratio(moved, first.denominator, first.roundings + 1, (*first.largest, moved))
+
+    return rule
+
+
+def _is_size(content: Dim | Ratio | None) -> TypeGuard[Dim]:
+    return content is not None and not isinstance(content, Ratio)
 
 
 def _floor(a: Dim, b: Dim) -> Dim | None:
@@ -179,11 +207,46 @@ def _rest(a: Dim, b: Dim) -> Dim | None:
 content_floored, content_rest = content_of_two(_floor), content_of_two(_rest)
 
 
-def content_quotient(facts: Facts | None, operands: Operands, kwargs: Keywords) -> Content | None:
-    """A quotient, where it is the same however it is rounded, or rounded down."""
-    mode, first = kwargs.get("rounding_mode"), operands[0]
-    if mode is None or first is None:
+def content_quotient(known: Holds, operands: Operands, kwargs: Keywords) -> Content | None:
+    """A quotient: the float, or the integer where it is the same however it is rounded, or rounded
+    down."""
+    mode, (first, second) = kwargs.get("rounding_mode"), operands[:2]
+    if not _is_size(first):
         return None
-    if mode == "trunc" and (facts is None or facts.known(ge(first, 0)) is not True):
+    if mode is None:
+        is_divisor = isinstance(second, int) and second > 0
+        return Ratio(first, second, 1, (first,)) if is_divisor else None
+    if mode == "trunc" and not known(ge(first, 0)):
         return None
-    return content_floored(facts, operands, kwargs)
+    return content_floored(known, operands, kwargs)
+
+
+MOST_ROUNDINGS, LARGEST = 4, 2**21
+
+
+def content_rounded(function: Callable[[Any, Any], Dim]) -> ContentRule:
+    """The integer up or down from a quotient of float32 or float64, which is the exact quotient's:
+    each rounding of a number v moves it by at most ``abs(v) * 2**-24``, all of them by less than
+    the distance ``1 / denominator`` of a quotient that is no integer from the next one; and
+    integers of this size are not rounded."""
+
+    def rule(known: Holds, operands: Operands, kwargs: Keywords) -> Content | None:
+        first = operands[0]
+        if not isinstance(first, Ratio) or not _is_near(known, first):
+            return None
+        return Ratio(function(first.numerator, first.denominator), 1)
+
+    return rule
+
+
+def _is_near(known: Holds, ratio: Ratio) -> bool:
+    """Are the float and the quotient between the same integers?"""
+    if ratio.roundings > MOST_ROUNDINGS or ratio.denominator > LARGEST:
+        return False
+    return all(known(ge(n, -LARGEST)) and known(le(n, LARGEST)) for n in ratio.largest)
+
+
+ROUNDED: Mapping[str, ContentRule] = {
+    "floor": content_rounded(floordiv),
+    "ceil": content_rounded(lambda a, b: -floordiv(-a, b)),
+}

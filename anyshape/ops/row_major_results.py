@@ -79,15 +79,18 @@ def _is_of_rows_each_way(builder: Builder, row: OpDef, node: Node, *, images: bo
     are_planes = all(len(value.shape) <= 2 for value in tensors)
     others = () if are_planes else (*((_channels_last,) if images else ()), _other_rows)
     ways, supposing = (*others, _turned), builder.supposing()
+    of_ones = _with_own_strides_of_ones(supposing, node)
+    if of_ones and row.guessed:  # which does not tell, and costs many samples
+        return False
     if not all(_of_arguments(supposing, row, node, lie) for lie in ways):
         return False
-    return not _may_keep_strides_of_ones(supposing, row, node)
+    return not of_ones or _gives_rows(supposing, row, node, of_ones)
 
 
-def _may_keep_strides_of_ones(builder: Builder, row: OpDef, node: Node) -> bool:
-    """May the result have the strides that the arguments have in dimensions of one element? They
-    are in no order that could be turned: those of lines, and those known to be of one element. A
-    rule that was guessed does not tell."""
+def _with_own_strides_of_ones(builder: Builder, node: Node) -> dict[Value, TensorType]:
+    """The arguments with strides of their own in dimensions of one element, which a result may
+    have too: they are in no order that could be turned, those of lines, and those known to be of
+    one element."""
     are_lines = all(
         value.tensor.rank <= 1
         for value in (*node.inputs(), *node.outputs)
@@ -104,7 +107,7 @@ def _may_keep_strides_of_ones(builder: Builder, row: OpDef, node: Node) -> bool:
                     shape=tuple([1 if one else size for size, one in zip(kind.shape, ones)]),
                     strides=tuple([OWN if one else n for n, one in zip(kind.strides, ones)]),
                 )
-    return bool(others) and (row.guessed or not _gives_rows(builder, row, node, others))
+    return others
 
 
 def _may_be_one(builder: Builder, size: Dim, is_line: bool) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from anyshape.ir.graph import Arg, Node, TensorType, Value
 from anyshape.nouns import frozen, replace
-from anyshape.symbolic import Condition, Dim, Facts
+from anyshape.symbolic import Condition, Dim
 
 TypeRule: TypeAlias = Callable[..., "TensorType | tuple[TensorType, ...]"]
 Compute = Literal["result", "promoted", "own"]
@@ -234,10 +234,24 @@ class Nested:
 
 Range: TypeAlias = tuple[Dim, Dim]  # least and greatest, both inclusive
 RangeOf: TypeAlias = Callable[[Arg], "Range | None"]
-Content: TypeAlias = Dim | Condition | bool
-Operands: TypeAlias = Sequence[Dim | None]
+
+
+@frozen
+class Ratio:
+    """A float near ``numerator / denominator``, as which it rounds up and down to integers:
+    ``roundings`` of numbers that are at most ``largest / denominator`` have made it."""
+
+    numerator: Dim
+    denominator: int
+    roundings: int = 0
+    largest: tuple[Dim, ...] = ()  # the numerators of all that was rounded
+
+
+Content: TypeAlias = Dim | Condition | bool | Ratio
+Operands: TypeAlias = Sequence[Dim | Ratio | None]
 Keywords: TypeAlias = Mapping[str, Any]
-ContentRule: TypeAlias = Callable[[Facts | None, Operands, Keywords], Content | None]
+Holds: TypeAlias = Callable[[Condition | bool], bool]
+ContentRule: TypeAlias = Callable[[Holds, Operands, Keywords], Content | None]
 RangeRule: TypeAlias = Callable[[RangeOf, Node, int], "Range | None"]
 
 
@@ -416,7 +430,7 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     operands' tell it (``ranges.py``).
     ``guessed``: its types come from samples and are tested at each call.
     ``copies_storage``: the result lies in a copy of its argument's storage, where that lies in it.
-    ``holds(facts, operands, kwargs)``: the size or the condition that a result without dimensions
+    ``holds(known, operands, kwargs)``: the size or the condition that a result without dimensions
     holds, where its operands are sizes or hold some (``ranges.py``).
     ``causal``: which arguments of attention are its mask and the flag that hides later keys.
     ``one_by_one``: torch takes the items of one parameter one by one as well. ``scatters``: eager's

@@ -10,12 +10,13 @@ is read anew with it: `layers[self.index]`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from anyshape.capture.heap import quiet_reads
 from anyshape.capture.heap.descriptions import short
 from anyshape.capture.heap.mirrors import mapping_behind
+from anyshape.capture.heap.purity import is_library
 
 Kind = Literal[
     "slot",
@@ -31,6 +32,7 @@ Kind = Literal[
     "len",
     "behind",
     "names",
+    "number",
 ]
 
 ABSENT = object()
@@ -165,6 +167,8 @@ def describe_step(base: Source | None, kind: str, key: Any) -> str:
         return str(key)  # the variable
     if kind in ("behind", "names"):
         return base.text
+    if kind == "number":
+        return f"the number in {base.text}"
     if kind == "attr" or (kind == "item" and base.kind == "names"):
         return f"{base.text}.{key}"
     if kind == "item" and base.kind == "attr" and base.key in _TRANSPARENT and isinstance(key, str):
@@ -184,6 +188,19 @@ def describe_step(base: Source | None, kind: str, key: Any) -> str:
     return f"{base.text}[{key.text if isinstance(key, Source) else short(key)}]"
 
 
+def number_in(tensor: Any) -> Any:
+    """The number that a tensor without dimensions on the CPU holds; None for any other, and for one
+    of a class of the program's, whose code would be asked."""
+    if not is_library(type(tensor).__module__) or not tensor.is_cpu or tensor.dim():
+        return None
+    return tensor.item()
+
+
+FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
+    "behind": mapping_behind,
+    "number": number_in,
+}
+"""Steps that a function does."""
 STEPS = {
     "cell": "{}.cell_contents",
     "target": "{}()",
@@ -213,8 +230,9 @@ def expression(source: Source, constant: Callable[[Any, str], str]) -> str:
         return f"getattr({expression(base, constant)}, {_key(source.key, constant)})"
     if source.kind in STEPS:
         return STEPS[source.kind].format(expression(base, constant))
-    if source.kind == "behind":
-        return f"{constant(mapping_behind, 'mapping_behind')}({expression(base, constant)})"
+    if source.kind in FUNCTIONS:
+        function = FUNCTIONS[source.kind]
+        return f"{constant(function, function.__name__)}({expression(base, constant)})"
     if source.kind == "call":
         return f"{expression(base, constant)}(*{constant(source.key, 'arguments')})"
     key = _key(source.key, constant)
@@ -281,8 +299,8 @@ def step(obj: Any, kind: str, key: Any) -> Any:
         return len(obj)
     if kind == "names":
         return object.__getattribute__(obj, "__dict__")
-    if kind == "behind":
-        return mapping_behind(obj)
+    if kind in FUNCTIONS:
+        return FUNCTIONS[kind](obj)
     if kind in ("target", "call"):
         return obj(*(key or ()))
     return dict.get(obj, key) if kind == "get" else obj[key]

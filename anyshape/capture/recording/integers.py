@@ -94,7 +94,7 @@ def _number(builder: Builder, contents: ScalarContents, arg: Arg, integral: bool
     is_integer = arg.dtype.is_integral and arg.dtype.category != "bool"
     if integral and not is_integer:
         return arg
-    known = contents.content(arg) if is_integer else None
+    known = contents.needed(builder, arg) if is_integer else None
     if known is not None:
         return known
     made = builder.call("item", arg).type

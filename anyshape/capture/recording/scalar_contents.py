@@ -4,41 +4,107 @@ or by an operator that wants an integer.
 In: the nodes of a segment, as they are made. Out: of an int64 tensor of one element that is
 computed from sizes alone, which size it is; of a bool, which condition. So the program is asked
 about sizes and not about data. What may lie in memory that is written in place is forgotten.
+
+    n_frames = torch.ceil((length - self.kernel_size) / self.stride).to(torch.int64)
+
+Numbers in tensors that were handed in, such as buffers of a module, are data as long as that is
+enough. Where it is not, capture begins again and relies on them as on any number kept outside.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Protocol
 
-from anyshape.ir.dtypes import bool_, int64
+from anyshape.ir.dtypes import bool_, float32, float64, int64
 from anyshape.ir.graph import Node, ScalarType, TensorType, Value
 from anyshape.ir.scalars import Scalar
 from anyshape.ops import ranges
 from anyshape.ops.build import Builder
-from anyshape.ops.table import OPS, Content
-from anyshape.symbolic import Dim, Expr, Facts, eq
+from anyshape.ops.table import OPS, Content, ContentRule, Ratio
+from anyshape.symbolic import Condition, Dim, Expr, Facts, eq
+
+
+class Outside(Protocol):
+    """What a segment was handed; ``relies``: guards are made."""
+
+    def number(self, value: Value, *, relies: bool) -> Dim | None:
+        """That in a tensor without dimensions; None where it holds no integer."""
+
+    def holds(self, condition: Condition | bool, *, relies: bool) -> bool:
+        """Does it, by what is known or at the example sizes?"""
 
 
 class ScalarContents:
-    """What is known of the tensors of one segment."""
+    """What is known of the tensors of one segment. ``relies``: may it rely on what those hold that
+    it was handed? ``withheld``: they would have told a number that the program needs."""
 
-    __slots__ = ("_contents",)
+    __slots__ = ("_contents", "_unseen", "_written", "outside", "relies", "withheld")
 
     def __init__(self) -> None:
         self._contents: dict[Value, Content] = {}
+        self._written: set[Value | None] = set()
+        self._unseen = False  # may something have been written that no node tells of?
+        self.outside: Outside | None = None
+        self.relies = self.withheld = False
 
     def content(self, value: Value) -> Content | None:
         """The size or the condition that a tensor holds; None where that is not known."""
         return self._contents.get(value)
 
-    def read(self, value: Value) -> Value | int | bool | None:
+    def read(self, builder: Builder, value: Value) -> Value | int | bool | None:
         """What `item()` of the tensor is, without a node; None where data decides it."""
-        content = self._contents.get(value)
+        content = self.needed(builder, value)
         if content is None or isinstance(content, (int, bool)):
             return content
         if isinstance(content, Expr):
             return Value(value.name, ScalarType("int", content))
+        if isinstance(content, Ratio):
+            return None
         return Value(value.name, ScalarType("bool", Scalar("bool", "value", (content,))))
+
+    def needed(self, builder: Builder, value: Value) -> Content | None:
+        """As `content`, of a number that the program needs: tensors that were handed in may tell
+        it."""
+        known = self._contents.get(value)
+        if known is not None or self.outside is None or self._unseen:
+            return known
+        found = self._computed(builder, value, self.outside)
+        self.withheld |= found is not None and not self.relies
+        return found if self.relies else None
+
+    def _computed(self, builder: Builder, value: Value, outside: Outside) -> Content | None:
+        """What a tensor holds that is computed of sizes and of what was handed in, nothing of which
+        has been written."""
+        holds = partial(outside.holds, relies=self.relies)
+        made: dict[Value, Content | None] = {}
+        waiting = [value]
+        while waiting:
+            x = waiting[-1]
+            found = self._contents.get(x)
+            if x in made or found is not None:
+                made[waiting.pop()] = made.get(x, found)
+                continue
+            if not _may_hold(x) or _memory(builder, x) in self._written:
+                return None
+            node = builder.makers.get(x)
+            if node is None:
+                made[x] = outside.number(x, relies=self.relies)
+            else:
+                rule = _rule(node)
+                if rule is None:
+                    return None
+                missing = [v for v in node.inputs() if v not in made]
+                if missing:
+                    waiting += missing
+                    continue
+                operands = [_operand(arg, made) for arg in node.args]
+                content = rule(holds, operands, node.kwargs)
+                made[x] = content if content is not None and _is_of(content, x) else None
+            if made[x] is None:
+                return None
+        return made[value]
 
     def hold(self, value: Value, content: Content) -> None:
         """Learns of one tensor of one element."""
@@ -51,8 +117,10 @@ class ScalarContents:
             row = OPS.get(node.op)
             if row is None or row.guessed:
                 self._contents.clear()
+                self._unseen |= row is None
             elif row.mutates:
                 written = _memory_of(builder, node)
+                self._written |= written
                 kept = self._contents.items()
                 self._contents = {v: c for v, c in kept if _memory(builder, v) not in written}
             elif len(node.outputs) == 1 and _may_hold(node.output):
@@ -61,21 +129,33 @@ class ScalarContents:
                     self._contents[node.output] = content
 
     def _made(self, node: Node, facts: Facts | None) -> Content | None:
-        row = OPS[node.op]
-        rule = ranges.content if row.keeps_elements or node.op == "select" else row.holds
-        return rule and rule(facts, [*map(self._operand, node.args)], node.kwargs)
+        def holds(condition: Condition | bool) -> bool:
+            known = condition if isinstance(condition, bool) else facts and facts.known(condition)
+            return known is True
 
-    def _operand(self, arg: Any) -> Dim | None:
-        return _number(self._contents.get(arg) if isinstance(arg, Value) else arg)
+        rule = _rule(node)
+        return rule and rule(holds, [_operand(a, self._contents) for a in node.args], node.kwargs)
 
 
-def _number(what: Any) -> Dim | None:
-    return what if isinstance(what, Expr) or type(what) is int else None
+def _rule(node: Node) -> ContentRule | None:
+    row = OPS.get(node.op)
+    if row is None:
+        return None
+    is_picked = node.op == "select" or (row.keeps_elements and row.holds is None)
+    return ranges.content if is_picked else row.holds
+
+
+def _operand(arg: Any, contents: Mapping[Value, Content | None]) -> Dim | Ratio | None:
+    what = contents.get(arg) if isinstance(arg, Value) else arg
+    return what if isinstance(what, (Expr, Ratio)) or type(what) is int else None
+
+
+HOLDING = frozenset({int64, bool_, float32, float64})
 
 
 def _may_hold(value: Value) -> bool:
     kind = value.type
-    if not isinstance(kind, TensorType) or kind.dtype not in (int64, bool_):
+    if not isinstance(kind, TensorType) or kind.dtype not in HOLDING:
         return False
     return all(size == 1 for size in kind.shape)
 
@@ -117,5 +197,9 @@ def _memory(builder: Builder, value: Value) -> Value | None:
 
 
 def _is_of(content: Content, value: Value) -> bool:
-    """Whether a tensor of this dtype holds it as it is."""
-    return (_number(content) is None) is (value.dtype is bool_)
+    """Whether a tensor of this dtype holds it as it is. On a GPU, eager may divide in another
+    way."""
+    if isinstance(content, Ratio):
+        return value.dtype in (float32, float64) and value.tensor.device == "cpu"
+    is_number = isinstance(content, Expr) or type(content) is int
+    return value.dtype is (int64 if is_number else bool_)

@@ -40,6 +40,7 @@ from anyshape.capture.segments.cleared_gradients import Cleared, without_cleared
 from anyshape.capture.segments.declared_results import prove_returned
 from anyshape.capture.segments.module_names import module_name
 from anyshape.capture.segments.native_steps import concrete_machine
+from anyshape.capture.segments.outside_reads import OutsideNumbers
 from anyshape.capture.segments.program_points import Entry, Numbers, inflate, numbers_of
 from anyshape.capture.segments.segment_end import finish
 from anyshape.capture.segments.symbolic_domain import SymbolicDomain
@@ -139,6 +140,7 @@ class _Assumed:
     expects: bool = True
     nothing_raises: bool = True
     kept: frozenset[tuple[CodeType, int]] = frozenset()  # see ``choices.py``
+    relies_on_contents: bool = False  # see ``scalar_contents.py``
 
 
 @mutable
@@ -219,6 +221,8 @@ class Capturer:
         if entry.point is None and not self.options.break_every:
             domain.deaths.watch = assumed.weak_references
         domain.forks.kept = assumed.kept
+        recorder.contents.outside = OutsideNumbers(domain)
+        recorder.contents.relies = assumed.relies_on_contents
         domain.enters_contexts = assumed.contexts
         domain.functions.refused = assumed.functions
         if assumed.own_backwards:
@@ -352,6 +356,8 @@ class Capturer:
             raise domain.deaths.doubted from None
         if domain.deaths.made and not self.options.fullgraph:
             raise DeathsAreUnknown from None
+        if recorder.contents.withheld and signal.reason in UNKNOWN_NUMBERS:
+            raise _NumbersAreNeeded from None
         if recorder.choices.seen:
             raise ChoicesAreSeen(frozenset(recorder.choices.seen)) from None
         if recorder.modes.checkpoint:
@@ -485,6 +491,10 @@ LOOKING = frozenset({"changing-value", "proxy-leak", "unknown-call"})
 """Breaks that a text of sizes may cause by being formed in each call only."""
 
 
+UNKNOWN_NUMBERS = frozenset({"tensor-branch", "undecided-size", "size-needed"})
+"""Breaks at numbers that only data tells."""
+
+
 class _Counts(BaseException):
     """The program writes another number where it has read one: it is to be a symbol."""
 
@@ -511,6 +521,10 @@ class _LooksIntoTexts(BaseException):
     """The program may look into a text of sizes: it is to be a constant."""
 
 
+class _NumbersAreNeeded(BaseException):
+    """The segment ends where numbers that lie in tensors from outside may tell how it goes on."""
+
+
 class _LedElsewhere(BaseException):
     """The program raises where data did not lead to a side that can only raise: a ``try`` around
     that side may be what it is about."""
@@ -533,6 +547,7 @@ DENIALS: Mapping[type[BaseException], Callable[[_Assumed, Any], dict[str, Any]]]
     RefusedByEager: lambda assumed, found: {"refused": assumed.refused | found.calls},
     _Counts: lambda assumed, found: {"counters": assumed.counters | found.sources},
     _LedElsewhere: lambda assumed, found: {"nothing_raises": False},
+    _NumbersAreNeeded: lambda assumed, found: {"relies_on_contents": True},
 }
 """What may end a capture, and what is no longer taken for granted when it begins again."""
 

@@ -19,10 +19,13 @@ from anyshape.capture.heap import times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.mirrors import buffer_of
 from anyshape.capture.heap.quiet_reads import class_entry
-from anyshape.capture.heap.sources import Source
+from anyshape.capture.heap.sources import Source, number_in
 from anyshape.capture.heap.values import NULL, PROXIES, SizeValue
 from anyshape.capture.interpreter.attributes import C_FUNCTIONS
 from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.ir.graph import Value
+from anyshape.nouns import frozen
+from anyshape.symbolic import Condition, Dim
 
 
 def _read_attr(domain: RecordingDomain, source: Source, key: Any, value: Any) -> Any:
@@ -253,3 +256,28 @@ READS_OF_NAMES: Mapping[str, Callable[[RecordingDomain, Source, Any, Any], Any]]
     "missing": _read_unbound,
     "unset": _read_unbound,
 }
+
+
+@frozen(eq=False)
+class OutsideNumbers:
+    """Numbers that lie in tensors from outside; see ``scalar_contents.py``."""
+
+    domain: RecordingDomain
+
+    def number(self, value: Value, *, relies: bool) -> Dim | None:
+        recorder = self.domain.recorder
+        proxy, source = recorder.proxy_of(value), recorder.source_of(value)
+        tensor = None if proxy is None else recorder.real_tensor(proxy)
+        if tensor is None or source is None or tensor.dtype is not torch.int64:
+            return None
+        found = number_in(tensor)
+        if found is None or not relies:
+            return found
+        seen = self.domain.see(recorder.sources.child(source, "number", None), found)
+        return seen.expr if type(seen) is SizeValue else found
+
+    def holds(self, condition: Condition | bool, *, relies: bool) -> bool:
+        cx, known = self.domain.recorder.cx, self.domain.recorder.cx.known(condition)
+        if self.domain.recorder.depth or known is not None:
+            return known is True and not self.domain.recorder.depth
+        return cx.hint(condition) is True and (not relies or cx.decide(condition))

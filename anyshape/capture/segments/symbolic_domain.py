@@ -139,6 +139,7 @@ class SymbolicDomain(ReadingDomain):
             table.clear()
         machine.heap.slots.clear()
         machine.heap.effects.clear()
+        self.recorder.contents.outside = None
         self.recorder.forget()
         del self.machine  # no cycle is left for the collector
 
@@ -407,7 +408,7 @@ class SymbolicDomain(ReadingDomain):
     @unread
     def branch(self, value: Any, frame: Frame) -> bool:
         if type(value) is TensorValue:
-            content = self.recorder.contents.read(value.value)
+            content = self.recorder.contents.read(self.recorder.builder, value.value)
             if content is None:
                 return data_branches.branch(self, value, frame)
             value = self.recorder.wrap(content)

@@ -20,9 +20,11 @@ class DataDecides:
 
     def __init__(self, assignment: int) -> None:
         self.last = 1009 + 97 * assignment
+        self.is_asked = False
 
     def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> int:
         """A number of its own; bounds of a size that stands for any are not looked at."""
+        self.is_asked = True
         self.last += 2
         return self.last
 

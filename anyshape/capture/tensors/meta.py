@@ -68,6 +68,7 @@ FEW = 7
 SAMPLES = 2 * FEW + 2
 SIZES = (3, 5, 7, 4, 9, 2)
 MOST_ELEMENTS = 1 << 20
+LARGE = 32
 
 
 @functools.cache
@@ -302,17 +303,22 @@ def infer(
         {s for d in dims for s in _symbols(cx.facts.simplify(d))}, key=lambda s: s.index
     )
     seen: list[_Observation] = []
-    refusal = OpError("no sizes satisfy what is known")
+    asked: set[tuple[int, ...]] = set()
+    refusals: list[OpError] = []
     single = True
-    for sizes in _assignments(cx, symbols):
+    for sizes in _assignments(cx, symbols, refusals):
         if len(seen) == SAMPLES:
             break
+        if (chosen := (*sizes.values(),)) in asked:
+            continue  # it would answer as before
+        data = DataDecides(len(seen))
         try:
-            made = _run(cx, fn, args, kwargs, sizes, DataDecides(len(seen)))
+            made = _run(cx, fn, args, kwargs, sizes, data)
+            asked.update(() if data.is_asked else (chosen,))
         except OpError as error:
             if not seen and all(s in cx.hints for s in symbols):  # the example sizes themselves
                 raise
-            refusal = error
+            refusals.append(error)
             continue  # sizes that torch refuses: it will refuse them at run time too
         single = isinstance(made, torch.Tensor)
         results = [made] if single else list(made) if isinstance(made, (tuple, list)) else None
@@ -320,7 +326,7 @@ def infer(
             raise NoRow("it does not return tensors")
         seen.append(_Observation(sizes, results))
     if not seen:
-        raise refusal
+        raise refusals[-1] if refusals else OpError("no sizes satisfy what is known")
     if len({len(o.results) for o in seen}) != 1:
         raise NoRow("the number of results depends on sizes")
     return _types(cx, values, kwargs, seen, symbols, single)
@@ -362,11 +368,14 @@ def _symbols(dim: Dim) -> frozenset[Symbol]:
     return dim.symbols if isinstance(dim, Expr) else frozenset()
 
 
-def _assignments(cx: TypeContext, symbols: list[Symbol]) -> Iterator[dict[Symbol, int]]:
+def _assignments(
+    cx: TypeContext, symbols: list[Symbol], refusals: Sequence[OpError]
+) -> Iterator[dict[Symbol, int]]:
     """Sizes within what is known of each symbol: the hints first, then the least of what has no
     more than a few, then one symbol at a time, so that no two of one hint are taken for each other,
-    the symbols of one hint together, where the operator wants them equal, and all. Cost: linear in
-    the symbols that are asked for, whatever else is known."""
+    the symbols of one hint together, where the operator wants them equal, and all. Next to large
+    hints only where smaller sizes were refused. Cost: linear in the symbols that are asked for,
+    whatever else is known."""
     allowed = [_allowed(cx, s) for s in symbols]
 
     def fitted(wanted: Sequence[int]) -> dict[Symbol, int]:
@@ -374,19 +383,34 @@ def _assignments(cx: TypeContext, symbols: list[Symbol]) -> Iterator[dict[Symbol
 
     yield fitted([cx.hints.get(s, SIZES[i % len(SIZES)]) for i, s in enumerate(symbols)])
     base = [cx.hints.get(s, 3) for s in symbols]
+    smaller = _smaller(base)
     for i, fit in enumerate(allowed):
         # all others are too large for it: another value tells such a size from a number
         if fit(0) != fit(base[i]) == fit(base[i] + 8):
-            yield fitted([*base[:i], 0, *base[i + 1 :]])
-    if len(symbols) <= FEW:
-        for delta in (2, 5):
-            for i, size in enumerate(base):
-                yield fitted([*base[:i], size + delta, *base[i + 1 :]])
-            for alike in sorted(set(base)) if len(set(base)) < len(base) else ():
-                yield fitted([size + delta if size == alike else size for size in base])
+            yield fitted([*smaller[:i], 0, *smaller[i + 1 :]])
+    yield from map(fitted, _next_to(smaller))
     for scale in (8, 1, 4):
         yield fitted([_size_of_its_own(i, scale) * scale for i in range(len(symbols))])
     yield fitted([6] * len(symbols))
+    if refusals and smaller != base:
+        yield from map(fitted, _next_to(base))
+
+
+def _smaller(sizes: Sequence[int]) -> list[int]:
+    """Other sizes than large ones, equal where those are and in their order: what some meta
+    kernels do takes time in proportion, as a recurrent layer's do each step."""
+    large = {size: i for i, size in enumerate(sorted({n for n in sizes if n > LARGE}))}
+    return [LARGE + 1 + 2 * large[size] if size in large else size for size in sizes]
+
+
+def _next_to(base: list[int]) -> Iterator[list[int]]:
+    if len(base) > FEW:
+        return
+    for delta in (2, 5):
+        for i, size in enumerate(base):
+            yield [*base[:i], size + delta, *base[i + 1 :]]
+        for alike in sorted(set(base)) if len(set(base)) < len(base) else ():
+            yield [size + delta if size == alike else size for size in base]
 
 
 def _size_of_its_own(i: int, scale: int) -> int:

@@ -5,8 +5,8 @@
 In: a call. Out: its warnings as effects of the segment, of the program's own lines. No table says
 which calls warn, and of what. Python functions whose code can reach ``warnings.warn`` are asked,
 with tensors without memory; where the answer differs at other sizes, each call asks again at its
-own. Operators of C++ have said it when they were asked what they refuse, at the example sizes
-alone.
+own. Operators of C++ have said it when they were asked what they refuse, at the example sizes;
+where a size decides, its row says which (``ops/refusals.py: WARNED``).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import Arg, TensorType, values_in
 from anyshape.ops.context import OpError
 from anyshape.quiet_functions import may_warn
-from anyshape.symbolic import Dim, Expr, Symbol
+from anyshape.symbolic import Dim, Expr, Symbol, le
 
 LEVELS = 8
 """How many callers a warning can be about."""
@@ -90,14 +90,28 @@ def _refuse(domain: RecordingDomain, answers: list[tuple[Said, ...]]) -> None:
 
 def tell_of_calls(domain: RecordingDomain, asking: Asking) -> None:
     """What operators say in C++, at the end of the segment."""
-    for call, said in warnings_of_eager(asking):
+    for call, said, size in warnings_of_eager(asking):
         at = call.location
         assert at is not None
         for category, text in said:
-            if domain.relied.asked(warned.are_raised, (category,)):
-                raise RefusedByEager(frozenset((at,)))
-            warned.refuse(domain, category)
-            domain.defer(functools.partial(_warn_at, at.file, at.line), (text, category), {})
+            warn = functools.partial(_warn_at, at.file, at.line, text, category)
+            try:
+                if domain.relied.asked(warned.are_raised, (category,)):
+                    raise RefusedByEager(frozenset((at,)))
+                warned.refuse(domain, category)
+            except (RefusedByEager, Break):
+                if size is None or domain.recorder.decide(le(size, 0)):
+                    raise
+                continue
+            if size is None:
+                domain.defer(warn, (), {})
+            else:
+                domain.defer(functools.partial(_warn_below, warn), (SizeValue(size),), {})
+
+
+def _warn_below(warn: Callable[[], None], size: int) -> None:
+    if size <= 0:
+        warn()
 
 
 def _warn_at(file: str, line: int, text: str, category: type[Warning]) -> None:

@@ -48,6 +48,7 @@ PROGRAMS: dict[str, Callable[[torch.Tensor], Any]] = {
     "std_mean of what is left": lambda x: torch.std_mean(x[1:], 0, correction=0),
     "var_mean of columns of nothing": lambda x: torch.var_mean(x[:-1], 1),
     "var of one row, told": lambda x: x[:1].std(0, unbiased=False) * x.var(0, unbiased=True),
+    "var of what data selects": lambda x: x[x > 3].var(),
     "an index of uint8": lambda x: x[(x > 1).to(torch.uint8)],
     "none": lambda x: F.softmax(x, 1) + F.mse_loss(x, x),
 }

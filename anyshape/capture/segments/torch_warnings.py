@@ -27,6 +27,7 @@ from anyshape.capture.heap.values import Break, SizeValue
 from anyshape.capture.python.builtin_objects import visible_frame
 from anyshape.capture.python.recorded_warnings import recorded
 from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.segments import warned
 from anyshape.capture.tensors import tensor_methods
 from anyshape.capture.tensors.meta import number_at, value_at
@@ -37,7 +38,7 @@ from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import Arg, TensorType, values_in
 from anyshape.ops.context import OpError
 from anyshape.quiet_functions import may_warn
-from anyshape.symbolic import Dim, Expr, Symbol, le
+from anyshape.symbolic import Dim, Expr, Symbol, gt
 
 LEVELS = 8
 """How many callers a warning can be about."""
@@ -100,13 +101,18 @@ def tell_of_calls(domain: RecordingDomain, asking: Asking) -> None:
                     raise RefusedByEager(frozenset((at,)))
                 warned.refuse(domain, category)
             except (RefusedByEager, Break):
-                if size is None or domain.recorder.decide(le(size, 0)):
+                if size is None or not _is_sure_to_be_positive(domain.recorder, size):
                     raise
                 continue
             if size is None:
                 domain.defer(warn, (), {})
             else:
                 domain.defer(functools.partial(_warn_below, warn), (SizeValue(size),), {})
+
+
+def _is_sure_to_be_positive(recorder: Recorder, size: Expr) -> bool:
+    """By a guard; of what data decides, nobody knows."""
+    return size.symbols <= recorder.cx.hints.keys() and recorder.decide(gt(size, 0))
 
 
 def _warn_below(warn: Callable[[], None], size: int) -> None:

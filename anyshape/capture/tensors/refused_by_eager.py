@@ -183,8 +183,7 @@ class Asking:
             size = cx.facts.simplify(rule(*normal, **named))
         except (OpError, Undecided, TypeError):  # a correction that is no number
             return None
-        open_ = isinstance(size, Expr) and cx.known(le(size, 0)) is None
-        return size if open_ and size.symbols <= cx.hints.keys() else None
+        return size if isinstance(size, Expr) and cx.known(le(size, 0)) is None else None
 
     def said_of_nothing(self, call: Called) -> Warnings:
         """What eager warns of where sizes are 0."""

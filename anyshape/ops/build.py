@@ -36,7 +36,8 @@ from anyshape.symbolic import Condition, Dim, ge
 
 COMPLEX_ROWS = frozenset(
     """
-masked_index masked_index_put masked_select masked_elements nonzero_tuple argwhere
+masked_index masked_index_put index_at_masks put_at_masks masked_select masked_elements
+nonzero_tuple argwhere
 matmul rmatmul mv einsum stack
 overwrite filled zeroed true_divide where_method select_written slice_written
 """.split()

@@ -334,8 +334,26 @@ op(
     "input, indices",
     torch="anyshape.eager.masked_index",
     inline=True,
-    expand=lambda b, x, indices: b.index(x, unmasked(b, x, indices)),
+    expand=lambda b, x, indices: _index_at_masks(b, x, indices),
 )
+
+
+def _index_at_masks(b: Any, x: Any, indices: Any) -> Any:
+    positions = unmasked(b, x, indices)
+    if not tensor(x).requires_grad:
+        return b.index(x, positions)
+    return b.index_at_masks(x, positions, indices)
+
+
+op(
+    "index_at_masks",
+    "input, positions, masks",
+    torch="anyshape.eager_masks.index_at_masks",
+    type=lambda cx, x, positions, masks: index_type(cx, x, positions),
+    expand=lambda b, x, positions, masks: b.index(x, positions),
+    vjp="expansion",
+)
+"""An index by positions that masks have given: eager keeps the masks for the gradient."""
 
 # --- embedding ---
 

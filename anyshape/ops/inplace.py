@@ -168,11 +168,14 @@ for _name in FUNCTIONAL_NAMES:
 
 def _masked_index_put_(b: Any, x: Any, indices: Any, values: Any, accumulate: Any = False) -> Any:
     mask = scatter.filled_mask(b, x, indices, values, accumulate)
+    recorded = any(t.tensor.requires_grad for t in (x, values) if is_tensor(t))
     if mask is not None:
-        recorded = any(t.tensor.requires_grad for t in (x, values) if is_tensor(t))
         fill = b.put_at_mask_ if recorded else b.masked_fill_
         return fill(x, mask, scatter.one_number(b, values))
-    return b.index_put_(x, index.unmasked(b, x, indices), values, accumulate)
+    positions = index.unmasked(b, x, indices)
+    if recorded:
+        return b.put_at_masks_(x, positions, values, accumulate, indices)
+    return b.index_put_(x, positions, values, accumulate)
 
 
 op(
@@ -182,6 +185,17 @@ op(
     type=_written(OPS["masked_fill"]),
     mutates=("input",),
     functional="masked_fill",
+    alias="view",
+    reads_number=True,
+)
+
+op(
+    "put_at_masks_",
+    "input, positions, values, accumulate, masks",
+    torch="anyshape.eager_masks.put_at_masks_",
+    type=_written(OPS["put_at_masks"]),
+    mutates=("input",),
+    functional="put_at_masks",
     alias="view",
     reads_number=True,
 )

@@ -73,9 +73,16 @@ for _name, _torch in (
     )
 
 
+BATCHED = {"dropout1d": 3, "dropout3d": 5}
+"""Dimensions of a batch; what has fewer or more is made one, and the result is a view of it."""
+
+
 def _eval_only(b: Any, x: Any, p: Any, train: Any, name: str) -> Any:
+    if name == "dropout1d" and len(x.shape) not in (2, 3):
+        raise OpError(f"dropout1d: Expected 2D or 3D input, but received a {len(x.shape)}D input")
     if not train:
-        return x
+        is_batch = len(x.shape) == BATCHED.get(name, len(x.shape))
+        return x if is_batch else b.squeeze(b.unsqueeze(x, 0), (0,))
     function = name.removeprefix("torch_").removeprefix("nn_")
     if function == "feature_dropout":
         function = "dropout2d"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -17,8 +17,10 @@ from anyshape.ir.dtypes import Category
 from anyshape.ir.graph import Arg
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.context import OpError
+from anyshape.ops.layout import numel
 from anyshape.ops.rules import is_tensor, tensor, tensors_of
 from anyshape.ops.table import OPS
+from anyshape.symbolic import Dim, minimum
 
 _NO_BOOLS = """
 round floor ceil trunc relu relu6 hardtanh threshold softsign tanhshrink addcmul dot
@@ -36,6 +38,20 @@ REFUSED: Mapping[str, frozenset[Category]] = MappingProxyType(
     }
 )
 """The categories that eager refuses, by row; in-place rows are as those that they are made from."""
+
+def _degrees_of_freedom(
+    x: Any, dims: tuple[int, ...], unbiased: None, keepdim: bool, *, correction: Any
+) -> Dim:
+    """Where there are no results, eager counts no elements for one."""
+    shape = tensor(x).shape
+    left = numel([shape[d] for d in dims]) - math.floor(correction)
+    return minimum(left, *(size for d, size in enumerate(shape) if d not in dims))
+
+
+WARNED: Mapping[str, Callable[..., Dim]] = MappingProxyType(
+    dict.fromkeys("std var std_mean var_mean".split(), _degrees_of_freedom)
+)
+"""Rows of which eager warns in C++ where this size, of the row's arguments, is not positive."""
 
 _FINITE = (-sys.float_info.max, sys.float_info.max)
 LIMITS: Mapping[str, Mapping[str, tuple[float, float]]] = MappingProxyType(

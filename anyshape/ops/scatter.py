@@ -321,10 +321,14 @@ def _masked_index_put_expand(
     b: Any, x: Any, indices: Any, values: Any, accumulate: Any = False
 ) -> Any:
     mask = filled_mask(b, x, indices, values, accumulate)
+    recorded = any(t.tensor.requires_grad for t in (x, values) if is_tensor(t))
     if mask is None:
-        return b.index_put(x, unmasked(b, x, indices), values, accumulate)
+        positions = unmasked(b, x, indices)
+        if recorded:
+            return b.put_at_masks(x, positions, values, accumulate, indices)
+        return b.index_put(x, positions, values, accumulate)
     number = one_number(b, values)
-    if any(t.tensor.requires_grad for t in (x, values) if is_tensor(t)):
+    if recorded:
         return b.put_at_mask(x, mask, number)
     made = b.masked_fill(x, mask, number)
     laid_out = _laid_as(b, x, made)
@@ -355,6 +359,22 @@ op(
     vjp="expansion",
 )
 """``masked_fill`` whose result and gradients lie as those of ``index_put``."""
+
+op(
+    "put_at_masks",
+    "input, positions, values, accumulate, masks",
+    torch="anyshape.eager_masks.put_at_masks",
+    scatters=True,
+    type=lambda cx, x, positions, values, accumulate, masks: _index_put_type(
+        cx, x, positions, values, accumulate
+    ),
+    expand=lambda b, x, positions, values, accumulate, masks: b.index_put(
+        x, positions, values, accumulate
+    ),
+    data_indices=ranges.indices_by_dimension,
+    vjp="expansion",
+)
+"""``index_put`` at positions that masks have given: eager keeps the masks for the gradient."""
 
 op(
     "masked_index_put",

@@ -109,10 +109,60 @@ def what_is_added_is_written(x):
     return moved, offset
 
 
+def mask_of_an_index_is_written(x):
+    mask = x > 0
+    picked = x[mask] * 2
+    mask.fill_(True)
+    return picked, x.detach()
+
+
+def mask_of_an_index_is_handed_out(x):
+    mask = (x > 0).any(1)
+    return x[mask, 1:] * 2, mask
+
+
+def bytes_of_an_index_are_handed_out(x):
+    mask = (x > 0).to(torch.uint8)
+    return x[mask] * 2, mask
+
+
+def mask_of_elements_that_are_put_is_handed_out(x):
+    mask, made = x > 0, torch.zeros(4, 4)
+    made[mask] = x[x > 0] * 2
+    return made * 1, mask
+
+
+def mask_of_rows_that_are_put_is_handed_out(x):
+    mask, made = (x > 0).any(1), x * 2
+    made[mask, 1:] = x[0, 1:].exp()
+    return made * 1, mask
+
+
+def mask_of_index_put_is_handed_out(x):
+    mask = (x > 0).any(1)
+    return x.index_put((mask,), x[0].exp()), mask
+
+
+def mask_of_what_is_added_is_handed_out(x):
+    mask, made = (x > 0).any(1), x * 2
+    made.index_put_((mask,), x[0].exp(), accumulate=True)
+    return made * 1, mask
+
+
+def mask_of_an_index_without_gradients_is_handed_out(x):
+    mask = x > 0
+    return x * x.detach()[mask].sum(), mask
+
+
 @pytest.mark.parametrize(
     "program",
     [
         *(mask_is_written, indices_are_written, mask_is_handed_out, elements_are_handed_out),
+        *(mask_of_an_index_is_written, mask_of_an_index_is_handed_out),
+        *(bytes_of_an_index_are_handed_out, mask_of_elements_that_are_put_is_handed_out),
+        *(mask_of_rows_that_are_put_is_handed_out, mask_of_index_put_is_handed_out),
+        mask_of_what_is_added_is_handed_out,
+        mask_of_an_index_without_gradients_is_handed_out,
         what_is_added_is_written,
     ],
 )

@@ -43,6 +43,12 @@ PROGRAMS: dict[str, Callable[[torch.Tensor], Any]] = {
     "two, one of Python and one of C": lambda x: F.softmax(x) + x[:, :1].std(1)[:, None],
     "std of one": lambda x: x[:, :1].std(1),
     "var of one row": lambda x: x[:1].var(0),
+    "std of a column that may be one": lambda x: x.std(0) + x.std(0, correction=2),
+    "var of all": lambda x: x[:, 0].var(),
+    "std_mean of what is left": lambda x: torch.std_mean(x[1:], 0, correction=0),
+    "var_mean of columns of nothing": lambda x: torch.var_mean(x[:-1], 1),
+    "var of one row, told": lambda x: x[:1].std(0, unbiased=False) * x.var(0, unbiased=True),
+    "var of what data selects": lambda x: x[x > 3].var(),
     "an index of uint8": lambda x: x[(x > 1).to(torch.uint8)],
     "none": lambda x: F.softmax(x, 1) + F.mse_loss(x, x),
 }
@@ -168,6 +174,23 @@ def test_sizes_that_a_call_compares_warn_of_nothing(
         x, y = torch.randn(size, 2), torch.randn(size, 2)
         torch.testing.assert_close(fast(x, y), F.smooth_l1_loss(x, y))
     assert fast.stats().specializations == 1
+
+
+@pytest.mark.filterwarnings("ignore:std")
+@pytest.mark.parametrize("name", HEARD)
+def test_a_size_that_warns_of_nothing_breaks_no_graph(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls of one row, which the program would hear of, have a specialization of their own."""
+    hears, module = HEARD[name]
+    monkeypatch.setattr(hears, "__module__", module)
+    monkeypatch.setattr(warnings, name.partition(" ")[0], hears)
+    fast = anyshape.compile(lambda x: x.std(0) * 2)
+    for size in (3, 5, 2):
+        fast(torch.randn(size, 2))
+    assert (fast.stats().graph_breaks, fast.stats().specializations) == (0, 1)
+    fast(torch.randn(1, 2))
+    assert (fast.stats().graph_breaks == 0) is name.endswith("package")
 
 
 @pytest.mark.filterwarnings("ignore:Using a target size")

@@ -55,6 +55,10 @@ def test_a_maximum_and_the_sum_below_it_are_softmaxs_of_rows_of_infinities_and_n
     run("interpret", "online")
 
 
+def test_shifts_past_the_bits_are_torchs():
+    run("interpret", "shifts")
+
+
 def test_gelu_is_exact_where_erf_is_near_its_end():
     run("interpret", "tails")
 

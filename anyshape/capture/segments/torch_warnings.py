@@ -5,8 +5,8 @@
 In: a call. Out: its warnings as effects of the segment, of the program's own lines. No table says
 which calls warn, and of what. Python functions whose code can reach ``warnings.warn`` are asked,
 with tensors without memory; where the answer differs at other sizes, each call asks again at its
-own. Operators of C++ have said it when they were asked what they refuse, at the example sizes
-alone.
+own. Operators of C++ have said it when they were asked what they refuse, at the example sizes;
+where a size decides, its row says which (``ops/refusals.py: WARNED``).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from anyshape.capture.heap.values import Break, SizeValue
 from anyshape.capture.python.builtin_objects import visible_frame
 from anyshape.capture.python.recorded_warnings import recorded
 from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.segments import warned
 from anyshape.capture.tensors import tensor_methods
 from anyshape.capture.tensors.meta import number_at, value_at
@@ -37,7 +38,7 @@ from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import Arg, TensorType, values_in
 from anyshape.ops.context import OpError
 from anyshape.quiet_functions import may_warn
-from anyshape.symbolic import Dim, Expr, Symbol
+from anyshape.symbolic import Dim, Expr, Symbol, gt
 
 LEVELS = 8
 """How many callers a warning can be about."""
@@ -90,14 +91,33 @@ def _refuse(domain: RecordingDomain, answers: list[tuple[Said, ...]]) -> None:
 
 def tell_of_calls(domain: RecordingDomain, asking: Asking) -> None:
     """What operators say in C++, at the end of the segment."""
-    for call, said in warnings_of_eager(asking):
+    for call, said, size in warnings_of_eager(asking):
         at = call.location
         assert at is not None
         for category, text in said:
-            if domain.relied.asked(warned.are_raised, (category,)):
-                raise RefusedByEager(frozenset((at,)))
-            warned.refuse(domain, category)
-            domain.defer(functools.partial(_warn_at, at.file, at.line), (text, category), {})
+            warn = functools.partial(_warn_at, at.file, at.line, text, category)
+            try:
+                if domain.relied.asked(warned.are_raised, (category,)):
+                    raise RefusedByEager(frozenset((at,)))
+                warned.refuse(domain, category)
+            except (RefusedByEager, Break):
+                if size is None or not _is_sure_to_be_positive(domain.recorder, size):
+                    raise
+                continue
+            if size is None:
+                domain.defer(warn, (), {})
+            else:
+                domain.defer(functools.partial(_warn_below, warn), (SizeValue(size),), {})
+
+
+def _is_sure_to_be_positive(recorder: Recorder, size: Expr) -> bool:
+    """By a guard; of what data decides, nobody knows."""
+    return size.symbols <= recorder.cx.hints.keys() and recorder.decide(gt(size, 0))
+
+
+def _warn_below(warn: Callable[[], None], size: int) -> None:
+    if size <= 0:
+        warn()
 
 
 def _warn_at(file: str, line: int, text: str, category: type[Warning]) -> None:

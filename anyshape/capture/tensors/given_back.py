@@ -12,14 +12,11 @@ from anyshape.capture.tensors.functional import times_written
 from anyshape.capture.tensors.tensor_ops import call_row
 from anyshape.ops import OPS
 from anyshape.ops.context import OpError
+from anyshape.ops.nn import BATCHED
 from anyshape.ops.rules import dim_of, is_any_zero
 
 if TYPE_CHECKING:
     from anyshape.capture.recording.domain import RecordingDomain
-
-BATCHED = {"dropout1d": 3, "dropout3d": 5}
-"""Dimensions of a batch; to what has fewer, Python's code gives one in place, or raises."""
-
 
 def perhaps_in_place(
     domain: RecordingDomain, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -33,7 +30,7 @@ def perhaps_in_place(
         return call_row(domain, f"{name}_", **bound)
     x: Any = bound["input"]
     if x.value.tensor.rank != BATCHED.get(name, x.value.tensor.rank):
-        return NotImplemented
+        return NotImplemented  # Python's code gives it one more dimension, in place, or raises
     made = call_row(domain, name, **bound | {"inplace": False})
     if made is x:
         return x

@@ -34,8 +34,9 @@ from anyshape.nouns import mutable
 from anyshape.ops import OPS
 from anyshape.ops.context import OpError, Undecided
 from anyshape.ops.gradients.backward import GRADIENTS
+from anyshape.ops.refusals import WARNED
 from anyshape.ops.table import Extern, OpDef
-from anyshape.symbolic import Dim, Expr
+from anyshape.symbolic import Dim, Expr, le
 from anyshape.torch_names import resolve
 
 MOST_ELEMENTS = 1 << 20
@@ -63,13 +64,15 @@ class RefusedByEager(BaseException):
         self.calls = calls
 
 
-def warnings_of_eager(asking: Asking) -> Iterator[tuple[Called, Warnings]]:
-    """The calls of which eager warns, of those that become code of ours."""
+def warnings_of_eager(asking: Asking) -> Iterator[tuple[Called, Warnings, Expr | None]]:
+    """The calls of which eager warns, of those that become code of ours: always, or where a size is
+    not positive."""
     for call in asking.recorder.calls:
         if call.location is not None and call.name != GRADIENTS and call.happens:
-            said = asking.as_read(call).said
+            size = asking.warned_below(call)
+            said = asking.as_read(call).said if size is None else asking.said_of_nothing(call)
             if said:
-                yield call, said
+                yield call, said, size
 
 
 def ask_eager(asking: Asking, outputs: Sequence[Arg]) -> None:
@@ -168,6 +171,32 @@ class Asking:
                 answer = self.asked(row, call, MOST_ELEMENTS_READ)
             self.answers[key] = answer
         return answer
+
+    def warned_below(self, call: Called) -> Expr | None:
+        """The size that says whether eager warns; None where it always does, or never."""
+        rule, cx = WARNED.get(call.name), self.recorder.cx
+        if rule is None:
+            return None
+        positional, keywords = OPS[call.name].signature.split(call.args, call.kwargs)
+        try:
+            normal, named = OPS[call.name].normalize(cx, *positional, **keywords)
+            size = cx.facts.simplify(rule(*normal, **named))
+        except (OpError, Undecided, TypeError):  # a correction that is no number
+            return None
+        return size if isinstance(size, Expr) and cx.known(le(size, 0)) is None else None
+
+    def said_of_nothing(self, call: Called) -> Warnings:
+        """What eager warns of where sizes are 0."""
+        row = OPS[call.name]
+        positional, keywords = row.signature.split(call.args, call.kwargs)
+        none = defaultdict[Any, int](int)
+        try:
+            given, named = _examples(
+                lambda dim: max(number_at(dim, none), 0), positional, keywords, MOST_ELEMENTS_READ
+            )
+            return _take(resolve(row.torch), given, named, "form", self.modes)
+        except (OpError, _Refused):
+            return ()
 
     def asked(self, row: OpDef, call: Called, most: int) -> Answer:
         """Does torch's function refuse the arguments, as the program gives them and as nodes have

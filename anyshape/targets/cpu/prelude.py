@@ -315,7 +315,7 @@ AS_INLINE T as_pow_S(T a, T b) {
   return r;
 }
 AS_INLINE T as_shl_S(T a, T b) { return (u64)b >= 8 * sizeof(T) ? 0 : (T)((UNSIGNED)a << b); }
-AS_INLINE T as_shr_S(T a, T b) { return a >> ((u64)b >= 8 * sizeof(T) ? 8 * sizeof(T) - 1 : b); }
+AS_INLINE T as_shr_S(T a, T b) { return (u64)b < 8 * sizeof(T) ? a >> b : a < 0 ? -1 : 0; }
 """
 
 CASTS = """

@@ -210,7 +210,8 @@ def as_shl(a, b):
 @triton.jit
 def as_shr(a, b):
     out = (b < 0) | (b >= a.dtype.primitive_bitwidth)
-    return a >> tl.where(out, a.dtype.primitive_bitwidth - 1, b)
+    last = tl.where(a < 0, a >> a.dtype.primitive_bitwidth - 1, a ^ a)
+    return tl.where(out, last, a >> tl.where(out, 0, b))
 
 
 @triton.jit

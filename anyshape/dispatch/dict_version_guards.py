@@ -84,6 +84,18 @@ def function_offsets() -> tuple[int, ...] | None:
     return tuple(8 * words.index(word) for word in wanted) if plain else None
 
 
+@functools.cache
+def mro_offset() -> int | None:
+    """Where a class has its MRO, in bytes; None where that is not plain."""
+
+    class Sample:
+        """Has an MRO of its own."""
+
+    words = list((ctypes.c_int64 * 50).from_address(id(Sample)))
+    wanted = id(Sample.__mro__)
+    return 8 * words.index(wanted) if words.count(wanted) == 1 else None
+
+
 def word_addresses(guard: Guard) -> tuple[int, ...]:
     """The addresses of the words that decide the guard; none where more does."""
     if not guard.source.is_constant:
@@ -91,6 +103,9 @@ def word_addresses(guard: Guard) -> tuple[int, ...]:
     address = id(guard.source.pinned)
     if guard.kind == "type":
         return (address + CLASS,)
+    if guard.kind == "mro":
+        offset = mro_offset()
+        return () if offset is None else (address + offset,)
     offsets = function_offsets() if guard.kind == "function" else None
     return tuple(address + offset for offset in offsets or ())
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
+from anyshape.capture.guards.definitions import MRO
 from anyshape.capture.guards.no_alias import NoAlias
 from anyshape.capture.heap import descriptions, purity, random_states
 from anyshape.capture.heap.hidden_dicts import hidden_dict
@@ -130,34 +131,6 @@ def _keys_text(path: str, expected: tuple[Any, ...], name: Namer) -> str:
 CONTENTS = frozenset({"length", "keys", "contains", "buffer", "time"})
 OPAQUE = frozenset({str, bytes, range})
 """What native code may make anew in each call, with another value: it is handed on unread then."""
-
-
-@frozen(eq=False)
-class FunctionState:
-    """What decides what a Python function does."""
-
-    code: Any
-    defaults: Any
-    keyword_defaults: Any
-
-    @classmethod
-    def of(cls, fn: Any) -> FunctionState:
-        """As it is now."""
-        return cls(fn.__code__, fn.__defaults__, fn.__kwdefaults__)
-
-    def holds(self, fn: Any) -> bool:
-        """Is it so still?"""
-        same_defaults = fn.__defaults__ is self.defaults
-        same_keywords = fn.__kwdefaults__ is self.keyword_defaults
-        return fn.__code__ is self.code and same_defaults and same_keywords
-
-    def fails(self, path: str, name: Namer) -> str:
-        """The test, as Python text."""
-        parts = {"code": self.code, "defaults": self.defaults, "kwdefaults": self.keyword_defaults}
-        return " or ".join(
-            f"{path}.__{what}__ is not {'None' if part is None else name(part, what)}"
-            for what, part in parts.items()
-        )
 
 
 SLICE_PARTS = ("start", "stop", "step")
@@ -305,6 +278,11 @@ KINDS: Mapping[str, GuardKind] = {
         lambda path, expected, name: expected.fails(path, name),
         lambda fn, expected: expected.holds(fn),
         lambda path, expected: f"{expected.code.co_qualname} has the same code and defaults",
+    ),
+    "mro": GuardKind(
+        lambda path, expected, name: f"{name(MRO, 'MRO')}({path}) is not {name(expected, 'mro')}",
+        lambda cls, expected: MRO(cls) is expected,
+        lambda path, expected: f"{path} has the same bases",
     ),
     "remembers": GuardKind(
         lambda path, expected, name: f"{path}.cache_info().currsize < {expected}",

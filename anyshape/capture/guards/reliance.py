@@ -14,7 +14,8 @@ from dataclasses import field
 from typing import Any
 
 from anyshape.capture.guards.constant_kinds import CONSTANTS, is_simple
-from anyshape.capture.guards.guard_code import FunctionState, Guard, own_names, same_constant
+from anyshape.capture.guards.definitions import MRO, FunctionState
+from anyshape.capture.guards.guard_code import Guard, own_names, same_constant
 from anyshape.capture.heap.purity import is_library
 from anyshape.capture.heap.sources import Sources
 from anyshape.nouns import mutable
@@ -29,6 +30,7 @@ class Reliance:
     sources: Sources
     guards: list[Guard] = field(default_factory=list)
     _forget: dict[int, Any] = field(default_factory=dict)
+    _inherited: dict[int, tuple[type, tuple[type, ...]]] = field(default_factory=dict)
     _entered: set[int] = field(default_factory=set)
     _answers: dict[Any, tuple[Any, tuple[Any, ...], Any]] = field(default_factory=dict)
     _found: dict[tuple[int, Any], tuple[str, dict[Any, Any], Any]] = field(default_factory=dict)
@@ -82,6 +84,14 @@ class Reliance:
         if not args or not self._answered(fn, args, result):
             self._forget.setdefault(id(fn), fn)
 
+    def inherits(self, cls: type) -> None:
+        """A name was looked up along the MRO of a class, which other bases change; that of a class
+        with no base but `object` is what it is, and those of libraries are left as they are."""
+        mro = MRO(cls)
+        plain = not cls.__flags__ & HEAP_TYPE or cls.__flags__ & IMMUTABLE_TYPE
+        if not plain and len(mro) > 2 and not is_library(str(vars(cls).get("__module__"))):
+            self._inherited.setdefault(id(cls), (cls, mro))
+
     def not_a_subclass(self, sub: type, cls: type) -> None:
         """An abstract class may take the other in later, by `register`; those of libraries have
         done so."""
@@ -104,6 +114,9 @@ class Reliance:
             if now is answer or (plain and same_constant(now, answer)):  # not by what it did
                 kind = "equals" if plain else "is"
                 yield Guard(child(const(fn, function_name(fn)), "call", args), kind, answer)
+        for cls, mro in self._inherited.values():
+            if MRO(cls) is mro:
+                yield Guard(const(cls, holder_name(cls)), "mro", mro)
         for fn in self._forget.values():
             kept = fn.cache_info().currsize
             yield Guard(const(fn, function_name(fn)), "remembers", kept)

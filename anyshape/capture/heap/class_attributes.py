@@ -33,6 +33,14 @@ class Heap(Protocol):
 
     def log(self, fn: Any, target: Any, args: tuple[Any, ...]) -> None: ...
 
+    def behind(self, obj: Any) -> Any: ...
+
+    def create(self, value: Any) -> Any: ...
+
+    def is_created(self, value: Any) -> bool: ...
+
+    def absent(self, obj: Any, name: str) -> None: ...
+
 
 def write(heap: Heap, obj: Any, name: str, value: Any) -> None:
     """`cls.name = value` (`NULL` deletes); breaks where that is more than an entry of a dict."""
@@ -53,6 +61,37 @@ def refuse_written(heap: Heap) -> None:
     """C code reads the dicts of classes."""
     if any(issubclass(type(obj), type) for obj, _ in heap.slots.values()):
         raise broken("unknown-call", "a list of the attributes of a class that has some set")
+
+
+def may_change(obj: Any) -> bool:
+    """Whether what `type` says of a class, its name for one, may be another thing later."""
+    if not issubclass(type(obj), type):
+        return True
+    return obj.__flags__ & (HEAP_TYPE | IMMUTABLE_TYPE) == HEAP_TYPE
+
+
+def make_annotations(heap: Heap, cls: type) -> None:
+    """C gives a class that has none its own, which are empty, when it is asked for them."""
+    own = type.__dict__["__dict__"].__get__(cls)
+    if (
+        "__annotations__" in own
+        or heap.is_created(cls)
+        or (id(cls), "__annotations__") in heap.slots
+    ):
+        return
+    heap.absent(cls, "__annotations__")
+    made = heap.create({})
+    heap.set_written(cls, "__annotations__", made)
+    heap.log(_set, cls, ("__annotations__", made))
+    heap.domain.class_changed()
+
+
+def rely_on_all_names(heap: Heap, cls: type) -> None:
+    """C code lists the names of a class and its bases."""
+    for base in type.__dict__["__mro__"].__get__(cls):
+        if may_change(base) and not heap.is_created(base):
+            names = heap.behind(type.__dict__["__dict__"].__get__(base))
+            heap.domain.read(names, "keys", None, tuple(names))
 
 
 def _is_entry(obj: Any, name: Any) -> bool:

@@ -17,7 +17,6 @@ from types import (
     FunctionType,
     GenericAlias,
     GetSetDescriptorType,
-    MappingProxyType,
     MemberDescriptorType,
     MethodType,
     ModuleType,
@@ -281,15 +280,40 @@ def type_getattr(machine: Interpreter, obj: Any, meta: type, name: str) -> Any:
 
 
 def _metatype_get(machine: Interpreter, attribute: Any, obj: Any, meta: type, name: str) -> Any:
-    if type(attribute) in (GetSetDescriptorType, MemberDescriptorType):
-        if name == "__dict__":
-            class_attributes.refuse_written(machine.heap)
+    if type(attribute) not in (GetSetDescriptorType, MemberDescriptorType):
+        return descriptor_get(machine, attribute, obj, meta, name)
+    if name == "__dict__":
+        class_attributes.refuse_written(machine.heap)
         value = attribute.__get__(obj, meta)
-        if type(value) is MappingProxyType and machine.heap.is_created(obj):
+        if machine.heap.is_created(obj):
             machine.heap.create(mapping_behind(value))  # made with the class, and shows its writes
             machine.heap.create(value)
         return value
-    return descriptor_get(machine, attribute, obj, meta, name)
+    if not machine.recording or not class_attributes.may_change(obj):
+        return attribute.__get__(obj, meta)
+    if name == "__annotations__":
+        class_attributes.make_annotations(machine.heap, obj)
+    return machine.heap.slot(obj, attribute, meta, name)
+
+
+def rely_on_names(machine: Interpreter, value: Any) -> None:
+    """C code will show a class or a function by its names."""
+    for base, names in _SHOWN_BY.items():
+        if issubclass(type(value), base):
+            for name in names:
+                _metatype_get(machine, vars(base)[name], value, type(value), name)
+
+
+def rely_on_being_abstract(machine: Interpreter, cls: type) -> None:
+    """C code makes no instance of a class with abstract methods left."""
+    try:
+        _metatype_get(machine, _ABSTRACT, cls, type(cls), "__abstractmethods__")
+    except AttributeError:
+        return
+
+
+_ABSTRACT = vars(type)["__abstractmethods__"]
+_SHOWN_BY = {type: ("__module__", "__qualname__"), FunctionType: ("__qualname__",)}
 
 
 def _module_getattr(machine: Interpreter, obj: Any, cls: type, name: str) -> Any:
@@ -326,6 +350,7 @@ def super_lookup(
     machine: Interpreter, this: type, receiver: Any, start: type, name: str, obj: Any
 ) -> Any:
     """`super(this, receiver).name`: along the MRO of `start` after `this`."""
+    machine.domain.inherits(start)
     mro = start.__mro__
     position = mro.index(this) + 1 if this in mro else len(mro)
     for base in mro[position:]:

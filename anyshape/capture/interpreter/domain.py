@@ -160,6 +160,9 @@ class Domain:
     def entered(self, fn: FunctionType) -> None:
         """A Python function is about to be interpreted."""
 
+    def inherits(self, cls: type) -> None:
+        """The program asked the MRO of a class."""
+
     def not_a_subclass(self, sub: type, cls: type) -> None:
         """The program asked, and the answer was no; an abstract class may take it in later."""
 

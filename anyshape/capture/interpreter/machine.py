@@ -385,6 +385,7 @@ class Machine:
         if known is None:  # by `id`: its metaclass may have a `__hash__`, or none
             known = self.class_attributes[id(cls)] = {}
             self.classes.append(cls)
+            self.domain.inherits(cls)
         value: Any = NULL
         for base in type.__dict__["__mro__"].__get__(cls) or (cls, object):
             namespace = type.__dict__["__dict__"].__get__(base) or {}

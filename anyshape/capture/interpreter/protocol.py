@@ -33,6 +33,7 @@ from anyshape.capture.interpreter.attributes import (
     call_bound,
     descriptor_get,
     is_python,
+    rely_on_names,
 )
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.generators import Generator
@@ -545,6 +546,7 @@ def text(machine: Interpreter, kind: str, value: Any) -> Any:
         if form and len(args_of_error) == 1 and machine.heap.is_created(value):
             return text(machine, form, args_of_error[0])
     function = str if kind == "str" else repr
+    rely_on_names(machine, value)
     made = machine.operated(function, value) if machine.recording else None
     return machine.native(function, (value,), {}) if made is None else made
 

@@ -245,6 +245,8 @@ _SUBCLASS_CHECKS = (type.__subclasscheck__, vars(abc.ABCMeta)["__subclasscheck__
 def _callable(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     """The class decides, and nothing of the program's is called."""
     if len(args) != 1 or kwargs or type(args[0]) not in PROXIES:
+        if machine.recording and len(args) == 1:
+            machine.lookup(type(args[0]), "__call__")  # is relied on
         return machine.native(callable, args, kwargs)
     return machine.lookup(machine.domain.type_of(args[0]), "__call__") is not NULL
 
@@ -292,6 +294,7 @@ def _instance_of(machine: Interpreter, obj: Any, cls: type) -> Any:
     if kind in PROXIES:
         return issubclass(machine.domain.type_of(obj), cls)
     abstract = type(cls) is not type
+    machine.domain.inherits(kind)
     if kind is cls or (not abstract and any(base is cls for base in kind.__mro__)):
         return True
     if _says_its_class(machine, kind):
@@ -321,6 +324,8 @@ def _issubclass(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 def _subclass_of(machine: Interpreter, sub: Any, cls: Any) -> Any:
     found = machine.native(issubclass, (sub, cls), {})
+    if issubclass(type(sub), type):
+        machine.domain.inherits(sub)
     if found is False and type(cls) is not type and issubclass(type(sub), type):
         machine.domain.not_a_subclass(sub, cls)
     return found
@@ -386,6 +391,8 @@ def _dir(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if attributes.is_python(machine, type(args[0]), "__dir__"):
             return Call(class_polyfills.dir_by_method, args)
         class_attributes.refuse_written(machine.heap)
+        if machine.recording and issubclass(type(args[0]), type):
+            class_attributes.rely_on_all_names(machine.heap, args[0])
         return machine.native(dir, args, kwargs)
     names = _locals(machine, args, kwargs)
     return Call(class_polyfills.dir_of_names, (names,))

@@ -55,6 +55,8 @@ def instantiate(
 
 def construct(machine: Interpreter, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`type.__call__(cls, *args, **kwargs)`."""
+    if machine.recording and type(cls) is not type:
+        attributes.rely_on_being_abstract(machine, cls)
     new = _new_of(machine, cls)
     init = machine.lookup(cls, "__init__")
     if type(new) is FunctionType:

@@ -4,6 +4,7 @@ symbolic_domain.py   the domain; reading_domain.py, outside_reads.py, suspended_
                      half of it that reads outside objects
 callables.py c_calls.py   calls of what is neither a row nor interpreted; owned_objects.py: objects
                      of C that capture makes and owns; scripted.py: functions of TorchScript
+refused_operands.py   what C says of an operator that two values do not have
 segment_end.py       what a segment returns or leaves alive, rebuilt as Python objects;
                      makers.py: one function a kind of object. They call each other, as objects
                      hold objects

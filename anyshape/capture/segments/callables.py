@@ -138,7 +138,7 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
         return True
     owner = getattr(fn, "__objclass__", None)
     if owner is not None:
-        return (
+        return fn is not type.__subclasses__ and (
             owner in purity.PURE_TYPES
             or owner in CONTAINERS
             or (issubclass(owner, BaseException) and _leaves_as_it_is(fn, args))
@@ -148,8 +148,8 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
         return fn.__module__ not in purity.IMPURE_MODULES or fn is time.struct_time
     bound = getattr(fn, "__self__", None)
     if bound is not None and not issubclass(type(bound), types.ModuleType):
-        if fn.__name__ == "mro" and issubclass(type(bound), type):
-            return True
+        if fn.__name__ in ("mro", "__subclasses__") and issubclass(type(bound), type):
+            return fn.__name__ == "mro"  # another subclass may be made
         return type(bound) in purity.PURE_TYPES or type(bound) in CONTAINERS or bound in CONTAINERS
     return (getattr(fn, "__module__", None) or "") in PURE_MODULES
 

@@ -114,6 +114,10 @@ class ReadingDomain(RecordingDomain):
             int, tuple[Any, Any]
         ] = {}  # tuples made of items, by id, and what they are
 
+    def inherits(self, cls: type) -> None:
+        if id(cls) not in self.machine.heap.created:
+            self.relied.inherits(cls)
+
     # ---- reads -----------------------------------------------------------------------------------
     def read(self, obj: Any, kind: str, key: Any, value: Any) -> Any:
         if type(value) in PROXIES:

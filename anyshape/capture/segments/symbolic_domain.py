@@ -19,7 +19,7 @@ import torch
 
 from anyshape.capture.heap import purity
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.descriptions import class_name, name_of
+from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.values import (
     NULL,
@@ -45,6 +45,7 @@ from anyshape.capture.segments.made_classes import belongs_to_this_run
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
 from anyshape.capture.segments.outside_reads import look_inside, read_at_number
 from anyshape.capture.segments.reading_domain import ReadingDomain
+from anyshape.capture.segments.refused_operands import class_of, refuse
 from anyshape.capture.sizes import formed_texts, join, numbers
 from anyshape.capture.tensors import (
     aliases,
@@ -364,10 +365,7 @@ class SymbolicDomain(ReadingDomain):
             return self.machine.native(OF_SEQUENCES[sign], (a, b), {})
         else:
             made = numbers.binary(self.recorder, op, a, b)
-        if made is NotImplemented:
-            text = f"unsupported operand type(s) for {sign}: "
-            raise TypeError(f"{text}'{self._name(a)}' and '{self._name(b)}'")
-        return made
+        return refuse(self, op, sign, a, b) if made is NotImplemented else made
 
     def _repeated(self, count: Any, other: Any) -> Any:
         """`[0] * count` reads from a tensor how often."""
@@ -378,7 +376,8 @@ class SymbolicDomain(ReadingDomain):
     @unread
     def inplace(self, op: str, a: Any, b: Any) -> Any:
         if type(a) is TensorValue:
-            return tensor_ops.inplace(self, op, a, b)
+            made = tensor_ops.inplace(self, op, a, b)
+            return refuse(self, op, f"{op}=", a, b) if made is NotImplemented else made
         return self._binary(op, a, b, f"{op}=")
 
     @unread
@@ -388,20 +387,14 @@ class SymbolicDomain(ReadingDomain):
         else:
             made = numbers.compare(self.recorder, op, a, b)
         if made is NotImplemented:
-            raise TypeError(
-                f"'{op}' not supported between instances of '{self._name(a)}' and '{self._name(b)}'"
-            )
+            names = f"'{class_of(self, a)}' and '{class_of(self, b)}'"
+            raise TypeError(f"'{op}' not supported between instances of {names}")
         return made
-
-    def _name(self, value: Any) -> str:
-        if type(value) is Generator:
-            return class_name(value.python_type)
-        return class_name(self.type_of(value) if type(value) in PROXIES else type(value))
 
     @unread
     def contains(self, container: Any, item: Any) -> Any:
         if type(container) is not TensorValue:
-            raise TypeError(f"argument of type '{self._name(container)}' is not iterable")
+            raise TypeError(f"argument of type '{class_of(self, container)}' is not iterable")
         equal = tensor_ops.compare(self, "==", container, item)
         return tensor_ops.read_number(self, tensor_ops.call_row(self, "any", equal), "bool")
 
@@ -469,21 +462,21 @@ class SymbolicDomain(ReadingDomain):
     @unread
     def setattr(self, value: Any, name: str, new: Any) -> Any:
         if type(value) is not TensorValue:
-            raise AttributeError(f"'{self._name(value)}' object has no attribute '{name}'")
+            raise AttributeError(f"'{class_of(self, value)}' object has no attribute '{name}'")
         self.recorder.choices.refuse_marks(value)
         set_attribute = tensor_ops.set_attribute if name != "grad" else backward.set_grad
         set_attribute(self, value, name, new)
 
     @unread
     def delattr(self, value: Any, name: str) -> Any:
-        raise broken("python-effect", f"deleting {name} of a {self._name(value)}")
+        raise broken("python-effect", f"deleting {name} of a {class_of(self, value)}")
 
     @unread
     def getitem(self, value: Any, key: Any) -> Any:
         if type(value) is TensorValue:
             return tensor_ops.getitem(self, value, key)
         if type(value) in PROXIES:
-            raise TypeError(f"'{self._name(value)}' object is not subscriptable")
+            raise TypeError(f"'{class_of(self, value)}' object is not subscriptable")
         return self._indexed(value, key)
 
     def _indexed(self, value: Any, key: Any) -> Any:
@@ -521,13 +514,13 @@ class SymbolicDomain(ReadingDomain):
     def iterate(self, value: Any) -> Any:
         if type(value) is TensorValue:
             return tensor_ops.iterate(self, value)
-        raise TypeError(f"'{self._name(value)}' object is not iterable")
+        raise TypeError(f"'{class_of(self, value)}' object is not iterable")
 
     @unread
     def length(self, value: Any) -> Any:
         if type(value) is TensorValue:
             return tensor_ops.length(self, value)
-        raise TypeError(f"object of type '{self._name(value)}' has no len()")
+        raise TypeError(f"object of type '{class_of(self, value)}' has no len()")
 
     def format(self, value: Any, spec: str) -> Any:
         shown = formed_texts.shown(self, "format", value, spec) if type(spec) is str else None
@@ -548,7 +541,7 @@ class SymbolicDomain(ReadingDomain):
 
     @unread
     def call(self, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        raise TypeError(f"'{self._name(value)}' object is not callable")
+        raise TypeError(f"'{class_of(self, value)}' object is not callable")
 
     def type_of(self, value: Any) -> type:
         if type(value) is TensorValue:

@@ -19,6 +19,7 @@ from anyshape.capture.guards.tensor_specs import DTYPE_OF_TORCH, TORCH_OF_DTYPE,
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.numpy_scalars import number_beside_tensor
+from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.heap.values import PROXIES, ScalarValue, SizeValue, TensorValue
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.scalar_contents import are_all_positions
@@ -185,11 +186,17 @@ def _operand(value: Any) -> bool:
         return True
     if any("__torch_function__" in vars(base) for base in cls.__mro__):
         raise broken("unknown-call", f"an operator that asks {name_of(cls)}.__torch_function__")
+    if issubclass(cls, (list, tuple)) and any(
+        type(class_entry(cls, name)) is types.FunctionType for name in ("__len__", "__getitem__")
+    ):
+        raise broken("unknown-call", f"an operator of a tensor that asks {name_of(cls)}.__len__")
     return number_beside_tensor(value) is not None
 
 
 def inplace(domain: RecordingDomain, op: str, a: Any, b: Any) -> Any:
     """`a op= b` where `a` is a tensor."""
+    if not _operand(b):
+        return NotImplemented
     name = torchmap.BINARY.get(op, "") + "_"
     if name in OPS and op != "@":
         return call_row(domain, name, a, b)

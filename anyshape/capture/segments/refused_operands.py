@@ -1,0 +1,65 @@
+"""Operators between a tensor, a size or a number of the trace and what has no such operator with
+it: the error is C's own.
+
+In: the operator as the program wrote it, and its two values. Out: what C raises for examples of
+their classes. A graph break where C raises nothing for these (a size and a complex number), where
+the left value may be written, and where the error of an example says too little.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import torch
+
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.descriptions import class_name
+from anyshape.capture.heap.values import PROXIES
+from anyshape.capture.interpreter.generators import Generator
+from anyshape.capture.interpreter.operators import BINARY, INPLACE
+from anyshape.capture.recording.domain import RecordingDomain
+
+EXAMPLES: tuple[Any, ...] = (1, 1.5, True, 1j, "", b"", (), range(0), frozenset(), slice(0), None)
+WRITTEN = (list, dict, set, deque, bytearray)
+"""Classes whose operators in place may take a tensor's rows, or be half done."""
+_SHOWN = {"**": "** or pow()", "divmod": "divmod()"}
+_BY_CLASS: Mapping[type, Any] = {type(value): value for value in EXAMPLES}
+
+
+def refuse(domain: RecordingDomain, op: str, sign: str, a: Any, b: Any) -> NoReturn:
+    """`a op b`, written as ``sign``, of which nothing is known."""
+    in_place = sign != op
+    if in_place and issubclass(type(a), WRITTEN) and hasattr(type(a), INPLACE[op].in_place or ""):
+        raise broken("unknown-call", f"the operator {sign} of a {class_of(domain, a)}")
+    function = divmod if op == "divmod" else (INPLACE if in_place else BINARY)[op].function
+    try:
+        function(_example(domain, a), _example(domain, b))
+    except TypeError as error:
+        said = str(error)
+    else:
+        raise broken("unknown-call", f"the operator {sign} of a {class_of(domain, b)}")
+    if said.startswith("unsupported operand type(s)"):
+        shown = _SHOWN.get(sign, sign)
+        names = f"'{class_of(domain, a)}' and '{class_of(domain, b)}'"
+        said = f"unsupported operand type(s) for {shown}: {names}"
+    raise TypeError(said)
+
+
+def _example(domain: RecordingDomain, value: Any) -> Any:
+    """An object of the class, or of the one of C below it; any other object has no operators."""
+    kind = domain.type_of(value) if type(value) in PROXIES else type(value)
+    if issubclass(kind, torch.Tensor):
+        return torch.ones(())
+    if kind in _BY_CLASS:
+        return _BY_CLASS[kind]
+    base = next((c for c in (*WRITTEN, *_BY_CLASS) if issubclass(kind, c)), None)
+    return object() if base is None else base()
+
+
+def class_of(domain: RecordingDomain, value: Any) -> str:
+    """The name of its class as errors of C have it."""
+    if type(value) is Generator:
+        return class_name(value.python_type)
+    return class_name(domain.type_of(value) if type(value) in PROXIES else type(value))

@@ -105,7 +105,7 @@ class SymbolicDomain(ReadingDomain):
         self.functions = Functions()
         self.enters_contexts = True  # those of `tensors/mode_contexts.py`
         self.has_formed = False
-        self.ids, self.listeners = set(), set()
+        self.ids, self.listeners, self.unread_names = set(), set(), set()
         self.kept_in_c = []
         self.turns_left = turns
         self.jumps_left = turns

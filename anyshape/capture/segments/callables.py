@@ -32,6 +32,7 @@ from anyshape.capture.segments import (
     imports,
     listeners,
     owned_objects,
+    partials,
     processes,
     random_draws,
     scripted,
@@ -395,7 +396,7 @@ NATIVE: Mapping[Any, Callable[..., Any]] = {
     **stand_ins.NATIVE,
     **owned_objects.HANDLERS,
     **random_draws.HANDLERS,
-    **{**processes.HANDLERS, **scripted.HANDLERS},
+    **{**processes.HANDLERS, **scripted.HANDLERS, **partials.HANDLERS},
 }
 
 

@@ -37,13 +37,10 @@ MUTATED = vars(warnings)["_filters_mutated"]
 # ---- filters are written -------------------------------------------------------------------------
 def filters_mutated(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> None:
     """What was told before may be told again: nothing has been, since."""
-    filters = vars(warnings)["filters"]
-    if args or kwargs or type(filters) is not list:
+    if args or kwargs or type(vars(warnings)["filters"]) is not list:
         raise broken("unknown-call", name_of(MUTATED))
     refuse_fork(domain)
-    domain.machine.heap.mirror(filters)  # before an entry of ours lies there
-    if domain.told is None:
-        domain.hears_c = HeardInC(filters)
+    _hear_c(domain)
     domain.told = {}
     domain.machine.heap.log(_mutate, warnings, ())
 
@@ -85,6 +82,15 @@ class HeardInC:
     def end(self) -> None:
         """Filters are as they were."""
         self.filters[:] = [entry for entry in self.filters if entry is not self.entry]
+
+
+def _hear_c(domain: RecordingDomain) -> None:
+    """The program reads its filters before an entry of ours lies among them."""
+    if domain.hears_c is None:
+        names, heap = vars(warnings), domain.machine.heap
+        heap.global_name(names, {}, "filters")
+        heap.mirror(names["filters"])
+        domain.hears_c = HeardInC(names["filters"])
 
 
 # ---- the program warns ---------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.forks import Forks
 from anyshape.capture.recording.functions import Functions
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.capture.segments import c_calls, callables, data_branches, torch_warnings
+from anyshape.capture.segments import c_calls, callables, data_branches, partials, torch_warnings
 from anyshape.capture.segments.cleared_gradients import clears_gradient
 from anyshape.capture.segments.made_classes import belongs_to_this_run
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
@@ -323,7 +323,7 @@ class SymbolicDomain(ReadingDomain):
         if issubclass(cls, torch.Tensor):
             raise broken("unknown-call", f"making a {cls.__name__}")
         callables.refuse_deaths(self, cls)
-        return NotImplemented
+        return partials.instantiate(self, cls, args, kwargs)
 
     # ---- proxies ---------------------------------------------------------------------------------
     def unary(self, op: str, a: Any) -> Any:

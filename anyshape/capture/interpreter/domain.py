@@ -101,8 +101,8 @@ class Domain:
     records: bool = False
     sorts_natively: Set[CallSite] = frozenset()
     """Where the program sorts, and the graph has been seen to break meanwhile."""
-    leaves_pickles_to_c = False
-    """The graph has been seen to break while the program pickled something."""
+    leaves_work_to_c = False
+    """The graph has been seen to break while a polyfill did the work of C: see `pickles.CODES`."""
 
     machine: Interpreter
 

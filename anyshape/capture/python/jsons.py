@@ -26,7 +26,7 @@ CODES = frozenset(
 
 
 def _is_called_by(machine: Interpreter, code: Any) -> bool:
-    if not machine.recording or machine.domain.leaves_pickles_to_c:
+    if not machine.recording or machine.domain.leaves_work_to_c:
         return False
     return machine.frame is not None and machine.frame.code.code is code
 

@@ -34,6 +34,7 @@ from anyshape.capture.python import (
     program_times,
     texts_of_parts,
     time_polyfills,
+    warning_polyfills,
 )
 from anyshape.capture.python.builtins import BUILTINS, CLASS_METHODS, OBJECT_CALLS
 from anyshape.capture.python.stdlib import STDLIB, STDLIB_CLASS_METHODS
@@ -42,7 +43,7 @@ TORCH_POLYFILLS = str(Path(__file__).parents[1] / "tensors" / "torch_polyfills.p
 POLYFILLS = (
     *(polyfills, class_polyfills, iteration_polyfills, mapping_polyfills),
     *(search_polyfills, sort_polyfills, itertools_polyfills, time_polyfills),
-    *(pickle_polyfills, json_polyfills),
+    *(pickle_polyfills, json_polyfills, warning_polyfills),
     text_polyfills,
 )
 

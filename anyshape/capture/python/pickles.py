@@ -17,14 +17,15 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import Call
 from anyshape.capture.interpreter import intrinsic_names
 from anyshape.capture.interpreter.domain import Interpreter
-from anyshape.capture.python import jsons, pickle_polyfills
+from anyshape.capture.python import jsons, pickle_polyfills, warning_polyfills
 
 Args = tuple[Any, ...]
 Handler = Callable[[Interpreter, Args, dict[str, Any]], Any]
 CODES = frozenset(
     getattr(pickle_polyfills, name).__code__
     for name in ("dump", "dumps", "load", "loads", "dump_by", "load_by", "make_pickler")
-).union(jsons.CODES)
+).union(jsons.CODES, (warning_polyfills.warn_explicit.__code__,))
+"""Polyfills that do the work of C as a whole: where the segment would end in one, C does it."""
 
 
 def is_within(machine: Interpreter) -> bool:
@@ -46,7 +47,7 @@ def _instead(function: Any, polyfill: Callable[..., Any], file: int | None) -> H
     """`file` is the position of the argument that is one."""
 
     def handler(machine: Interpreter, args: Args, kwargs: dict[str, Any]) -> Any:
-        if not machine.recording or machine.domain.leaves_pickles_to_c:
+        if not machine.recording or machine.domain.leaves_work_to_c:
             return machine.native(function, args, kwargs)
         if file is None:
             fits = function is _pickle.dumps or (args and type(args[0]) is bytes)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import types
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -21,6 +21,12 @@ from anyshape.capture.recording.forks import Forks
 from anyshape.capture.recording.functions import Functions
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.symbolic import Condition
+
+
+class EndsWithCapture(Protocol):
+    """What capture has changed in the process, and puts back."""
+
+    def end(self) -> None: ...
 
 
 class RecordingDomain(Domain):
@@ -41,6 +47,9 @@ class RecordingDomain(Domain):
     plain: set[Any]  # functions that are interpreted, whatever their arguments
     deaths: Deaths  # of what the program refers to weakly
     collects: bool = False  # whether the collector is called at the segment's end
+    told: dict[int, Any] | None = None  # warnings, by module, since filters were written here
+    hears_c: EndsWithCapture | None = None  # what breaks where C code warns meanwhile
+    unread_names: set[str]  # what the segment's end writes under them is not read before
     kept_in_c: list[Any]  # what a cache of C was handed, and may give back in another call
 
     # ---- outside objects -------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from anyshape.capture.segments import (
     imports,
     listeners,
     owned_objects,
+    partials,
     processes,
     random_draws,
     scripted,
@@ -387,7 +388,7 @@ NATIVE: Mapping[Any, Callable[..., Any]] = {
     _C._has_torch_function_variadic: _has_override,
     torch.overrides.handle_torch_function: _handle_override,
     print: _print,
-    warnings.warn: warned.warn,
+    **warned.HANDLERS,
     id: _id,
     _C._nn._parse_to: lambda domain, args, kwargs: _C._nn._parse_to(*args, **kwargs),
     __import__: imports.import_now,
@@ -395,7 +396,7 @@ NATIVE: Mapping[Any, Callable[..., Any]] = {
     **stand_ins.NATIVE,
     **owned_objects.HANDLERS,
     **random_draws.HANDLERS,
-    **{**processes.HANDLERS, **scripted.HANDLERS},
+    **{**processes.HANDLERS, **scripted.HANDLERS, **partials.HANDLERS},
 }
 
 
@@ -586,7 +587,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     ),
     functools.cached_property.__get__: _instead(class_polyfills.get_cached),
     **{fn: _answer_of(fn) for fn in ANSWERS},
-    **owned_objects.FUNCTIONS,
+    **{**owned_objects.FUNCTIONS, **warned.FUNCTIONS},
     **random_draws.FUNCTIONS,
     **{fn: _instead(polyfill) for fn, polyfill in torch_polyfills.STAND_INS.items()},
     torch._utils_internal.justknobs_check: _answer(True),
@@ -596,5 +597,3 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
         args[0].isEnabledFor, tuple([*args[1:], *kwargs.values()])
     ),
 }
-if isinstance(warnings.warn, types.FunctionType):
-    FUNCTIONS[warnings.warn] = warned.warn

@@ -135,7 +135,7 @@ class _Assumed:
     contexts: bool = True
     takes_gradients: bool = True
     sorts_natively: frozenset[CallSite] = frozenset()
-    pickles_natively: bool = False
+    works_natively: bool = False
     weak_references: Watch = "unmet"
     expects: bool = True
     nothing_raises: bool = True
@@ -217,7 +217,7 @@ class Capturer:
             forms_texts=assumed.forms_texts,
         )
         domain.sorts_natively = assumed.sorts_natively
-        domain.leaves_pickles_to_c = assumed.pickles_natively
+        domain.leaves_work_to_c = assumed.works_natively
         if entry.point is None and not self.options.break_every:
             domain.deaths.watch = assumed.weak_references
         domain.forks.kept = assumed.kept
@@ -236,6 +236,8 @@ class Capturer:
             return self._segment(machine, domain, entry)
         finally:
             self.captured |= domain.interpreted
+            if domain.hears_c is not None:
+                domain.hears_c.end()
             domain.forget()
 
     def _machine(self, domain: SymbolicDomain) -> Machine:
@@ -371,7 +373,7 @@ class Capturer:
         if not call_sites <= domain.sorts_natively and not self.options.fullgraph:
             raise _BreaksInSort(call_sites) from None
         if pickles.is_within(machine) and not self.options.fullgraph:
-            raise _BreaksInPickle from None
+            raise _BreaksInWorkOfC from None
 
     def _see_slots(self, domain: SymbolicDomain, entry: Entry) -> list[Any]:
         sources = domain.recorder.sources
@@ -513,8 +515,8 @@ class _BreaksInSort(BaseException):
         self.call_sites = call_sites
 
 
-class _BreaksInPickle(BaseException):
-    """The segment ends while something is pickled in the place of C."""
+class _BreaksInWorkOfC(BaseException):
+    """The segment ends while a polyfill works in the place of C."""
 
 
 class _LooksIntoTexts(BaseException):
@@ -539,7 +541,7 @@ DENIALS: Mapping[type[BaseException], Callable[[_Assumed, Any], dict[str, Any]]]
     _BreaksInSort: lambda assumed, found: {
         "sorts_natively": assumed.sorts_natively | found.call_sites
     },
-    _BreaksInPickle: lambda assumed, found: {"pickles_natively": True},
+    _BreaksInWorkOfC: lambda assumed, found: {"works_natively": True},
     DeathsAreMet: lambda assumed, found: {"weak_references": "watched"},
     DeathsAreUnknown: lambda assumed, found: {"weak_references": "refused"},
     NotWithin: lambda assumed, found: {"contexts": False},

@@ -32,6 +32,7 @@ from anyshape.capture.heap.raised_state import (
 from anyshape.capture.heap.values import IMMUTABLE
 from anyshape.capture.interpreter.attributes import HEAP_TYPE, instance_dict
 from anyshape.capture.segments.owned_objects import KINDS
+from anyshape.capture.segments.partials import dict_of
 from anyshape.capture.tensors.torch_polyfills import Context
 
 if TYPE_CHECKING:
@@ -83,13 +84,16 @@ def _keeps_order(rebuilder: Rebuilder, position: Position) -> bool:
 
 
 def _partial(rebuilder: Rebuilder, value: Any) -> str:
+    """What it holds may lead back to it; C gives it a `__dict__` once somebody asks."""
     name = rebuilder.fresh(value)
     kind, base = rebuilder.constant(type(value)), rebuilder.constant(functools.partial)
-    func = rebuilder.text(value.func)
-    rebuilder.add(f"{name} = {base}.__new__({kind}, {func})")
-    args, named = rebuilder.text(value.args), rebuilder.text(value.keywords)
-    own = rebuilder.text(value.__dict__) if value.__dict__ else "None"
-    rebuilder.add(f"{base}.__setstate__({name}, ({func}, {args}, {named}, {own}))")
+    rebuilder.add(f"{name} = {base}.__new__({kind}, object)")
+    parts = ", ".join(map(rebuilder.text, (value.func, value.args, value.keywords)))
+    rebuilder.add(f"{base}.__setstate__({name}, ({parts}, None))")
+    if id(dict_of(value)) in rebuilder.heap.namespaces:
+        rebuilder.add(f"{name}.__dict__")
+    if dict_of(value):
+        attributes(rebuilder, name, value)
     return name
 
 

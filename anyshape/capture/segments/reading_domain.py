@@ -344,6 +344,8 @@ class ReadingDomain(RecordingDomain):
         return source.pinned if source is not None and source.is_pinned else key
 
     def will_look_up(self, container: Any, key: Any) -> None:
+        if self.unread_names and type(key) is str and key in self.unread_names:
+            raise broken("unknown-call", f"reading {key} behind what writes it")
         if self.machine.heap.is_created(container):
             return
         if id(container) not in self._keys_of_c:

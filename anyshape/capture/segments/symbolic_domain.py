@@ -39,7 +39,7 @@ from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.forks import Forks
 from anyshape.capture.recording.functions import Functions
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.capture.segments import c_calls, callables, data_branches, torch_warnings
+from anyshape.capture.segments import c_calls, callables, data_branches, partials, torch_warnings
 from anyshape.capture.segments.cleared_gradients import clears_gradient
 from anyshape.capture.segments.made_classes import belongs_to_this_run
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
@@ -106,7 +106,7 @@ class SymbolicDomain(ReadingDomain):
         self.functions = Functions()
         self.enters_contexts = True  # those of `tensors/mode_contexts.py`
         self.has_formed = False
-        self.ids, self.listeners = set(), set()
+        self.ids, self.listeners, self.unread_names = set(), set(), set()
         self.kept_in_c = []
         self.turns_left = turns
         self.jumps_left = turns
@@ -325,7 +325,7 @@ class SymbolicDomain(ReadingDomain):
         if issubclass(cls, torch.Tensor):
             raise broken("unknown-call", f"making a {cls.__name__}")
         callables.refuse_deaths(self, cls)
-        return NotImplemented
+        return partials.instantiate(self, cls, args, kwargs)
 
     # ---- proxies ---------------------------------------------------------------------------------
     def unary(self, op: str, a: Any) -> Any:

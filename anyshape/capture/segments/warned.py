@@ -8,20 +8,25 @@ the frame that it is about.
 from __future__ import annotations
 
 import functools
+import types
 import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.values import Call
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.python import pickles
 from anyshape.capture.python.builtin_objects import visible_frame
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.segments import listeners
+from anyshape.capture.segments import filtered_warnings, listeners
 
 
-def warn(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def warn(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Defers the warning; one about a caller of the compiled function is left to `warnings`."""
-    given = dict(zip(("message", "category", "stacklevel"), args)) | kwargs
+    given = dict(zip(("message", "category", "stacklevel", "source"), args)) | kwargs
+    if domain.told is not None:
+        return _warn_here(domain, given)
     category = given.get("category") or UserWarning
     if isinstance(given.get("message"), Warning):
         category = type(given["message"])
@@ -33,8 +38,21 @@ def warn(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any])
     frame = visible_frame(domain.machine, max(level, 1) - 1) if type(level) is int else None
     if frame is None or not plain or not issubclass(category, Warning):
         domain.defer(warnings.warn, args, kwargs)
-        return
+        return None
     domain.defer(functools.partial(warn_at, line_of(frame)), (given["message"], category), {})
+    return None
+
+
+def _warn_here(domain: RecordingDomain, given: dict[str, Any]) -> Call:
+    """The program has written filters: it may be shown the warning now."""
+    level = given.get("stacklevel", 1)
+    plain = given.keys() <= {"message", "category", "stacklevel", "source"}
+    if not plain or type(level) is not int:
+        raise broken("unknown-call", "warnings.warn")
+    if level != 1:
+        pickles.refuse_frames(domain.machine)
+    frame = visible_frame(domain.machine, max(level, 1) - 1)
+    return filtered_warnings.warn(domain, frame, given)
 
 
 def refuse(domain: RecordingDomain, category: type[Warning]) -> None:
@@ -68,3 +86,13 @@ def warn_at(at: Line, message: Any, category: Any) -> None:
     registry = names.setdefault("__warningregistry__", {})
     module = names.get("__name__", "<string>")
     warnings.warn_explicit(message, category, file, line, module, registry)
+
+
+HANDLERS: Mapping[Any, Callable[..., Any]] = {
+    warnings.warn: warn,
+    **filtered_warnings.HANDLERS,
+}
+FUNCTIONS: Mapping[Any, Callable[..., Any]] = (
+    {warnings.warn: warn} if isinstance(warnings.warn, types.FunctionType) else {}
+)
+"""The same, where a package has put Python in the place of C."""

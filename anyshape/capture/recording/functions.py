@@ -86,7 +86,8 @@ class Functions:
     hooks. ``watched``: the segment ends where autograd is told to watch the gradient of what it has
     made: what is made of it goes through that very tensor. ``leaves``: what the program has made
     leaves. ``section``: whose backward is being interpreted; ``transforms``: how many functions are
-    that ``torch.func.grad`` differentiates."""
+    that ``torch.func.grad`` differentiates. ``flagged``: what was handed in and is told to require
+    gradients, or not to, before anything reads it, with its flag from then on."""
 
     refused: str = ""
     left: str = ""
@@ -99,3 +100,4 @@ class Functions:
     apply: Callable[..., Any] | None = None
     section: Section | None = None
     transforms: int = 0
+    flagged: dict[Value, bool] = field(default_factory=dict)

@@ -37,6 +37,7 @@ from anyshape.capture.recording.forks import Refusal
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.segments import weak_references
 from anyshape.capture.segments.cleared_gradients import Cleared, without_cleared
+from anyshape.capture.segments.flagged_arguments import Flagged, flagged_arguments
 from anyshape.capture.segments.declared_results import prove_returned
 from anyshape.capture.segments.module_names import module_name
 from anyshape.capture.segments.native_steps import concrete_machine
@@ -114,6 +115,7 @@ class Captured:
     widen: frozenset[str] = frozenset()  # the slots whose values are not relied on
     suspect: AnyshapeError | None = None  # what is to be reported where eager torch raises nothing
     cleared: tuple[Cleared, ...] = ()  # gradients that are set to None before the graph runs
+    flagged: tuple[Flagged, ...] = ()  # whose flags are set before it
     expected: tuple[str, ...] = ()  # what calls are to find in data, else they run natively
 
 
@@ -312,6 +314,7 @@ class Capturer:
             widen=domain.widen,
             suspect=suspect,
             cleared=cleared,
+            flagged=flagged_arguments(recorder, domain.functions.flagged, inputs),
             expected=tuple(recorder.expected.texts),
         )
 

@@ -87,7 +87,8 @@ class Functions:
     made: what is made of it goes through that very tensor. ``leaves``: what the program has made
     leaves. ``section``: whose backward is being interpreted; ``transforms``: how many functions are
     that ``torch.func.grad`` differentiates. ``flagged``: what was handed in and is told to require
-    gradients, or not to, before anything reads it, with its flag from then on."""
+    gradients, or not to, before anything reads it, with its flag from then on. ``lays_out``: eager
+    is asked how what ``torch.autograd.grad`` gives lies in memory."""
 
     refused: str = ""
     left: str = ""
@@ -101,3 +102,4 @@ class Functions:
     section: Section | None = None
     transforms: int = 0
     flagged: dict[Value, bool] = field(default_factory=dict)
+    lays_out: bool = False

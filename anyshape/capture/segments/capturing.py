@@ -37,8 +37,8 @@ from anyshape.capture.recording.forks import Refusal
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.segments import weak_references
 from anyshape.capture.segments.cleared_gradients import Cleared, without_cleared
-from anyshape.capture.segments.flagged_arguments import Flagged, flagged_arguments
 from anyshape.capture.segments.declared_results import prove_returned
+from anyshape.capture.segments.flagged_arguments import Flagged, flagged_arguments
 from anyshape.capture.segments.module_names import module_name
 from anyshape.capture.segments.native_steps import concrete_machine
 from anyshape.capture.segments.program_points import Entry, Numbers, inflate, numbers_of
@@ -135,6 +135,7 @@ class _Assumed:
     own_backwards: bool = False
     contexts: bool = True
     takes_gradients: bool = True
+    lays_gradients_out: bool = False
     sorts_natively: frozenset[CallSite] = frozenset()
     pickles_natively: bool = False
     weak_references: Watch = "unmet"
@@ -223,6 +224,7 @@ class Capturer:
         domain.forks.kept = assumed.kept
         domain.enters_contexts = assumed.contexts
         domain.functions.refused = assumed.functions
+        domain.functions.lays_out = assumed.lays_gradients_out
         if assumed.own_backwards:
             domain.functions.apply = apply_with_backward
         machine = self._machine(domain)
@@ -522,7 +524,9 @@ class _LedElsewhere(BaseException):
 DENIALS: Mapping[type[BaseException], Callable[[_Assumed, Any], dict[str, Any]]] = {
     _LooksIntoTexts: lambda assumed, found: {"forms_texts": False},
     aliases.PicksAreSeen: lambda assumed, found: {"picks_are_views": True},
-    aliases.GradientsAreSeen: lambda assumed, found: {"takes_gradients": False},
+    aliases.GradientsAreSeen: lambda assumed, found: (
+        {"takes_gradients": False} if assumed.lays_gradients_out else {"lays_gradients_out": True}
+    ),
     StridesOfOnesMatter: lambda assumed, found: {"own_strides": True},
     ChoicesAreSeen: lambda assumed, found: {"kept": assumed.kept | found.branches},
     _BreaksInSort: lambda assumed, found: {

@@ -34,6 +34,7 @@ from anyshape.capture.tensors.tensor_ops import call_row
 from anyshape.ir.graph import Value
 from anyshape.ops.layout import numel
 from anyshape.symbolic import all_of, eq
+from anyshape.version_counters import move_version
 
 
 # ---- the attribute -------------------------------------------------------------------------------
@@ -141,17 +142,43 @@ def autograd_grad(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[s
     reached = [x for x in wanted if x.value in reachable]
     if len(reached) < len(wanted) and not (unused or zeros):
         raise not_captured("for what it does not reach")
-    made = _taken(domain, tensors, seeds, reached, found, retain, again) if reached else ()
-    if again:
-        for value in second_gradients.that_require(domain.recorder, made):
-            gradients.require(value)
-    domain.recorder.taken.update(made)
+    made = _read(domain, tensors, seeds, reached, found, retain, again) if reached else ()
     results: dict[Value, Any]
     results = {x.value: TensorValue(value) for x, value in zip(reached, made, strict=True)}
     for x in wanted:
         if x.value not in results:
             results[x.value] = call_row(domain, "zeros_like", x) if zeros else None
     return tuple([results[x.value] for x in wanted])
+
+
+def _read(
+    domain: RecordingDomain,
+    tensors: tuple[Any, ...],
+    seeds: tuple[Any, ...],
+    reached: list[TensorValue],
+    found: Reached,
+    retain: bool,
+    again: bool,
+) -> tuple[Value, ...]:
+    """The gradients, of which the program may see how they lie where eager tells."""
+    recorder, functions = domain.recorder, domain.functions
+    known: list[second_gradients.OwnMemory | None] = [None] * len(reached)
+    if functions.lays_out and functions.section is None:
+        of = [x.value for x in tensors]
+        given = [None if seed is None else seed.value for seed in seeds]
+        leaves = [x.value for x in reached]
+        known = second_gradients.layouts(recorder, of, given, leaves, again)
+    orders = tuple([None if one is None else one.order for one in known])
+    made = _taken(domain, tensors, seeds, reached, found, retain, again, orders)
+    if again:
+        for value in second_gradients.that_require(recorder, made):
+            gradients.require(value)
+    for value, one in zip(made, known, strict=True):
+        if one is None:
+            recorder.taken.add(value)
+        elif one.version:
+            domain.machine.heap.log(move_version, TensorValue(value), (one.version,))
+    return made
 
 
 def _is_on_the_way(domain: RecordingDomain, x: TensorValue, found: Reached) -> bool:
@@ -233,6 +260,7 @@ def _taken(
     found: Reached,
     retain: bool,
     again: bool = False,
+    orders: tuple[tuple[int, ...] | None, ...] = (),
 ) -> tuple[Value, ...]:
     """The node."""
     made = differentiated(
@@ -242,6 +270,7 @@ def _taken(
         [leaf.value for leaf in leaves],
         retain,
         again=again,
+        orders=orders if any(order is not None for order in orders) else None,
     )
     if not retain:
         domain.recorder.spent.update(found.values)

@@ -12,7 +12,6 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import TensorValue
 from anyshape.capture.recording import gradients
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.recording.meta_run import MetaRun
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.ir.graph import Value
 from anyshape.ops import OPS
@@ -67,7 +66,7 @@ def _flag_of_argument_set(domain: RecordingDomain, x: TensorValue, new: bool) ->
         return False
     no_grad_fn(domain, x)
     gradients.mark(value, new)
-    recorder.meta = MetaRun()
+    recorder.runs.clear()
     domain.functions.flagged[value] = new
     return True
 

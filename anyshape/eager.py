@@ -75,9 +75,7 @@ def _laid_as(gradient: Tensor, x: Tensor, order: tuple[int, ...] | None) -> Tens
     """A copy of the gradient that has never been written."""
     made = torch.empty_like(x.detach())
     if order is not None:
-        outer = order[::-1]
-        made = torch.empty_like(x.detach().permute(outer), memory_format=torch.contiguous_format)
-        made = made.permute(tuple(map(outer.index, range(len(outer)))))
+        made = torch.empty_permuted(x.shape, order[::-1], dtype=x.dtype, device=x.device)
     elif made.stride() != x.stride():  # which has holes
         made = torch.empty_like(x.detach(), memory_format=torch.contiguous_format)
     made.copy_(gradient)

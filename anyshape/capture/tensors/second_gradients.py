@@ -28,7 +28,7 @@ from anyshape.ir.graph import Arg, Node, TensorType, Value
 from anyshape.nouns import frozen
 from anyshape.ops import OPS
 from anyshape.ops.gradients.backward import GRADIENTS, SLICES_OF_A_PART
-from anyshape.ops.layout import dense_order
+from anyshape.ops.layout import dense_order, strides_in_order
 from anyshape.ops.shared_memory import base_of
 from anyshape.symbolic import Condition, Dim, eq
 from anyshape.torch_names import resolve
@@ -158,8 +158,10 @@ def _own_memory(gradient: Any, users: Mapping[int, int]) -> OwnMemory | None:
     """None where others share its memory, or it has holes or repeats elements."""
     if gradient is None or users[_memory_of(gradient)] > 1 or gradient.storage_offset():
         return None
-    order = dense_order(tuple(gradient.shape), gradient.stride())
-    return None if order is None else OwnMemory(order, version_of(gradient))
+    shape, strides = tuple(gradient.shape), gradient.stride()
+    order = tuple(sorted(range(len(shape)), key=lambda d: (strides[d], shape[d] > 1, -d)))
+    found = OwnMemory(order, version_of(gradient))
+    return found if strides_in_order(shape, order) == strides else None
 
 
 # ---- once more -----------------------------------------------------------------------------------

@@ -88,7 +88,8 @@ class Functions:
     leaves. ``section``: whose backward is being interpreted; ``transforms``: how many functions are
     that ``torch.func.grad`` differentiates. ``flagged``: what was handed in and is told to require
     gradients, or not to, before anything reads it, with its flag from then on. ``lays_out``: eager
-    is asked how what ``torch.autograd.grad`` gives lies in memory."""
+    is asked how what ``torch.autograd.grad`` gives lies in memory. ``retained``: what the segment
+    has made and keeps the gradient of, by the value that it was then."""
 
     refused: str = ""
     left: str = ""
@@ -103,3 +104,4 @@ class Functions:
     transforms: int = 0
     flagged: dict[Value, bool] = field(default_factory=dict)
     lays_out: bool = False
+    retained: dict[Value, TensorValue] = field(default_factory=dict)

@@ -269,7 +269,7 @@ class Capturer:
                 recorder.choices.refuse_seen(recorder.builder.nodes, outputs)
                 refuse_open(recorder)
                 refuse_unspent(domain, outputs)
-                if domain.functions.leaves or domain.functions.alone:
+                if domain.functions.leaves or domain.functions.alone or domain.functions.retained:
                     refuse_seen_memory(domain, outputs)
                 ask_eager(asking, outputs)
         except Break as signal:

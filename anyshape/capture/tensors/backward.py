@@ -20,6 +20,7 @@ from anyshape.capture.heap.values import Call, TensorValue
 from anyshape.capture.recording import gradients
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.tensors import autograd_functions, second_gradients
+from anyshape.capture.tensors.aliases import is_any_written
 from anyshape.capture.tensors.autograd_functions import Walk
 from anyshape.capture.tensors.leaves import is_written_nowhere
 from anyshape.capture.tensors.reached import (
@@ -45,6 +46,8 @@ def grad(domain: RecordingDomain, x: TensorValue, name: str = "grad") -> TensorV
         raise autograd_functions.left_native(domain, "whose backward reads a .grad")
     if x.value in domain.functions.leaves:
         return (x.attributes or {}).get("grad")
+    if x.value in domain.functions.retained:
+        return (domain.functions.retained[x.value].attributes or {}).get("grad")
     known = heap.slots.get((id(x.value), "grad"))
     if known is not None:
         return known[1]
@@ -129,8 +132,8 @@ def autograd_grad(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[s
     zeros, unused = given.pop("materialize_grads", False), given.pop("allow_unused", None)
     again = _is_recorded(domain, given)
     found, retain = _walked(domain, tensors, seeds, given)
-    if found.results:
-        raise not_captured("through an autograd.Function")
+    if found.results or _retained(domain, found):
+        raise not_captured("through an autograd.Function, or what retains its gradient")
     if not all(type(x) is TensorValue and x.value.tensor.requires_grad for x in wanted):
         raise not_captured("for what requires no gradients")
     reachable = set(found.leaves)
@@ -213,14 +216,38 @@ def _backward(
     domain: RecordingDomain, tensors: tuple[Any, ...], seeds: tuple[Any, ...], options: Any
 ) -> Any:
     found, retain = _walked(domain, tensors, seeds, options)
-    if found.results:
+    retained = _retained(domain, found)
+    if found.results and not retained:
         finish = functools.partial(_accumulate_all, domain)
         return Call(autograd_functions.walk, (Walk(tensors, seeds, retain, finish),))
     leaves = taken_leaves(domain, found)
     if not leaves:
         raise not_captured("of what the program made a leaf")
-    made = _taken(domain, tensors, seeds, leaves, found, retain)
-    _accumulate_all(domain, leaves, [TensorValue(gradient) for gradient in made])
+    rows = [tuple(reversed(range(x.value.tensor.rank))) for x in retained]
+    orders = *[None for _ in leaves], *rows
+    made = _taken(domain, tensors, seeds, [*leaves, *retained], found, retain, orders=orders)
+    results = [TensorValue(gradient) for gradient in made]
+    for x, gradient in zip(retained, results[len(leaves) :], strict=True):
+        _keep(domain, x, gradient)
+    _accumulate_all(domain, leaves, results[: len(leaves)])
+
+
+def _retained(domain: RecordingDomain, found: Reached) -> list[TensorValue]:
+    """Whose gradients are kept, of what is gone through; the segment ends where that is not all in
+    one node, or what is kept is written."""
+    kept = [x for value, x in domain.functions.retained.items() if value in found.values]
+    if kept and (found.results or is_any_written(domain.recorder, [x.value for x in kept])):
+        domain.functions.left = "beside a gradient that is retained"
+        raise not_captured("which retains gradients")
+    return kept
+
+
+def _keep(domain: RecordingDomain, x: TensorValue, gradient: TensorValue) -> None:
+    """What `retain_grad` does with a gradient: it never writes the one that there is."""
+    before = (x.attributes or {}).get("grad")
+    if before is not None:
+        gradient = _unrecorded(domain, "add", before, gradient)
+    x.attributes = {**(x.attributes or {}), "grad": gradient}
 
 
 def _accumulate_all(
@@ -295,15 +322,19 @@ def _refuse_unfit(domain: RecordingDomain, x: Any, seed: Any) -> None:
 
 def _accumulate(domain: RecordingDomain, leaf: TensorValue, gradient: TensorValue) -> None:
     """What autograd does with a gradient at a leaf."""
-    recorder = domain.recorder
     before = grad(domain, leaf)
     if before is None:
         _store(domain, leaf, gradient)
-        return
+    else:
+        _unrecorded(domain, "add_", before, gradient)
+
+
+def _unrecorded(domain: RecordingDomain, name: str, *args: TensorValue) -> Any:
+    recorder = domain.recorder
     modes = recorder.modes
     recorder.modes = dataclasses.replace(modes, grad=False)
     try:
-        call_row(domain, "add_", before, gradient)
+        return call_row(domain, name, *args)
     finally:
         recorder.modes = modes
 

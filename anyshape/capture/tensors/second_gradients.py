@@ -159,6 +159,9 @@ def _own_memory(gradient: Any, users: Mapping[int, int]) -> OwnMemory | None:
     if gradient is None or users[_memory_of(gradient)] > 1 or gradient.storage_offset():
         return None
     shape, strides = tuple(gradient.shape), gradient.stride()
+    if not gradient.numel():  # strides say nothing of an order
+        rows = strides == torch.empty(shape, device="meta").stride()
+        return OwnMemory(tuple(reversed(range(len(shape)))), version_of(gradient)) if rows else None
     order = tuple(sorted(range(len(shape)), key=lambda d: (strides[d], shape[d] > 1, -d)))
     found = OwnMemory(order, version_of(gradient))
     return found if strides_in_order(shape, order) == strides else None

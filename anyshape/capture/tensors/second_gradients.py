@@ -199,7 +199,7 @@ def _run_on(recorder: Recorder, run: ExampleRun, wanted: Sequence[Value]) -> Non
     new = partial(_new, run.device)
     for value in _handed_in(recorder):
         if value not in run.found:
-            leaf = value_at(value, number, new)
+            leaf = _as_torch_lays_out(value, value_at(value, number, new))
             run.found[value] = leaf.requires_grad_(requires(value))
     for node in _in_front_of(recorder, run, wanted):
         run_node(node, run.found, lambda arg: value_at(arg, number, new), run.device)
@@ -230,6 +230,14 @@ def _in_front_of(recorder: Recorder, run: ExampleRun, wanted: Sequence[Value]) -
             bases.update(base_of(value, makers, OPS) for value in read)
             found.append(node)
     return found[::-1]
+
+
+def _as_torch_lays_out(value: Value, made: torch.Tensor) -> torch.Tensor:
+    """Torch takes a size of 0 for one of 1 when it counts strides."""
+    order = None if made.numel() else dense_order(value.shape, value.tensor.strides)
+    if order is None:
+        return made
+    return torch.empty_permuted(made.shape, order[::-1], dtype=made.dtype, device=made.device)
 
 
 def _new(

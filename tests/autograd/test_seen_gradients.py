@@ -173,7 +173,11 @@ def test_gradients_lie_in_memory_as_eagers(program: Program) -> None:
         for rows in ROWS:
             net.zero_grad()
             made = run(torch.randn(rows, 6))
-            tensors = [t for t in (made if isinstance(made, (tuple, list)) else (made,)) if isinstance(t, Tensor)]
+            tensors = [
+                t
+                for t in (made if isinstance(made, (tuple, list)) else (made,))
+                if isinstance(t, Tensor)
+            ]
             grads = [p.grad for p in net.parameters() if p.grad is not None]
             runs[-1].append((told(made), [t.detach().clone() for t in (*tensors, *grads)]))
         if compiled:

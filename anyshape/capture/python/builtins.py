@@ -73,7 +73,7 @@ def _hint_of_reversed(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 
 ASKING_NOBODY = (tuple, str, bytes, bytearray)
-HINT_OF_REVERSED: Any = reversed.__length_hint__  # type: ignore[attr-defined]
+HINT_OF_REVERSED: Any = reversed.__length_hint__
 
 
 def _bool(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:

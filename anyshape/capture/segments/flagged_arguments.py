@@ -34,7 +34,7 @@ class Flagged:
 
     def set(self, inputs: Sequence[Any], flag: bool) -> None:
         """Sets the tensor's flag."""
-        x = self.tensor if self.position is None else inputs[self.position]
+        x: Any = self.tensor if self.position is None else inputs[self.position]
         x.requires_grad_(flag)
 
 

@@ -15,6 +15,7 @@ from anyshape.capture.guards import execution_modes
 from anyshape.capture.heap.allocation_age import collection_paused
 from anyshape.capture.segments.capturing import Captured, Capturer
 from anyshape.capture.segments.cleared_gradients import let_go
+from anyshape.capture.segments.flagged_arguments import with_flags
 from anyshape.capture.segments.program_points import Entry
 from anyshape.dispatch.parameter_guards import entry_of
 from anyshape.dispatch.specializations import (
@@ -28,6 +29,7 @@ from anyshape.dispatch.specializations import (
     under_inference,
     without_autocast,
 )
+from anyshape.eager import CheckFailed
 from anyshape.errors import stage_of
 from anyshape.ir.graph import Node
 from anyshape.nouns import mutable
@@ -118,10 +120,11 @@ class Specializer:
             run = without_autocast(run, captured.modes)
         if captured.inference:
             run = under_inference(run)
+        failures = Exception if captured.restartable else CheckFailed
         specialization = Specialization(
             captured,
             test,
-            let_go(captured.cleared, run),
+            with_flags(captured.flagged, let_go(captured.cleared, run), failures),
             captured.rebuild if captured.proved else tested(entry.declared, captured.rebuild),
             fresh,
             compiled,

@@ -7,9 +7,18 @@ from typing import Any
 from anyshape.ir.dtypes import int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.nouns import replace
-from anyshape.ops.context import TypeContext
+from anyshape.ops.context import NoRow, TypeContext
 from anyshape.ops.layout import formatted_strides, pointwise_strides
-from anyshape.ops.rules import created, like, new, of_numbers, same_as, sizes_of, tensor
+from anyshape.ops.rules import (
+    contiguous_like,
+    created,
+    like,
+    new,
+    of_numbers,
+    same_as,
+    sizes_of,
+    tensor,
+)
 from anyshape.ops.table import Extern, OneByOne, OpDef, Signature, add_row, op
 from anyshape.ops.view import Normal, sequence
 
@@ -160,6 +169,27 @@ random(
     "input, num_samples, replacement=False, *, generator=None",
     _multinomial_type,
     spellings=("torch.Tensor.multinomial",),
+)
+
+
+random("_sample_dirichlet", "input, generator=None", contiguous_like(0))
+
+
+def _dirichlet_grad_type(cx: TypeContext, x: Any, alpha: Any, total: Any) -> TensorType:
+    """Torch's kernel reads all three as of one shape and dtype, and says nothing of others."""
+    for other in (alpha, total):
+        alike = tensor(other).dtype is tensor(x).dtype and len(other.shape) == len(x.shape)
+        if not alike or not all(map(cx.same, x.shape, other.shape)):
+            raise NoRow("its arguments are of several shapes or dtypes")
+    return new(cx, tensor(x), x.shape)
+
+
+op(
+    "_dirichlet_grad",
+    "x, alpha, total",
+    torch="torch._dirichlet_grad",
+    type=_dirichlet_grad_type,
+    lower=Extern("torch._dirichlet_grad"),
 )
 
 

@@ -26,9 +26,10 @@ from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, deciding, described, form_of, laid_out
 from anyshape.runtime.gradient_layouts import Layout as Laid
 from anyshape.runtime.random_state import RandomState
-from anyshape.runtime.rollback import version_of, written_inputs
+from anyshape.runtime.rollback import written_inputs
 from anyshape.symbolic import Symbol, evaluate, symbols_of
 from anyshape.torch_names import torch_dtype
+from anyshape.version_counters import version_of
 
 Run = Callable[..., tuple[Any, ...]]
 _C = torch._C

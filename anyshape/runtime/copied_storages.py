@@ -19,8 +19,7 @@ from anyshape.nouns import mutable
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, storage_of
 from anyshape.runtime.result_layouts import MOST, inputs_like
-from anyshape.runtime.rollback import version_of
-from anyshape.version_counters import set_version
+from anyshape.version_counters import set_version, version_of
 
 Tensor = torch.Tensor
 Extent = tuple[int, int]

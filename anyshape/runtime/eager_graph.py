@@ -20,7 +20,8 @@ from anyshape.ir.step_labels import call_label
 from anyshape.nouns import mutable
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.profile import recorded
-from anyshape.runtime.rollback import Kept, Writes, version_of, written_inputs
+from anyshape.runtime.rollback import Kept, Writes, written_inputs
+from anyshape.version_counters import version_of
 
 
 @mutable(eq=False)

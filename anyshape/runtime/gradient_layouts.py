@@ -16,6 +16,7 @@ import torch
 from anyshape.ir.graph import Graph, ScalarType, Value
 from anyshape.ir.known_sizes import symbol_given_by
 from anyshape.nouns import frozen
+from anyshape.ops.gradients.backward import SLICES_OF_A_PART
 from anyshape.symbolic import Dim, Relation, eq
 
 Tensor = torch.Tensor
@@ -59,8 +60,6 @@ class Same:
     position: int
 
 
-SLICES_OF_A_PART = frozenset({"slice_read", "slice_set"})
-"""Operators that are a slice to autograd only where they leave something out."""
 Layout: TypeAlias = Own | Same | None
 """None: there is no gradient."""
 

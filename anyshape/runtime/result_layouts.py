@@ -21,11 +21,10 @@ from anyshape.ops import OPS
 from anyshape.runtime.call_sizes import hidden_sizes, sizes_of_call, small_sizes
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, Own, form_of, order_of, storage_of
-from anyshape.runtime.rollback import version_of
 from anyshape.runtime.turned_results import Laid, described, turned
 from anyshape.symbolic import Dim, Expr, Symbol, evaluate
 from anyshape.torch_names import torch_dtype
-from anyshape.version_counters import set_version
+from anyshape.version_counters import set_version, version_of
 
 Tensor = torch.Tensor
 Run = Callable[..., tuple[Any, ...]]

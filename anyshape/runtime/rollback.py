@@ -17,6 +17,7 @@ from anyshape.ir.nesting import with_nested
 from anyshape.nouns import frozen
 from anyshape.ops.shared_memory import written_in
 from anyshape.ops.table import OPS, Pointwise, View
+from anyshape.version_counters import version_of
 
 
 @frozen
@@ -81,8 +82,3 @@ class Kept:
         tensors = tuple(compress(self.tensors, counted))
         versions = tuple(compress(self.versions, counted))
         torch._C._autograd._unsafe_set_version_counter(tensors, versions)
-
-
-def version_of(tensor: torch.Tensor) -> int:
-    """How often the tensor was written, -1 where nobody counts."""
-    return -1 if tensor.is_inference() else tensor._version

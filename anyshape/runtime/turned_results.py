@@ -12,8 +12,7 @@ import torch
 
 from anyshape.nouns import frozen
 from anyshape.runtime.gradient_layouts import storage_of
-from anyshape.runtime.rollback import version_of
-from anyshape.version_counters import set_version
+from anyshape.version_counters import set_version, version_of
 
 Tensor = torch.Tensor
 

@@ -64,6 +64,18 @@ def _length_hint(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     return machine.native(operator.length_hint, args, kwargs)
 
 
+def _hint_of_reversed(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    """What a `reversed` of C has left: of a sequence of C, it asks nobody."""
+    asks_nobody = type(args[0]) is reversed and type(args[0].__reduce__()[1][0]) in ASKING_NOBODY
+    if asks_nobody and len(args) == 1 and not kwargs:
+        return machine.native(operator.length_hint, args, kwargs)
+    return machine.native(HINT_OF_REVERSED, args, kwargs)
+
+
+ASKING_NOBODY = (tuple, str, bytes, bytearray)
+HINT_OF_REVERSED: Any = reversed.__length_hint__
+
+
 def _bool(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 1:
         return (
@@ -413,6 +425,7 @@ BUILTINS: dict[Any, Handler] = {
     **ITERATION_BUILTINS,
     len: _len,
     operator.length_hint: _length_hint,
+    HINT_OF_REVERSED: _hint_of_reversed,
     repr: _text("repr"),
     format: _format,
     hash: _hash,

@@ -86,7 +86,10 @@ class Functions:
     hooks. ``watched``: the segment ends where autograd is told to watch the gradient of what it has
     made: what is made of it goes through that very tensor. ``leaves``: what the program has made
     leaves. ``section``: whose backward is being interpreted; ``transforms``: how many functions are
-    that ``torch.func.grad`` differentiates."""
+    that ``torch.func.grad`` differentiates. ``flagged``: what was handed in and is told to require
+    gradients, or not to, before anything reads it, with its flag from then on. ``lays_out``: eager
+    is asked how what ``torch.autograd.grad`` gives lies in memory. ``retained``: what the segment
+    has made and keeps the gradient of, by the value that it was then."""
 
     refused: str = ""
     left: str = ""
@@ -99,3 +102,6 @@ class Functions:
     apply: Callable[..., Any] | None = None
     section: Section | None = None
     transforms: int = 0
+    flagged: dict[Value, bool] = field(default_factory=dict)
+    lays_out: bool = False
+    retained: dict[Value, TensorValue] = field(default_factory=dict)

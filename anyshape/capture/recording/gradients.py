@@ -27,7 +27,7 @@ def propagate(cx: TypeContext, nodes: Sequence[Node], before: int, grad: bool) -
         wanted = kept and not constant and any(map(_requires, node.inputs()))
         if wanted or constant:
             for value in (*node.outputs, *(_written(node, nodes) if wanted else ())):
-                _mark(value, wanted)
+                mark(value, wanted)
         if wanted:
             _guard_source(cx, node)
 
@@ -43,7 +43,7 @@ def _guard_source(cx: TypeContext, node: Node) -> None:
 
 def require(made: Value) -> None:
     """It was made with ``requires_grad=True``."""
-    _mark(made, True)
+    mark(made, True)
 
 
 def _is_view(cx: TypeContext, node: Node) -> bool:
@@ -53,7 +53,8 @@ def _is_view(cx: TypeContext, node: Node) -> bool:
     return lies_in_argument(cx, node, row)
 
 
-def _mark(value: Value, wanted: bool) -> None:
+def mark(value: Value, wanted: bool) -> None:
+    """Says whether it requires gradients, if it can."""
     kind = value.type
     if isinstance(kind, TensorType):
         differentiable = kind.dtype.is_floating or kind.dtype.is_complex

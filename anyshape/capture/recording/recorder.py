@@ -48,12 +48,12 @@ from anyshape.capture.recording.entry_sizes import (
     argument_strides,
     with_own_strides,
 )
+from anyshape.capture.recording.example_run import ExampleRun
 from anyshape.capture.recording.expected import Expectations
 from anyshape.capture.recording.gradients import propagate
 from anyshape.capture.recording.image_order import in_eager_order
 from anyshape.capture.recording.integers import with_integers
 from anyshape.capture.recording.marks import RecorderMark
-from anyshape.capture.recording.meta_run import MetaRun
 from anyshape.capture.recording.number_checks import check_numbers
 from anyshape.capture.recording.refused_calls import Replaced, refuse_in_vain, with_replaced
 from anyshape.capture.recording.scalar_contents import ScalarContents
@@ -131,7 +131,7 @@ class Recorder:
     spent: set[Value] = field(default_factory=set)  # results whose gradients have been taken
     takes_gradients: bool = True  # are calls of `torch.autograd.grad` captured?
     taken: set[Value] = field(default_factory=set)  # what they have given
-    meta: MetaRun = field(default_factory=MetaRun)
+    runs: dict[str, ExampleRun] = field(default_factory=dict)  # by the device that they ran on
     layouts_read: bool = False  # has the program asked how a tensor lies since then?
     laid: dict[Value, None] = field(default_factory=dict)  # whose strides have been asked for
     replaced: Replaced = field(default_factory=Replaced)

@@ -38,6 +38,7 @@ from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.segments import weak_references
 from anyshape.capture.segments.cleared_gradients import Cleared, without_cleared
 from anyshape.capture.segments.declared_results import prove_returned
+from anyshape.capture.segments.flagged_arguments import Flagged, flagged_arguments
 from anyshape.capture.segments.module_names import module_name
 from anyshape.capture.segments.native_steps import concrete_machine
 from anyshape.capture.segments.outside_reads import OutsideNumbers
@@ -115,6 +116,7 @@ class Captured:
     widen: frozenset[str] = frozenset()  # the slots whose values are not relied on
     suspect: AnyshapeError | None = None  # what is to be reported where eager torch raises nothing
     cleared: tuple[Cleared, ...] = ()  # gradients that are set to None before the graph runs
+    flagged: tuple[Flagged, ...] = ()  # whose flags are set before it
     expected: tuple[str, ...] = ()  # what calls are to find in data, else they run natively
 
 
@@ -134,6 +136,7 @@ class _Assumed:
     own_backwards: bool = False
     contexts: bool = True
     takes_gradients: bool = True
+    lays_gradients_out: bool = False
     sorts_natively: frozenset[CallSite] = frozenset()
     works_natively: bool = False
     weak_references: Watch = "unmet"
@@ -225,6 +228,7 @@ class Capturer:
         recorder.contents.relies = assumed.relies_on_contents
         domain.enters_contexts = assumed.contexts
         domain.functions.refused = assumed.functions
+        domain.functions.lays_out = assumed.lays_gradients_out
         if assumed.own_backwards:
             domain.functions.apply = apply_with_backward
         machine = self._machine(domain)
@@ -271,7 +275,7 @@ class Capturer:
                 recorder.choices.refuse_seen(recorder.builder.nodes, outputs)
                 refuse_open(recorder)
                 refuse_unspent(domain, outputs)
-                if domain.functions.leaves or domain.functions.alone:
+                if domain.functions.leaves or domain.functions.alone or domain.functions.retained:
                     refuse_seen_memory(domain, outputs)
                 ask_eager(asking, outputs)
         except Break as signal:
@@ -318,6 +322,7 @@ class Capturer:
             widen=domain.widen,
             suspect=suspect,
             cleared=cleared,
+            flagged=flagged_arguments(recorder, domain.functions.flagged, inputs),
             expected=tuple(recorder.expected.texts),
         )
 
@@ -535,7 +540,9 @@ class _LedElsewhere(BaseException):
 DENIALS: Mapping[type[BaseException], Callable[[_Assumed, Any], dict[str, Any]]] = {
     _LooksIntoTexts: lambda assumed, found: {"forms_texts": False},
     aliases.PicksAreSeen: lambda assumed, found: {"picks_are_views": True},
-    aliases.GradientsAreSeen: lambda assumed, found: {"takes_gradients": False},
+    aliases.GradientsAreSeen: lambda assumed, found: (
+        {"takes_gradients": False} if assumed.lays_gradients_out else {"lays_gradients_out": True}
+    ),
     StridesOfOnesMatter: lambda assumed, found: {"own_strides": True},
     ChoicesAreSeen: lambda assumed, found: {"kept": assumed.kept | found.branches},
     _BreaksInSort: lambda assumed, found: {

@@ -156,6 +156,14 @@ def writes_arguments(recorder: Recorder) -> bool:
     return any(classes.of(value) in inputs for value in recorder.written)
 
 
+def is_any_written(recorder: Recorder, values: Sequence[Value]) -> bool:
+    """Does a node write the memory that one of these lies in?"""
+    classes = memory_classes(recorder)
+    owners = set(map(classes.of, values))
+    nodes = [node for node in recorder.builder.nodes if node.op in OPS and OPS[node.op].mutates]
+    return any(classes.of(node.read[0]) in owners for node in nodes if node.read)
+
+
 def no_alias_of(recorder: Recorder) -> NoAlias | None:
     """What must be asked where the graph writes an input; None where it writes none, or is
     handed a single tensor without holes."""

@@ -20,6 +20,7 @@ from anyshape.capture.heap.values import Call, TensorValue
 from anyshape.capture.recording import gradients
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.tensors import autograd_functions, second_gradients
+from anyshape.capture.tensors.aliases import is_any_written
 from anyshape.capture.tensors.autograd_functions import Walk
 from anyshape.capture.tensors.leaves import is_written_nowhere
 from anyshape.capture.tensors.reached import (
@@ -34,6 +35,7 @@ from anyshape.capture.tensors.tensor_ops import call_row
 from anyshape.ir.graph import Value
 from anyshape.ops.layout import numel
 from anyshape.symbolic import all_of, eq
+from anyshape.version_counters import move_version
 
 
 # ---- the attribute -------------------------------------------------------------------------------
@@ -44,6 +46,8 @@ def grad(domain: RecordingDomain, x: TensorValue, name: str = "grad") -> TensorV
         raise autograd_functions.left_native(domain, "whose backward reads a .grad")
     if x.value in domain.functions.leaves:
         return (x.attributes or {}).get("grad")
+    if x.value in domain.functions.retained:
+        return (domain.functions.retained[x.value].attributes or {}).get("grad")
     known = heap.slots.get((id(x.value), "grad"))
     if known is not None:
         return known[1]
@@ -128,8 +132,8 @@ def autograd_grad(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[s
     zeros, unused = given.pop("materialize_grads", False), given.pop("allow_unused", None)
     again = _is_recorded(domain, given)
     found, retain = _walked(domain, tensors, seeds, given)
-    if found.results:
-        raise not_captured("through an autograd.Function")
+    if found.results or _retained(domain, found):
+        raise not_captured("through an autograd.Function, or what retains its gradient")
     if not all(type(x) is TensorValue and x.value.tensor.requires_grad for x in wanted):
         raise not_captured("for what requires no gradients")
     reachable = set(found.leaves)
@@ -141,17 +145,43 @@ def autograd_grad(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[s
     reached = [x for x in wanted if x.value in reachable]
     if len(reached) < len(wanted) and not (unused or zeros):
         raise not_captured("for what it does not reach")
-    made = _taken(domain, tensors, seeds, reached, found, retain, again) if reached else ()
-    if again:
-        for value in second_gradients.that_require(domain.recorder, made):
-            gradients.require(value)
-    domain.recorder.taken.update(made)
+    made = _read(domain, tensors, seeds, reached, found, retain, again) if reached else ()
     results: dict[Value, Any]
     results = {x.value: TensorValue(value) for x, value in zip(reached, made, strict=True)}
     for x in wanted:
         if x.value not in results:
             results[x.value] = call_row(domain, "zeros_like", x) if zeros else None
     return tuple([results[x.value] for x in wanted])
+
+
+def _read(
+    domain: RecordingDomain,
+    tensors: tuple[Any, ...],
+    seeds: tuple[Any, ...],
+    reached: list[TensorValue],
+    found: Reached,
+    retain: bool,
+    again: bool,
+) -> tuple[Value, ...]:
+    """The gradients, of which the program may see how they lie where eager tells."""
+    recorder, functions = domain.recorder, domain.functions
+    known: list[second_gradients.OwnMemory | None] = [None] * len(reached)
+    if functions.lays_out and functions.section is None:
+        of = [x.value for x in tensors]
+        given = [None if seed is None else seed.value for seed in seeds]
+        leaves = [x.value for x in reached]
+        known = second_gradients.layouts(recorder, of, given, leaves, again)
+    orders = tuple([None if one is None else one.order for one in known])
+    made = _taken(domain, tensors, seeds, reached, found, retain, again, orders)
+    if again:
+        for value in second_gradients.that_require(recorder, made):
+            gradients.require(value)
+    for value, one in zip(made, known, strict=True):
+        if one is None:
+            recorder.taken.add(value)
+        elif one.version:
+            domain.machine.heap.log(move_version, TensorValue(value), (one.version,))
+    return made
 
 
 def _is_on_the_way(domain: RecordingDomain, x: TensorValue, found: Reached) -> bool:
@@ -186,14 +216,38 @@ def _backward(
     domain: RecordingDomain, tensors: tuple[Any, ...], seeds: tuple[Any, ...], options: Any
 ) -> Any:
     found, retain = _walked(domain, tensors, seeds, options)
-    if found.results:
+    retained = _retained(domain, found)
+    if found.results and not retained:
         finish = functools.partial(_accumulate_all, domain)
         return Call(autograd_functions.walk, (Walk(tensors, seeds, retain, finish),))
     leaves = taken_leaves(domain, found)
     if not leaves:
         raise not_captured("of what the program made a leaf")
-    made = _taken(domain, tensors, seeds, leaves, found, retain)
-    _accumulate_all(domain, leaves, [TensorValue(gradient) for gradient in made])
+    rows = [tuple(reversed(range(x.value.tensor.rank))) for x in retained]
+    orders = *[None for _ in leaves], *rows
+    made = _taken(domain, tensors, seeds, [*leaves, *retained], found, retain, orders=orders)
+    results = [TensorValue(gradient) for gradient in made]
+    for x, gradient in zip(retained, results[len(leaves) :], strict=True):
+        _keep(domain, x, gradient)
+    _accumulate_all(domain, leaves, results[: len(leaves)])
+
+
+def _retained(domain: RecordingDomain, found: Reached) -> list[TensorValue]:
+    """Whose gradients are kept, of what is gone through; the segment ends where that is not all in
+    one node, or what is kept is written."""
+    kept = [x for value, x in domain.functions.retained.items() if value in found.values]
+    if kept and (found.results or is_any_written(domain.recorder, [x.value for x in kept])):
+        domain.functions.left = "beside a gradient that is retained"
+        raise not_captured("which retains gradients")
+    return kept
+
+
+def _keep(domain: RecordingDomain, x: TensorValue, gradient: TensorValue) -> None:
+    """What `retain_grad` does with a gradient: it never writes the one that there is."""
+    before = (x.attributes or {}).get("grad")
+    if before is not None:
+        gradient = _unrecorded(domain, "add", before, gradient)
+    x.attributes = {**(x.attributes or {}), "grad": gradient}
 
 
 def _accumulate_all(
@@ -233,6 +287,7 @@ def _taken(
     found: Reached,
     retain: bool,
     again: bool = False,
+    orders: tuple[tuple[int, ...] | None, ...] = (),
 ) -> tuple[Value, ...]:
     """The node."""
     made = differentiated(
@@ -242,6 +297,7 @@ def _taken(
         [leaf.value for leaf in leaves],
         retain,
         again=again,
+        orders=orders if any(order is not None for order in orders) else None,
     )
     if not retain:
         domain.recorder.spent.update(found.values)
@@ -266,15 +322,19 @@ def _refuse_unfit(domain: RecordingDomain, x: Any, seed: Any) -> None:
 
 def _accumulate(domain: RecordingDomain, leaf: TensorValue, gradient: TensorValue) -> None:
     """What autograd does with a gradient at a leaf."""
-    recorder = domain.recorder
     before = grad(domain, leaf)
     if before is None:
         _store(domain, leaf, gradient)
-        return
+    else:
+        _unrecorded(domain, "add_", before, gradient)
+
+
+def _unrecorded(domain: RecordingDomain, name: str, *args: TensorValue) -> Any:
+    recorder = domain.recorder
     modes = recorder.modes
     recorder.modes = dataclasses.replace(modes, grad=False)
     try:
-        call_row(domain, "add_", before, gradient)
+        return call_row(domain, name, *args)
     finally:
         recorder.modes = modes
 

@@ -45,12 +45,38 @@ def leaf_made(domain: RecordingDomain, x: TensorValue) -> bool:
     return True
 
 
+def flag_set(domain: RecordingDomain, x: TensorValue, new: Any) -> bool:
+    """Makes a tensor require gradients, or not: a leaf that was made here, or what was handed in.
+    False where the caller is to end the segment."""
+    return (new is True and leaf_made(domain, x)) or (
+        type(new) is bool and _flag_of_argument_set(domain, x, new)
+    )
+
+
+def _flag_of_argument_set(domain: RecordingDomain, x: TensorValue, new: bool) -> bool:
+    """Of a leaf that was handed in, and that nothing has read: the graph finds it so, as its flag
+    is set before the graph runs (``segments/flagged_arguments.py``)."""
+    recorder, value = domain.recorder, x.value
+    real = recorder.real_tensor(x)
+    if real is None or not value.dtype.is_floating or not may_make_leaves(domain):
+        return False
+    if real.is_inference() or real.grad_fn is not None or value in domain.functions.hooked:
+        return False
+    if any(value in node.read for node in recorder.builder.nodes) or value in recorder.written:
+        return False
+    no_grad_fn(domain, x)
+    gradients.mark(value, new)
+    recorder.runs.clear()
+    domain.functions.flagged[value] = new
+    return True
+
+
 def has_that_flag(domain: RecordingDomain, x: TensorValue, new: Any) -> bool:
-    """`x.requires_grad = new` of a leaf that is so already, or that is made one."""
+    """`x.requires_grad = new` of a leaf that is so already, or that is made so."""
     if domain.functions.transforms:  # torch refuses it
         return False
     if type(new) is not bool or new != x.value.tensor.requires_grad:
-        return new is True and leaf_made(domain, x)
+        return flag_set(domain, x, new)
     no_grad_fn(domain, x)  # which is relied on: eager torch refuses it of results
     return True
 

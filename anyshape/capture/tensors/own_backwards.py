@@ -33,6 +33,7 @@ from anyshape.capture.tensors.autograd_functions import (
     saved_tensors,
 )
 from anyshape.capture.tensors.later_reads import leave_section, watch_section
+from anyshape.capture.tensors.reached import Reached, requires
 from anyshape.capture.tensors.tensor_ops import call_row
 from anyshape.ir.graph import (
     Arg,
@@ -292,6 +293,10 @@ def refuse_seen_memory(domain: RecordingDomain, outputs: Sequence[Arg]) -> None:
     leaves = domain.functions.leaves
     if any(value in leaves for value in values_in(tuple(outputs))):
         raise FunctionsAreSeen("beside a leaf that is handed out")
+    retained = domain.functions.retained
+    left = [v for v in values_in(tuple(outputs)) if requires(v)]
+    if retained and not Reached.of(domain, left).values.isdisjoint(retained):
+        raise FunctionsAreSeen("beside what retains its gradient and is handed out")
     if not domain.functions.alone:
         return
     memory = memory_classes(domain.recorder)

@@ -82,10 +82,11 @@ def differentiated(
     retain: bool,
     more: bool = False,
     again: bool = False,
+    orders: tuple[tuple[int, ...] | None, ...] | None = None,
 ) -> tuple[Value, ...]:
     """The node. ``more``: others of the same `backward()` go through what this one has; ``again``:
-    what it makes is recorded."""
-    args = tuple(of), tuple(cotangents), tuple(wanted), retain, more, again
+    what it makes is recorded; ``orders``: how that lies, where it does not as the leaf does."""
+    args = tuple(of), tuple(cotangents), tuple(wanted), retain, more, again, orders
     made: tuple[Value, ...] = domain.recorder.call(GRADIENTS, *args)
     return made
 

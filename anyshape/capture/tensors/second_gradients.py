@@ -1,33 +1,41 @@
-"""Gradients that are differentiated again (``create_graph=True``): which of them require gradients,
-and which leaves get some through them.
+"""What only eager tells of gradients: which of those that are differentiated again
+(``create_graph=True``) require gradients, which leaves get some through them, and how what
+``torch.autograd.grad`` gives lies in memory.
 
 In: what capture has recorded. Out: eager's own answers. They follow from what each formula of
-eager's reads, which no table here says, so the nodes in front run once more on tensors without
-memory ("meta"), at the example sizes. Where these do not run (data decides something), the segment
-ends.
+eager's reads, which no table here says, so the nodes in front run once more at the example sizes:
+on tensors without memory ("meta"), or, as kernels choose how results lie, on zeros. Where these do
+not run (data decides something), the segment ends.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
-from anyshape.capture.recording.meta_run import MetaRun
+from anyshape.capture.guards.no_alias import storage_of
+from anyshape.capture.heap.values import Break
+from anyshape.capture.recording.example_run import ExampleRun
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.tensors.meta import number_at, value_at
 from anyshape.capture.tensors.reached import not_captured, requires
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import Arg, Node, TensorType, Value
+from anyshape.nouns import frozen
 from anyshape.ops import OPS
-from anyshape.ops.gradients.backward import GRADIENTS
+from anyshape.ops.gradients.backward import GRADIENTS, SLICES_OF_A_PART
+from anyshape.ops.layout import dense_order, strides_in_order
 from anyshape.ops.shared_memory import base_of
-from anyshape.symbolic import Dim
+from anyshape.symbolic import Condition, Dim, eq
 from anyshape.torch_names import resolve
+from anyshape.version_counters import version_of
 
 UNKNOWN_SIZE = 2
+HOST = "cpu"
 
 
 def is_differentiated_again(node: Node) -> bool:
@@ -72,44 +80,134 @@ def that_get_one(
     return [leaf for leaf, gradient in zip(leaves, made, strict=True) if gradient is not None]
 
 
-# ---- once more, without memory -------------------------------------------------------------------
-def _run_again(recorder: Recorder, wanted: Sequence[Value]) -> dict[Value, Any]:
+@frozen
+class OwnMemory:
+    """How a gradient lies that has its memory for itself: its dimensions, innermost first, and how
+    often autograd has written it."""
+
+    order: tuple[int, ...]
+    version: int
+
+
+def layouts(
+    recorder: Recorder,
+    of: Sequence[Value],
+    cotangents: Sequence[Value | None],
+    wanted: Sequence[Value],
+    again: bool,
+) -> list[OwnMemory | None]:
+    """How eager lays these gradients out, at all sizes that are 0, 1 or more where those of the
+    example are: that is guarded. None where one lies otherwise, or nobody can tell."""
+    unknown: list[OwnMemory | None] = [None] * len(wanted)
+    seeds = [seed for seed in cotangents if seed is not None]
+    nodes = _in_front_of(recorder, ExampleRun(HOST), (*of, *seeds, *wanted))
+    values = {v for node in nodes for v in (*node.inputs(), *node.outputs)} | {*seeds, *wanted}
+    tensors = [value for value in values if isinstance(value.type, TensorType)]
+    dense = all(dense_order(v.shape, v.tensor.strides) is not None for v in _handed_in(recorder))
+    if not dense or any(value.tensor.device != HOST for value in tensors):
+        return unknown
+    conditions = dict.fromkeys(_deciding(nodes, tensors))
+    if any(recorder.cx.hint(condition) is None for condition in conditions):
+        return unknown
+    try:
+        found = _run_again(recorder, (*of, *seeds, *wanted), HOST)
+        with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
+            made = torch.autograd.grad(
+                [found[value] for value in of],
+                [found[value] for value in wanted],
+                [None if seed is None else found[seed] for seed in cotangents],
+                retain_graph=True,
+                create_graph=again,
+                allow_unused=True,
+            )
+    except (Break, Exception) as error:
+        if is_interrupt(error):
+            raise
+        return unknown
+    for condition in conditions:
+        recorder.decide(condition)
+    users = Counter(map(_memory_of, (*found.values(), *filter(_is_tensor, made))))
+    return [_own_memory(gradient, users) for gradient in made]
+
+
+def _handed_in(recorder: Recorder) -> list[Value]:
+    entries = recorder.builder.inputs
+    return [entry.value for entry in entries if isinstance(entry.value.type, TensorType)]
+
+
+def _deciding(nodes: Sequence[Node], values: Sequence[Value]) -> Iterator[Condition | bool]:
+    """What kernels and formulas ask of sizes to choose how results lie."""
+    for value in values:
+        for size in value.shape:
+            yield from (eq(size, 0), eq(size, 1))
+    for node in nodes:
+        if node.op in SLICES_OF_A_PART:
+            pairs = zip(node.output.shape, node.read[0].shape, strict=True)
+            yield from (eq(part, whole) for part, whole in pairs)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _memory_of(value: Any) -> int:
+    return storage_of(value) if _is_tensor(value) else 0
+
+
+def _own_memory(gradient: Any, users: Mapping[int, int]) -> OwnMemory | None:
+    """None where others share its memory, or it has holes or repeats elements."""
+    if gradient is None or users[_memory_of(gradient)] > 1 or gradient.storage_offset():
+        return None
+    shape, strides = tuple(gradient.shape), gradient.stride()
+    if not gradient.numel():  # strides say nothing of an order
+        rows = strides == torch.empty(shape, device="meta").stride()
+        return OwnMemory(tuple(reversed(range(len(shape)))), version_of(gradient)) if rows else None
+    order = tuple(sorted(range(len(shape)), key=lambda d: (strides[d], shape[d] > 1, -d)))
+    found = OwnMemory(order, version_of(gradient))
+    return found if strides_in_order(shape, order) == strides else None
+
+
+# ---- once more -----------------------------------------------------------------------------------
+def _run_again(
+    recorder: Recorder, wanted: Sequence[Value], device: str = "meta"
+) -> dict[Value, Any]:
     """What stands for each value that leads to those that are wanted. What has run for gradients
     in front of these is not run again."""
-    if not recorder.meta.goes_on(recorder.builder.nodes):
-        recorder.meta = MetaRun()
-    tries = (recorder.meta, MetaRun()) if recorder.meta.nodes else (recorder.meta,)
+    known = recorder.runs.get(device)
+    tries = [ExampleRun(device)]
+    if known is not None and known.nodes and known.goes_on(recorder.builder.nodes):
+        tries.insert(0, known)
     for run in tries:  # anew where sizes are known by now to be others than they were taken for
-        recorder.meta = run
+        recorder.runs[device] = run
         try:
             with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
                 _run_on(recorder, run, wanted)
             return run.found
         except Exception as error:
-            recorder.meta = MetaRun()
+            del recorder.runs[device]
             if is_interrupt(error):
                 raise
     raise not_captured("of gradients behind what needs data")
 
 
-def _run_on(recorder: Recorder, run: MetaRun, wanted: Sequence[Value]) -> None:
+def _run_on(recorder: Recorder, run: ExampleRun, wanted: Sequence[Value]) -> None:
     sizes = defaultdict(lambda: UNKNOWN_SIZE, recorder.cx.hints)
 
     def number(dim: Dim) -> int:
         return number_at(recorder.cx.facts.simplify(dim), sizes)
 
-    for entry in recorder.builder.inputs:
-        value = entry.value
-        if isinstance(value.type, TensorType) and value not in run.found:
-            leaf = value_at(value, number, _empty)
+    new = partial(_new, run.device)
+    for value in _handed_in(recorder):
+        if value not in run.found:
+            leaf = _as_torch_lays_out(value, value_at(value, number, new))
             run.found[value] = leaf.requires_grad_(requires(value))
     for node in _in_front_of(recorder, run, wanted):
-        run_node(node, run.found, lambda arg: value_at(arg, number, _empty))
+        run_node(node, run.found, lambda arg: value_at(arg, number, new), run.device)
         run.nodes[id(node)] = node
     run.seen = tuple(recorder.builder.nodes)
 
 
-def _in_front_of(recorder: Recorder, run: MetaRun, wanted: Sequence[Value]) -> list[Node]:
+def _in_front_of(recorder: Recorder, run: ExampleRun, wanted: Sequence[Value]) -> list[Node]:
     """The nodes that make these values, and write the memory that they lie in, but for those that
     have run. In front of what was seen then none is missing once all that is read stands there."""
     makers, nodes, seen = recorder.builder.makers, recorder.builder.nodes, len(run.seen)
@@ -134,11 +232,22 @@ def _in_front_of(recorder: Recorder, run: MetaRun, wanted: Sequence[Value]) -> l
     return found[::-1]
 
 
-def _empty(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    return torch.empty_strided(shape, strides, dtype=dtype, device="meta")
+def _as_torch_lays_out(value: Value, made: torch.Tensor) -> torch.Tensor:
+    """Torch takes a size of 0 for one of 1 when it counts strides."""
+    order = None if made.numel() else dense_order(value.shape, value.tensor.strides)
+    if order is None:
+        return made
+    return torch.empty_permuted(made.shape, order[::-1], dtype=made.dtype, device=made.device)
 
 
-def run_node(node: Node, found: dict[Value, Any], example: Any) -> None:
+def _new(
+    device: str, shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype
+) -> torch.Tensor:
+    made = torch.empty_strided(shape, strides, dtype=dtype, device=device)
+    return made if device == "meta" else made.zero_()
+
+
+def run_node(node: Node, found: dict[Value, Any], example: Any, device: str) -> None:
     """Runs the node in its grad mode; as ``runtime/eager_function.py`` writes it."""
 
     def argument(arg: Arg) -> Any:
@@ -150,7 +259,7 @@ def run_node(node: Node, found: dict[Value, Any], example: Any) -> None:
 
     named = {name: argument(arg) for name, arg in node.kwargs.items() if arg is not None}
     if "device" in named:
-        named["device"] = "meta"
+        named["device"] = device
     with torch.set_grad_enabled(node.modes is None or node.modes.grad):
         made = resolve(OPS[node.op].torch)(*map(argument, node.args), **named)
     results = made if isinstance(made, (tuple, list)) else (made,)

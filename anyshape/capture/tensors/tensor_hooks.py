@@ -22,7 +22,7 @@ from anyshape.capture.heap.values import Break, Call, TensorValue
 from anyshape.capture.interpreter import value_opcodes
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.functions import Alone, Section
-from anyshape.capture.tensors.aliases import memory_classes
+from anyshape.capture.tensors.aliases import is_any_written
 from anyshape.capture.tensors.autograd_functions import fitted, left_native, refuse
 from anyshape.capture.tensors.own_backwards import (
     open_section,
@@ -104,8 +104,19 @@ def _register_after(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict
 
 
 def retain_grad(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`Tensor.retain_grad`."""
-    raise _left(domain, "Tensor.retain_grad", args[0])
+    """`Tensor.retain_grad`: `backward()` is asked for the gradient of what the segment has made; a
+    leaf keeps its own anyway."""
+    x, recorder, functions = args[0], domain.recorder, domain.functions
+    if type(x) is not TensorValue or not x.value.tensor.requires_grad:
+        raise _left(domain, "Tensor.retain_grad", x)
+    if x.value in functions.leaves or x.value in functions.retained:
+        return
+    inside = functions.inside or recorder.depth or recorder.modes.checkpoint
+    if inside or functions.refused or x.python is not None or x.attributes:
+        raise _left(domain, "Tensor.retain_grad", x)
+    if recorder.source_of(x.value) is not None or not _is_alone(domain, x.value):
+        raise _left(domain, "Tensor.retain_grad", x)
+    functions.retained[x.value] = x
 
 
 def _at_the_end(domain: RecordingDomain, register: Any, x: TensorValue, hook: Any) -> None:
@@ -130,9 +141,7 @@ def _is_alone(domain: RecordingDomain, value: Value) -> bool:
     maker = builder.makers.get(value)
     if maker is None or OPS[maker.op].alias != "none" or OPS[maker.op].mutates:
         return False
-    memory = memory_classes(domain.recorder)
-    targets = (node.read[0] for node in builder.nodes if OPS[node.op].mutates)
-    return all(memory.of(target) is not memory.of(value) for target in targets)
+    return not is_any_written(domain.recorder, [value])
 
 
 def _begun(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -50,7 +50,12 @@ from anyshape.capture.tensors.casts import (
 )
 from anyshape.capture.tensors.given_back import diff, perhaps_in_place
 from anyshape.capture.tensors.indexing import slice_of
-from anyshape.capture.tensors.leaves import detached_in_place, leaf_made, may_make_leaves
+from anyshape.capture.tensors.leaves import (
+    detached_in_place,
+    flag_set,
+    leaf_made,
+    may_make_leaves,
+)
 from anyshape.capture.tensors.meta import eager_call
 from anyshape.capture.tensors.outs import all_or_nothing, into
 from anyshape.capture.tensors.tensor_ops import (
@@ -387,7 +392,7 @@ def requires_grad_method(
     if x.value.tensor.requires_grad == wanted:
         return x
     domain.recorder.choices.refuse_marks(x)
-    if wanted is not True or not leaf_made(domain, x):
+    if not flag_set(domain, x, wanted):
         raise broken("python-effect", "requires_grad_()")
     return x
 

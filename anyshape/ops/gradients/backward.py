@@ -12,7 +12,7 @@ from typing import Any
 from anyshape.ir.graph import Node, TensorType, Value, row_major
 from anyshape.ops import parts, write_back
 from anyshape.ops.context import TypeContext
-from anyshape.ops.layout import dense_order
+from anyshape.ops.layout import dense_order, strides_in_order
 from anyshape.ops.rules import same_as
 from anyshape.ops.table import OpDef, op
 
@@ -38,8 +38,16 @@ def gives_sparse(node: Node, row: OpDef) -> bool:
     return any(given.get(name, False) is not False for name in SPARSE)
 
 
-def gradient_type(kind: TensorType) -> TensorType:
-    """What autograd keeps as ``.grad``: laid out as the tensor is where that has no holes."""
+SLICES_OF_A_PART = frozenset({"slice_read", "slice_set"})
+"""Operators that are a slice to autograd only where they leave something out."""
+
+
+def gradient_type(kind: TensorType, order: tuple[int, ...] | None = None) -> TensorType:
+    """What autograd keeps as ``.grad``: laid out as the tensor is where that has no holes.
+    ``order``: of what it gives otherwise, its dimensions, innermost first."""
+    if order is not None:
+        strides = strides_in_order(kind.shape, order)
+        return TensorType(kind.dtype, kind.device, kind.shape, strides)
     dense = dense_order(kind.shape, kind.strides) is not None
     strides = kind.strides if dense else row_major(kind.shape)
     return TensorType(kind.dtype, kind.device, kind.shape, strides)
@@ -53,13 +61,15 @@ def _type(
     retain: bool,
     more: bool,
     again: bool,
+    orders: tuple[tuple[int, ...] | None, ...] | None = None,
 ) -> tuple[TensorType, ...]:
-    return tuple(gradient_type(value.tensor) for value in wanted)
+    orders = orders or (None,) * len(wanted)
+    return tuple(gradient_type(v.tensor, order) for v, order in zip(wanted, orders, strict=True))
 
 
 op(
     GRADIENTS,
-    "of, cotangents, wanted, retain, more, again",
+    "of, cotangents, wanted, retain, more, again, orders=None",
     torch="anyshape.eager.gradients",
     type=_type,
     differentiable=False,

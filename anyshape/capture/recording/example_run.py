@@ -1,5 +1,5 @@
-"""What has run once more on tensors without memory, to learn how gradients are differentiated again
-(``tensors/second_gradients.py``)."""
+"""What has run once more at the example sizes, to learn how gradients are differentiated again, on
+tensors without memory, or how eager lays them out, on zeros (``tensors/second_gradients.py``)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from anyshape.nouns import mutable
 
 
 @mutable(eq=False)
-class MetaRun:
-    """``found``: what stands for each value; ``nodes``: those that have run, of the first so many
-    that were ``seen``."""
+class ExampleRun:
+    """On a ``device``. ``found``: what stands for each value; ``nodes``: those that have run, of
+    the first so many that were ``seen``."""
 
+    device: str
     found: dict[Value, Any] = field(default_factory=dict)
     nodes: dict[int, Node] = field(default_factory=dict)  # by id
     seen: Sequence[Node] = ()

@@ -15,6 +15,7 @@ import sys
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 import anyshape
 from anyshape.ir.code import NativeFunction
@@ -26,6 +27,7 @@ from anyshape.targets.cpu.target import builder_of
 
 CALLS = 4_800  # of functions, in the first call of `x + 1`: a few more than there are
 TEXT = 6_000  # bytes of C
+MODEL = 23_000  # the same of four kernels, the steps on them and their callers: without the prelude
 
 
 def profiled(fast, *args) -> pstats.Stats:
@@ -139,6 +141,37 @@ def test_forty_kernels_are_one_run_of_the_compiler_on_each_core(sources, monkeyp
     fast(torch.rand(6, 7), torch.rand(7, 7))
     assert fast.stats().kernels == 40
     assert len(sources) == cores
+
+
+class TwoLayers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(99, 64)
+        self.norms = nn.ModuleList(nn.LayerNorm(64) for _ in range(2))
+        self.mixes = nn.ModuleList(nn.Linear(64, 192) for _ in range(2))
+
+    def forward(self, tokens):
+        x = self.words(tokens)
+        for norm, mix in zip(self.norms, self.mixes, strict=True):
+            q, k, v = mix(norm(x)).view(*tokens.shape, 3, 4, 16).permute(2, 0, 3, 1, 4)
+            x = x + F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        return F.gelu(x).mean(1)
+
+
+def test_what_the_compiler_reads_of_a_model_and_how_often_it_runs(sources, monkeypatch):
+    """Kernels are not printed more often, nor is what steps call read in each part."""
+    monkeypatch.setattr(build, "cores", lambda: 2)
+    model, tokens = TwoLayers().eval(), torch.randint(0, 99, (2, 9))
+    fast = anyshape.compile(model, fullgraph=True)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(tokens), model(tokens))
+    texts = [source for source in sources if "anyshape_fresh(" not in source]
+    assert len(sources) - len(texts) <= 1  # of guards, once a process
+    assert len(texts) == 2
+    own = sum(len(text) - text.index("PyLong_AsUnsigned") for text in texts)
+    assert own < MODEL and fast.stats().kernels == 4
+    assert sum("static long anyshape_gemm(" in text for text in texts) == 1
+    assert sum("static int anyshape_blob(" in text for text in texts) == 1
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from anyshape.ir.code import NativeFunction
 from anyshape.options import Options
 from anyshape.targets.cpu.build import Builder
 from anyshape.targets.cpu.c_lanes import FEW, Count
-from anyshape.targets.cpu.prelude import JOIN_LANES, JOINED_TRUTHS, JOINS, VECTORS, texts
+from anyshape.targets.cpu.prelude import JOIN_LANES, JOINS, TRUTHS, VECTORS, texts
 
 LOOPS = ((64, 128), (32, 64), (32, 32), (16, 16))
 LENGTHS = (1, 2, 3, 4, 8, 15, 16, 20, 32, 40, 48, 63, 64, 67, 72, 96, 128, 130, 1024, 1040, 4160)
@@ -93,7 +93,7 @@ def test_a_row_of_whole_vectors_has_no_text_for_what_is_left() -> None:
 
 def test_accumulators_are_joined_without_a_loop_where_there_are_vectors() -> None:
     """GCC unrolls such a loop in every kernel that has one."""
-    joins = [text for text in texts() if "as_join_" in text and text is not JOINED_TRUTHS]
+    joins = [text for text in texts() if "as_join_" in text and text is not TRUTHS]
     assert len(joins) == len(JOINS) * len(JOIN_LANES)
     for text in joins:
         vectors, _, scalars = text.rpartition("#else")

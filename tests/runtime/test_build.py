@@ -98,6 +98,16 @@ def test_steps_are_in_one_part_unless_they_are_most_of_the_text() -> None:
     assert len(parts) == 2 and all(many.keys() & part for part in parts)
 
 
+def test_a_builder_knows_steps_from_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "cores", lambda: 2)
+    texts = {f"step{n}": f"long step{n}(void **v) {{ return {n}; }}" for n in range(9)}
+    steps = {name: NativeFunction(text, caller="none") for name, text in texts.items()}
+    kernels = {name: FUNCTIONS[name] for name in ("add0", "add1")}
+    parts = Builder.create(Options(cache=False)).start(kernels | steps)
+    assert all(part.done.result() for part in parts)
+    assert sorted(len(steps.keys() & part.functions.keys()) for part in parts) == [0, 9]
+
+
 EVERY_LIBRARY = """
 double exp(double); float sinf(float); void *malloc(unsigned long); void free(void *);
 void *aligned_alloc(unsigned long, unsigned long); int omp_get_num_threads(void);

@@ -376,7 +376,7 @@ AS_INLINE T as_join_NAME_T(T *b) {
 }
 """
 
-JOINED_TRUTHS = """
+TRUTHS = """
 AS_INLINE _Bool as_join_any(const _Bool *b, int count) { /* eight at a time */
   u64 joined = 0, truths;
   for (int l = 0; l < count; l += 8) { __builtin_memcpy(&truths, b + l, 8); joined |= truths; }
@@ -473,7 +473,7 @@ def _texts() -> list[str]:
         *integers,
         CASTS,
         *turns,
-        JOINED_TRUTHS,
+        TRUTHS,
         *joins,
         *MOMENTS,
     ]

@@ -12,7 +12,7 @@ Tensor = torch.Tensor
 
 
 def index_at_masks(input: Tensor, positions: Any, masks: Any) -> Tensor:
-    return input[_key(masks)]
+    return torch.ops.aten.index(input, list(masks))
 
 
 def put_at_masks(

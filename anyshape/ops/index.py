@@ -355,6 +355,9 @@ op(
 )
 """An index by positions that masks have given: eager keeps the masks for the gradient."""
 
+INDEXED = frozenset({"index", "index_at_masks"})
+"""Rows whose results lie as their indices and the rest of their argument say."""
+
 # --- embedding ---
 
 

@@ -39,6 +39,7 @@ REFUSED: Mapping[str, frozenset[Category]] = MappingProxyType(
 )
 """The categories that eager refuses, by row; in-place rows are as those that they are made from."""
 
+
 def _degrees_of_freedom(
     x: Any, dims: tuple[int, ...], unbiased: None, keepdim: bool, *, correction: Any
 ) -> Dim:

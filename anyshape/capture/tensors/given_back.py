@@ -18,6 +18,7 @@ from anyshape.ops.rules import dim_of, is_any_zero
 if TYPE_CHECKING:
     from anyshape.capture.recording.domain import RecordingDomain
 
+
 def perhaps_in_place(
     domain: RecordingDomain, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:

@@ -177,9 +177,11 @@ class Asking:
         rule, cx = WARNED.get(call.name), self.recorder.cx
         if rule is None:
             return None
-        positional, keywords = OPS[call.name].signature.split(call.args, call.kwargs)
+        row = OPS[call.name]
+        positional, keywords = row.signature.split(call.args, call.kwargs)
+        assert row.normalize is not None
         try:
-            normal, named = OPS[call.name].normalize(cx, *positional, **keywords)
+            normal, named = row.normalize(cx, *positional, **keywords)
             size = cx.facts.simplify(rule(*normal, **named))
         except (OpError, Undecided, TypeError):  # a correction that is no number
             return None

@@ -22,6 +22,7 @@ from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.tensors.aliases import lies_as_read
 from anyshape.ir.graph import Node, TensorType, Value
 from anyshape.ops import OPS
+from anyshape.ops.index import INDEXED
 from anyshape.ops.row_major_results import is_row_major
 from anyshape.ops.rules import PointwiseRule
 from anyshape.ops.shared_memory import base_of, written_in
@@ -80,7 +81,7 @@ def _seen(
 def _refuse_indices(recorder: Recorder, asked: set[Value]) -> None:
     """How an index lies of what is not row-major is worked out at the very sizes of 1."""
     for node, _ in _reached(recorder, asked) if asked else ():
-        if node.op == "index" and _leaves_order_open(node) and not _is_of_rows(recorder, node):
+        if node.op in INDEXED and _leaves_order_open(node) and not _is_of_rows(recorder, node):
             raise StridesOfOnesMatter
 
 
@@ -99,7 +100,7 @@ def _leaves_order_open(node: Node) -> bool:
     if not isinstance(kind, TensorType) or kind.rank < 3:
         return False
     operands = [v.tensor for v in node.read if isinstance(v.type, TensorType)]
-    if node.op == "index":
+    if node.op in INDEXED:
         return True
     if not isinstance(row.type, PointwiseRule):
         return any(0 in t.strides for t in operands)

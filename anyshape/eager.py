@@ -34,6 +34,44 @@ def number(function: str, operands: Any) -> int | float:
     return made
 
 
+def gradients(
+    of: Any,
+    cotangents: Any,
+    wanted: Any,
+    retain: bool,
+    more: bool,
+    again: bool,
+    orders: tuple[tuple[int, ...] | None, ...] | None = None,
+) -> tuple[Tensor, ...]:
+    """What ``backward()`` adds to the ``.grad`` of each of ``wanted``, in memory of its own.
+    ``more``: others of the same ``backward()`` follow; ``again``: they are recorded; ``orders``:
+    of dimensions in memory, innermost first, where it does not lie as the tensor does."""
+    made = torch.autograd.grad(
+        of,
+        wanted,
+        cotangents,
+        retain_graph=retain or more,
+        create_graph=again,
+        allow_unused=True,
+    )
+    if any(gradient is None for gradient in made):
+        raise CheckFailed("a tensor that requires gradients gets none")
+    orders = orders or (None,) * len(made)
+    return tuple([_laid_as(g, x, order) for g, x, order in zip(made, wanted, orders)])
+
+
+def _laid_as(gradient: Tensor, x: Tensor, order: tuple[int, ...] | None) -> Tensor:
+    """A copy of the gradient that has never been written."""
+    made = torch.empty_like(x.detach())
+    if order is not None:
+        made = torch.empty_permuted(x.shape, order[::-1], dtype=x.dtype, device=x.device)
+    elif made.stride() != x.stride():  # which has holes
+        made = torch.empty_like(x.detach(), memory_format=torch.contiguous_format)
+    made.copy_(gradient)
+    torch._C._autograd._unsafe_set_version_counter((made,), (0,))
+    return made
+
+
 def strided_part(x: Tensor, size: Any, stride: Any, offset: int) -> Tensor:
     """Positions in the elements of a row, counted from its first one."""
     return x.as_strided(size, stride, x.storage_offset() + offset)

@@ -70,7 +70,7 @@ def _type(
 op(
     GRADIENTS,
     "of, cotangents, wanted, retain, more, again, orders=None",
-    torch="anyshape.eager_functions.gradients",
+    torch="anyshape.eager.gradients",
     type=_type,
     differentiable=False,
 )

@@ -60,17 +60,6 @@ def gradients(
     return tuple([_laid_as(g, x, order) for g, x, order in zip(made, wanted, orders)])
 
 
-def function_result(x: Tensor, number: int) -> Tensor:
-    """What an ``autograd.Function`` has given, as a leaf: what lies behind it is differentiated by
-    nodes of their own. ``number`` says which call it was."""
-    return x.detach().requires_grad_()
-
-
-def as_leaf(x: Tensor) -> Tensor:
-    """What ``requires_grad_()`` makes of a tensor."""
-    return x.detach().requires_grad_()
-
-
 def _laid_as(gradient: Tensor, x: Tensor, order: tuple[int, ...] | None) -> Tensor:
     """A copy of the gradient that has never been written."""
     made = torch.empty_like(x.detach())

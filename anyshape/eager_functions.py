@@ -1,5 +1,5 @@
 """What an `autograd.Function` with its own backward means on eager torch: again such a function,
-whose ``backward`` is the region of the node.
+whose ``backward`` is the region of the node; and the leaves where gradients inside a graph end.
 """
 
 from __future__ import annotations
@@ -40,3 +40,14 @@ def applied_function(
     arguments from those of the results and what it has captured."""
     made = _WithBackward.apply(backward, results, captured, *arguments)
     return made if type(made) is tuple else (made,)
+
+
+def function_result(x: Tensor, number: int) -> Tensor:
+    """What an ``autograd.Function`` has given, as a leaf: what lies behind it is differentiated by
+    nodes of their own. ``number`` says which call it was."""
+    return x.detach().requires_grad_()
+
+
+def as_leaf(x: Tensor) -> Tensor:
+    """What ``requires_grad_()`` makes of a tensor."""
+    return x.detach().requires_grad_()

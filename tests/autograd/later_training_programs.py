@@ -171,6 +171,44 @@ def gradients_that_others_keep() -> Made:
 
 
 @program()
+def an_autoencoder_whose_divergence_torch_looks_up() -> Made:
+    encoder, decoder = nn.Linear(INPUTS, 4), nn.Linear(2, INPUTS)
+    optimizer = adam([*encoder.parameters(), *decoder.parameters()])
+
+    def step(x, y):
+        optimizer.zero_grad()
+        mean, log = encoder(x).chunk(2, -1)
+        found = torch.distributions.Normal(mean, (0.5 * log).exp())
+        prior = torch.distributions.Normal(torch.zeros_like(mean), torch.ones_like(log))
+        apart = torch.distributions.kl_divergence(found, prior).sum(-1).mean()
+        loss = F.mse_loss(decoder(found.rsample()), x) + apart
+        loss.backward()
+        optimizer.step()
+        return loss.detach(), apart.detach()
+
+    return step, [encoder, decoder, optimizer]
+
+
+@program()
+def draws_of_dirichlet_and_beta() -> Made:
+    net = network()
+    optimizer = adam(net.parameters())
+
+    def step(x, y):
+        optimizer.zero_grad()
+        weights = F.softplus(net(x)) + 0.1
+        shares = torch.distributions.Dirichlet(weights)
+        part = torch.distributions.Beta(weights[:, 0], weights[:, 1])
+        drawn, other = shares.rsample(), part.rsample()
+        loss = (drawn * drawn).mean() + other.mean() - shares.log_prob(drawn.detach()).mean()
+        (loss - 0.1 * part.entropy().mean()).backward()
+        optimizer.step()
+        return loss.detach(), drawn.detach(), other.detach()
+
+    return step, [net, optimizer]
+
+
+@program()
 def functional_steps() -> Made:
     """`torch.func` alone: parameters in, parameters out."""
     net = network()

@@ -116,6 +116,22 @@ def of_what_requires_none(x, net):
         return str(error)
 
 
+def hooked_before(x, net):
+    h = net[0](x)
+    h.register_hook(lambda g: g * 2)
+    h.retain_grad()
+    loss_of(net[2](h)).backward()
+    return h.grad
+
+
+def hooked_afterwards(x, net):
+    h = net[0](x)
+    h.retain_grad()
+    h.register_hook(lambda g: g * 2)
+    loss_of(net[2](h)).backward()
+    return h.grad
+
+
 def asked_by_autograd_grad(x, net):
     h = net[0](x)
     h.retain_grad()
@@ -125,7 +141,7 @@ def asked_by_autograd_grad(x, net):
 
 LEFT: list[Program] = [
     *[that_is_handed_out, for_a_backward_outside, of_a_view, written_since, of_what_requires_none],
-    *[asked_by_autograd_grad, of_a_leaf],
+    *[hooked_before, hooked_afterwards, asked_by_autograd_grad, of_a_leaf],
 ]
 
 

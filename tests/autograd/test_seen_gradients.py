@@ -222,9 +222,9 @@ def test_eager_is_asked_how_gradients_lie_only_where_that_is_seen(
 def test_each_node_runs_once_however_often_eager_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     count, run_node = [0], second_gradients.run_node
 
-    def counted(*args: Any) -> None:
+    def counted(*args: Any) -> Any:
         count[0] += 1
-        run_node(*args)
+        return run_node(*args)
 
     monkeypatch.setattr(second_gradients, "run_node", counted)
 

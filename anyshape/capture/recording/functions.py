@@ -89,7 +89,8 @@ class Functions:
     that ``torch.func.grad`` differentiates. ``flagged``: what was handed in and is told to require
     gradients, or not to, before anything reads it, with its flag from then on. ``lays_out``: eager
     is asked how what ``torch.autograd.grad`` gives lies in memory. ``retained``: what the segment
-    has made and keeps the gradient of, by the value that it was then."""
+    has made and keeps the gradient of, by the value that it was then; ``versions``: how often
+    autograd has written a gradient that it gave."""
 
     refused: str = ""
     left: str = ""
@@ -105,3 +106,4 @@ class Functions:
     flagged: dict[Value, bool] = field(default_factory=dict)
     lays_out: bool = False
     retained: dict[Value, TensorValue] = field(default_factory=dict)
+    versions: dict[Value, int] = field(default_factory=dict)

@@ -189,14 +189,16 @@ class Rebuilder:
         choice = self.recorder.choices.handed_out(value.value, self.recorder.builder.nodes)
         if choice is not None:
             return self._choice(choice, value)
-        text = self.output(value.value)
-        if value.attributes:
+        text, times = self.output(value.value), self.domain.functions.versions.get(value.value)
+        if value.attributes or times is not None:
             known = self._made.get(id(value.value))
             if known is not None:
                 return known
             name = self.fresh(value.value)
             self.add(f"{name} = {text}")
-            for key, attribute in value.attributes.items():
+            if times is not None:
+                self.add(f"{self.constant(move_version)}({name}, {times})")
+            for key, attribute in (value.attributes or {}).items():
                 self.add(f"setattr({name}, {key!r}, {self.text(attribute)})")
             return name
         return text

@@ -35,7 +35,6 @@ from anyshape.capture.tensors.tensor_ops import call_row
 from anyshape.ir.graph import Value
 from anyshape.ops.layout import numel
 from anyshape.symbolic import all_of, eq
-from anyshape.version_counters import move_version
 
 
 # ---- the attribute -------------------------------------------------------------------------------
@@ -180,7 +179,7 @@ def _read(
         if one is None:
             recorder.taken.add(value)
         elif one.version:
-            domain.machine.heap.log(move_version, TensorValue(value), (one.version,))
+            functions.versions[value] = one.version
     return made
 
 

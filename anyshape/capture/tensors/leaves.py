@@ -67,7 +67,9 @@ def _flag_of_argument_set(domain: RecordingDomain, x: TensorValue, new: bool) ->
     no_grad_fn(domain, x)
     gradients.mark(value, new)
     recorder.runs.clear()
-    domain.functions.flagged[value] = new
+    domain.functions.flagged.pop(value, None)
+    if new != real.requires_grad:
+        domain.functions.flagged[value] = new
     return True
 
 

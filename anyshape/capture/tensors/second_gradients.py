@@ -27,6 +27,7 @@ from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import Arg, Node, TensorType, Value
 from anyshape.nouns import frozen
 from anyshape.ops import OPS
+from anyshape.ops.context import Undecided
 from anyshape.ops.gradients.backward import GRADIENTS, SLICES_OF_A_PART
 from anyshape.ops.layout import dense_order, strides_in_order
 from anyshape.ops.shared_memory import base_of
@@ -100,17 +101,13 @@ def layouts(
     example are: that is guarded. None where one lies otherwise, or nobody can tell."""
     unknown: list[OwnMemory | None] = [None] * len(wanted)
     seeds = [seed for seed in cotangents if seed is not None]
-    nodes = _in_front_of(recorder, ExampleRun(HOST), (*of, *seeds, *wanted))
-    values = {v for node in nodes for v in (*node.inputs(), *node.outputs)} | {*seeds, *wanted}
-    tensors = [value for value in values if isinstance(value.type, TensorType)]
-    dense = all(dense_order(v.shape, v.tensor.strides) is not None for v in _handed_in(recorder))
-    if not dense or any(value.tensor.device != HOST for value in tensors):
-        return unknown
-    conditions = dict.fromkeys(_deciding(nodes, tensors))
-    if any(recorder.cx.hint(condition) is None for condition in conditions):
+    leading = (*of, *seeds, *wanted)
+    run = recorder.runs.get(HOST)
+    known = run if run is not None and run.goes_on(recorder.builder.nodes) else ExampleRun(HOST)
+    if not _is_decided(recorder, _in_front_of(recorder, known, leading), leading):
         return unknown
     try:
-        found = _run_again(recorder, (*of, *seeds, *wanted), HOST)
+        found = _run_again(recorder, leading, HOST)
         with torch.inference_mode(False), torch.random.fork_rng(devices=[]):
             made = torch.autograd.grad(
                 [found[value] for value in of],
@@ -124,10 +121,32 @@ def layouts(
         if is_interrupt(error):
             raise
         return unknown
-    for condition in conditions:
-        recorder.decide(condition)
-    users = Counter(map(_memory_of, (*found.values(), *filter(_is_tensor, made))))
+    shared = recorder.runs[HOST].memory
+    users = Counter(storage_of(gradient) for gradient in made if gradient is not None)
+    users.update(storage for storage in [*users] if storage in shared)
     return [_own_memory(gradient, users) for gradient in made]
+
+
+def _is_decided(recorder: Recorder, nodes: Sequence[Node], leading: Sequence[Value]) -> bool:
+    """Whether what the layouts follow from, of nodes that have not run yet, is known when the
+    segment is entered; it is guarded then."""
+    read = (v for node in nodes for v in (*node.inputs(), *node.outputs))
+    values = dict.fromkeys((*read, *leading))
+    tensors = [value for value in values if isinstance(value.type, TensorType)]
+    makers = recorder.builder.makers
+    if any(value.tensor.device != HOST for value in tensors):
+        return False
+    handed_in = (value for value in tensors if value not in makers)
+    if any(dense_order(v.shape, v.tensor.strides) is None for v in handed_in):
+        return False
+    conditions = dict.fromkeys(_deciding(nodes, tensors))
+    try:
+        known = all(recorder.cx.hint(condition) is not None for condition in conditions)
+    except Undecided:
+        return False
+    for condition in conditions if known else ():
+        recorder.decide(condition)
+    return known
 
 
 def _handed_in(recorder: Recorder) -> list[Value]:
@@ -146,17 +165,9 @@ def _deciding(nodes: Sequence[Node], values: Sequence[Value]) -> Iterator[Condit
             yield from (eq(part, whole) for part, whole in pairs)
 
 
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
-
-
-def _memory_of(value: Any) -> int:
-    return storage_of(value) if _is_tensor(value) else 0
-
-
 def _own_memory(gradient: Any, users: Mapping[int, int]) -> OwnMemory | None:
     """None where others share its memory, or it has holes or repeats elements."""
-    if gradient is None or users[_memory_of(gradient)] > 1 or gradient.storage_offset():
+    if gradient is None or users[storage_of(gradient)] > 1 or gradient.storage_offset():
         return None
     shape, strides = tuple(gradient.shape), gradient.stride()
     if not gradient.numel():  # strides say nothing of an order
@@ -201,8 +212,10 @@ def _run_on(recorder: Recorder, run: ExampleRun, wanted: Sequence[Value]) -> Non
         if value not in run.found:
             leaf = _as_torch_lays_out(value, value_at(value, number, new))
             run.found[value] = leaf.requires_grad_(requires(value))
+            run.note((value,))
     for node in _in_front_of(recorder, run, wanted):
         run_node(node, run.found, lambda arg: value_at(arg, number, new), run.device)
+        run.note(node.outputs)
         run.nodes[id(node)] = node
     run.seen = tuple(recorder.builder.nodes)
 

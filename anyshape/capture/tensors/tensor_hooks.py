@@ -78,7 +78,8 @@ def _register_hook(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[
         return _at_the_end(domain, torch.Tensor.register_hook, *args)
     if domain.functions.refused:
         raise _left(domain, f"{HOOK.__qualname__} {domain.functions.refused}", x)
-    if domain.functions.inside or not _is_alone(domain, x.value):
+    retained = x.value in domain.functions.retained
+    if domain.functions.inside or retained or not _is_alone(domain, x.value):
         raise _left(domain, HOOK.__qualname__, x)
     domain.functions.inside += 1
     return Call(hooked, args)
@@ -114,8 +115,9 @@ def retain_grad(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str
     inside = functions.inside or recorder.depth or recorder.modes.checkpoint
     if inside or functions.refused or x.python is not None or x.attributes:
         raise _left(domain, "Tensor.retain_grad", x)
-    if recorder.source_of(x.value) is not None or not _is_alone(domain, x.value):
-        raise _left(domain, "Tensor.retain_grad", x)
+    maker = recorder.builder.makers.get(x.value)
+    if maker is None or maker.op == APPLIED or not _is_alone(domain, x.value):
+        raise _left(domain, "Tensor.retain_grad", x)  # it is kept as hooks have made it
     functions.retained[x.value] = x
 
 

@@ -78,7 +78,7 @@ for _name, _signature in ((FUNCTION_RESULT, "input, number"), (AS_LEAF, "input")
     op(
         _name,
         _signature,
-        torch=f"anyshape.eager.{_name}",
+        torch=f"anyshape.eager_functions.{_name}",
         type=same_as(0),
         expand=lambda b, x, number=0: x,
         alias="view",

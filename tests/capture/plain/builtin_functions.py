@@ -25,6 +25,21 @@ def case_sorted():
     )
 
 
+def case_what_is_reversed_is_spread():
+    def taken(*args):
+        return args
+
+    pairs, backwards = [(1, "a"), (2, "b")], reversed((1, 2, 3))
+    found = [taken(*reversed(pair)) for pair in pairs]
+    found.append((next(backwards), taken(*backwards), taken(*backwards)))
+    return (
+        found,
+        taken(*reversed("ab")),
+        list(reversed(b"ab")),
+        max(taken(*reversed(p)) for p in pairs),
+    )
+
+
 def case_sorted_is_stable_when_reversed():
     data = [(1, "a"), (2, "b"), (1, "c"), (2, "d")]
     return sorted(data, key=lambda t: t[0], reverse=True)

@@ -214,8 +214,9 @@ def content_quotient(known: Holds, operands: Operands, kwargs: Keywords) -> Cont
     if not _is_size(first):
         return None
     if mode is None:
-        is_divisor = isinstance(second, int) and second > 0
-        return Ratio(first, second, 1, (first,)) if is_divisor else None
+        if not isinstance(second, int) or second <= 0:
+            return None
+        return Ratio(first, second, 1, (first,))
     if mode == "trunc" and not known(ge(first, 0)):
         return None
     return content_floored(known, operands, kwargs)

@@ -49,3 +49,47 @@ def test_a_wrong_guess_is_no_mistake_of_a_pass(monkeypatch: pytest.MonkeyPatch) 
     for shape in ((2, 3), (5, 7)):
         x = torch.randn(shape)
         torch.testing.assert_close(fast(x), polar(x))
+
+
+def asked_sizes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The sizes of each run of a meta kernel from now on."""
+    asked: list[tuple[int, ...]] = []
+    run = meta._run
+
+    def noting(cx: Any, fn: Any, args: Any, kwargs: Any, sizes: Any, data: Any) -> Any:
+        asked.append((*sizes.values(),))
+        return run(cx, fn, args, kwargs, sizes, data)
+
+    monkeypatch.setattr(meta, "_run", noting)
+    return asked
+
+
+def test_a_meta_kernel_is_asked_one_question_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    v, g = torch.randn(4, 3, 5), torch.randn(4, 1, 1)
+    asked = asked_sizes(monkeypatch)
+
+    def program(x: Tensor) -> Tensor:
+        return x + torch._weight_norm(v, g).sum()
+
+    fast = anyshape.compile(program, fullgraph=True)
+    torch.testing.assert_close(fast(torch.ones(3)), program(torch.ones(3)))
+    assert asked == [()]  # it has no size that is not known, and one row's layouts are not asked
+
+
+def test_a_meta_kernel_that_loops_over_a_size_is_asked_at_small_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    layer = torch.nn.LSTM(4, 4)
+    asked = asked_sizes(monkeypatch)
+
+    def program(x: Tensor) -> Tensor:
+        return layer(x)[0]
+
+    fast = anyshape.compile(program, fullgraph=True)
+    with torch.no_grad():
+        for steps in (200, 3, 1, 47):
+            x = torch.randn(steps, 2, 4)
+            torch.testing.assert_close(fast(x), program(x))
+    assert fast.stats().specializations == 1
+    assert len(asked) == len({*asked})
+    assert sum(max(sizes) > 100 for sizes in asked) == 1  # the example's own

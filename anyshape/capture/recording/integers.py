@@ -15,7 +15,7 @@ from anyshape.capture.recording.scalar_contents import ScalarContents
 from anyshape.ir.graph import Arg, ScalarType, TensorType, Value
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.build import Builder
-from anyshape.ops.table import OPS
+from anyshape.ops.table import OPS, Ratio
 from anyshape.symbolic import Expr
 
 INTEGERS = frozenset(
@@ -95,7 +95,7 @@ def _number(builder: Builder, contents: ScalarContents, arg: Arg, integral: bool
     if integral and not is_integer:
         return arg
     known = contents.needed(builder, arg) if is_integer else None
-    if known is not None:
+    if known is not None and not isinstance(known, Ratio):
         return known
     made = builder.call("item", arg).type
     assert isinstance(made, ScalarType)

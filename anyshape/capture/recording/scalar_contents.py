@@ -40,10 +40,11 @@ class ScalarContents:
     """What is known of the tensors of one segment. ``relies``: may it rely on what those hold that
     it was handed? ``withheld``: they would have told a number that the program needs."""
 
-    __slots__ = ("_contents", "_unseen", "_written", "outside", "relies", "withheld")
+    __slots__ = ("_contents", "_data", "_unseen", "_written", "outside", "relies", "withheld")
 
     def __init__(self) -> None:
         self._contents: dict[Value, Content] = {}
+        self._data: set[Value] = set()  # of which it is known that data decides them
         self._written: set[Value | None] = set()
         self._unseen = False  # may something have been written that no node tells of?
         self.outside: Outside | None = None
@@ -68,7 +69,7 @@ class ScalarContents:
         """As `content`, of a number that the program needs: tensors that were handed in may tell
         it."""
         known = self._contents.get(value)
-        if known is not None or self.outside is None or self._unseen:
+        if known is not None or self.outside is None or self._unseen or self.withheld:
             return known
         found = self._computed(builder, value, self.outside)
         self.withheld |= found is not None and not self.relies
@@ -86,15 +87,15 @@ class ScalarContents:
             if x in made or found is not None:
                 made[waiting.pop()] = made.get(x, found)
                 continue
-            if not _may_hold(x) or _memory(builder, x) in self._written:
-                return None
             node = builder.makers.get(x)
+            if x in self._data or self._is_data(builder, x, node):
+                self._data |= {value, x}
+                return None
             if node is None:
                 made[x] = outside.number(x, relies=self.relies)
             else:
                 rule = _rule(node)
-                if rule is None:
-                    return None
+                assert rule is not None
                 missing = [v for v in node.inputs() if v not in made]
                 if missing:
                     waiting += missing
@@ -105,6 +106,12 @@ class ScalarContents:
             if made[x] is None:
                 return None
         return made[value]
+
+    def _is_data(self, builder: Builder, x: Value, node: Node | None) -> bool:
+        """Does nothing that was handed in or computed of sizes tell what it holds?"""
+        if not _may_hold(x) or _memory(builder, x) in self._written:
+            return True
+        return node is not None and _rule(node) is None
 
     def hold(self, value: Value, content: Content) -> None:
         """Learns of one tensor of one element."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any
 
-from anyshape.capture.interpreter.frame import Code, Frame
+from anyshape.capture.interpreter.frame import Code, Frame, handled_exception
 
 IN_C = frozenset({type(len), type(list.append), type(list.__len__)})
 """Callables that ask for the innermost frame at most; `re` warns of the program that called it."""
@@ -36,7 +36,8 @@ def is_call(code: CodeType) -> bool:
 def call(
     frame: Frame | None, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """`fn(*args, **kwargs)`, called by a frame like this one."""
+    """`fn(*args, **kwargs)`, called by a frame like this one, while it handles what that does."""
+    handled = handled_exception(frame)
     deep = type(fn) not in IN_C or calls_python(fn)
     while frame is not None:
         if not frame.code.hidden:
@@ -46,7 +47,27 @@ def call(
             if not deep:
                 break
         frame = frame.back
-    return fn(*args, **kwargs)
+    return fn(*args, **kwargs) if handled is None else _while_handling(handled, fn, args, kwargs)
+
+
+class _Handling(BaseException):
+    """Is handled for a moment: CPython puts back what was handled before, however that ends."""
+
+
+_set_handled = ctypes.PYFUNCTYPE(None, ctypes.py_object)(
+    ("PyErr_SetHandledException", ctypes.pythonapi)
+)
+
+
+def _while_handling(
+    handled: BaseException, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """A call that finds this in `sys.exc_info()`, and as the context of what it raises."""
+    try:
+        raise _Handling
+    except _Handling:
+        _set_handled(handled)
+        return fn(*args, **kwargs)
 
 
 def prepare(code: Code) -> None:

@@ -10,9 +10,9 @@ from anyshape.capture.heap.values import NULL, PROXIES, Call
 from anyshape.capture.interpreter import attributes, polyfills
 from anyshape.capture.interpreter.continuations import NO_EXCEPTION_MADE, RAISE, Continuation
 from anyshape.capture.interpreter.domain import Interpreter
-from anyshape.capture.interpreter.frame import Frame
+from anyshape.capture.interpreter.frame import Frame, handled_exception
 from anyshape.capture.interpreter.opcode_results import also, enter, push, push_by
-from anyshape.capture.interpreter.unwinding import handled_exception, set_context
+from anyshape.capture.interpreter.unwinding import set_context
 from anyshape.capture.interpreter.versions import VERSION
 from anyshape.nouns import frozen
 
@@ -40,6 +40,8 @@ def raise_varargs(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     if cause is not NULL:
         _set_cause(machine, error, cause)
     del stack[-arg:]  # its traceback may lead back to this frame
+    machine.heap.will_raise(error)
+    set_context(error, handled_exception(frame))
     raise error
 
 

@@ -342,3 +342,14 @@ def locate(code: Code, index: int) -> Location:
         if start is not None and start_line == end_line and stop is not None:
             column, end = start, stop
     return Location(real.co_filename, line, column, end, real.co_qualname)
+
+
+def handled_exception(frame: Frame | None) -> BaseException | None:
+    """What `sys.exception()` is in `frame`: the innermost exception being handled in it or its
+    callers.
+    """
+    while frame is not None:
+        if frame.handled is not None:
+            return frame.handled
+        frame = frame.back
+    return None

@@ -24,11 +24,10 @@ from anyshape.capture.heap.values import LOST, NULL
 from anyshape.capture.interpreter import calls_of_the_program
 from anyshape.capture.interpreter.control_opcodes import leave
 from anyshape.capture.interpreter.domain import Interpreter
-from anyshape.capture.interpreter.frame import Code, Frame
+from anyshape.capture.interpreter.frame import Code, Frame, handled_exception
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.interpreter.instructions import cache_count, handler_rows
 from anyshape.capture.interpreter.iterator_states import native_rest
-from anyshape.capture.interpreter.unwinding import handled_exception
 
 UNIT = 2
 """Bytes of an instruction."""

@@ -53,7 +53,7 @@ def throw_it(error: Any, handled: Any) -> Any:
 def raise_from(box: Any) -> Any:
     """Raises what lies in a box, and leaves it empty: the frames of whoever was called hold those
     that called them, and these the box."""
-    raise box.pop()
+    raise_thrown(box.pop(), None)
 
 
 def close_and_raise(delegate: Any, error: Any, handled: Any) -> Any:

@@ -14,7 +14,7 @@ from anyshape.capture.heap.raised_state import context_of, set_traceback, traceb
 from anyshape.capture.interpreter import calls_of_the_program
 from anyshape.capture.interpreter.continuations import Root
 from anyshape.capture.interpreter.domain import Interpreter
-from anyshape.capture.interpreter.frame import Frame
+from anyshape.capture.interpreter.frame import Frame, handled_exception
 from anyshape.capture.interpreter.frame_objects import left_frame, shared_frame, shows, untraced
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.interpreter.opcode_results import release
@@ -32,7 +32,9 @@ def unwind(machine: Interpreter, error: BaseException) -> Frame | None:
     set_traceback(error, _program_part(traceback_of(error)))
     machine.heap.will_raise(error)
     if fresh:
-        set_context(error, handled_exception(frame))
+        handled = handled_exception(frame)
+        if not _was_raised_under(error, handled):
+            set_context(error, handled)
         _add_traceback(error, frame)
     while True:
         row = frame.code.handled_by[frame.index - 1]
@@ -92,15 +94,14 @@ def _closing(machine: Interpreter, frame: Frame, dropped: list[Any]) -> Frame:
     return frame
 
 
-def handled_exception(frame: Frame | None) -> BaseException | None:
-    """What `sys.exception()` is in `frame`: the innermost exception being handled in it or its
-    callers.
-    """
-    while frame is not None:
-        if frame.handled is not None:
-            return frame.handled
-        frame = frame.back
-    return None
+def _was_raised_under(error: BaseException, handled: BaseException | None) -> bool:
+    """Whether code that CPython ran has raised it, or something before it, while this was handled
+    here: its context is what it is."""
+    link, seen = context_of(error), set()
+    while link is not None and link is not handled and id(link) not in seen:
+        seen.add(id(link))
+        link = context_of(link)
+    return link is not None and link is handled
 
 
 def set_context(error: BaseException, handled: BaseException | None) -> None:

@@ -21,10 +21,10 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import NULL, PROXIES, Call, contents
 from anyshape.capture.interpreter import attributes, class_polyfills, polyfills
 from anyshape.capture.interpreter.domain import Interpreter
-from anyshape.capture.interpreter.frame import Frame
+from anyshape.capture.interpreter.frame import Frame, handled_exception
 from anyshape.capture.interpreter.frame_views import FrameView, locals_of, outer_frame
 from anyshape.capture.interpreter.generators import Generator
-from anyshape.capture.interpreter.unwinding import exception_info, handled_exception
+from anyshape.capture.interpreter.unwinding import exception_info
 from anyshape.capture.python import pickles
 from anyshape.capture.python.compiled_text import compiled
 

@@ -78,7 +78,7 @@ class Native(Concrete):
         if fn.__module__ == "anyshape.api" and fn.__name__ == "is_compiling":
             return True
         if is_disabled(fn):
-            return _answer(fn(*args, **kwargs))
+            return _answer(calls_of_the_program.call(self.machine.frame, fn, args, kwargs))
         if fn in MEMBERS:  # an iterator over a list, as in capture: nobody runs frames for it
             return iter([*fn(*args, **kwargs)])
         original = compiled_by_torch(fn)

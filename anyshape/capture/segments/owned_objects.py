@@ -64,7 +64,7 @@ _STREAM = (
 )
 _HASHES: tuple[Any, ...] = (
     *(getattr(hashlib, name) for name in sorted(hashlib.algorithms_guaranteed)),
-    *(vars(random)[name] for name in ("_sha512",) if name in vars(random)),  # until 3.12, maybe
+    *filter(None, [vars(random).get("_sha512")]),  # in 3.13, None until a text is a seed
 )
 
 

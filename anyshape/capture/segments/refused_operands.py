@@ -34,11 +34,14 @@ def refuse(domain: RecordingDomain, op: str, sign: str, a: Any, b: Any) -> NoRet
     if in_place and issubclass(type(a), WRITTEN) and hasattr(type(a), INPLACE[op].in_place or ""):
         raise broken("unknown-call", f"the operator {sign} of a {class_of(domain, a)}")
     function = divmod if op == "divmod" else (INPLACE if in_place else BINARY)[op].function
+    said = ""
     try:
         function(_example(domain, a), _example(domain, b))
     except TypeError as error:
         said = str(error)
-    else:
+    except Exception:  # of the example's value, or its dtype
+        said = ""
+    if not said:
         raise broken("unknown-call", f"the operator {sign} of a {class_of(domain, b)}")
     if said.startswith("unsupported operand type(s)"):
         shown = _SHOWN.get(sign, sign)

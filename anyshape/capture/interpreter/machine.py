@@ -292,7 +292,7 @@ class Machine:
         if type(slot) is FunctionType:
             return Call(slot, (fn, *args), kwargs)
         if slot is NULL or type(slot) is _WRAPPER_DESCRIPTOR:
-            handler = self.language.objects.get(kind)
+            handler = self.language.objects.get(kind if slot is NULL else slot.__objclass__)
             if handler is not None:
                 return handler(self, fn, args, kwargs)
             return self.native(fn, args, kwargs)

@@ -69,12 +69,13 @@ def warn_explicit(
             return
         native(tell, names, (text, category))
     shown = warnings.WarningMessage(message, category, file, line, None, None, source)
-    if warnings.showwarning is SHOWS_EACH and warnings._showwarnmsg_impl is SHOWS:  # type: ignore[attr-defined]
-        if warnings.formatwarning is not FORMATS:
-            native(left_to_c, warnings.formatwarning)
+    names = vars(warnings)
+    if names["showwarning"] is SHOWS_EACH and names["_showwarnmsg_impl"] is SHOWS:
+        if names["formatwarning"] is not FORMATS:
+            native(left_to_c, names["formatwarning"])
         native(show_later, shown)
     else:
-        warnings._showwarnmsg(shown)  # type: ignore[attr-defined]
+        names["_showwarnmsg"](shown)
 
 
 def _action(text: Any, category: Any, module: str, line: int) -> Any:

@@ -20,7 +20,7 @@ from anyshape.capture.recording.domain import RecordingDomain
 
 Args = tuple[Any, ...]
 PARTIAL = functools.partial
-_NEW = PARTIAL.__new__
+_NEW, _SET_STATE = PARTIAL.__new__, vars(PARTIAL)["__setstate__"]
 
 
 def instantiate(domain: RecordingDomain, cls: type, args: Args, kwargs: dict[str, Any]) -> Any:
@@ -81,7 +81,7 @@ def _set_state(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> N
     if type(state) is tuple and len(state) == 4 and not _keeps(heap, *state):
         raise broken("unknown-call", "partial.__setstate__")
     before = dict_of_partial(value)
-    PARTIAL.__setstate__(*args)  # which may refuse
+    _SET_STATE(*args)  # which may refuse
     if before is not None and heap.namespaces.get(id(before)) is value:
         del heap.namespaces[id(before)]  # from here on a dictionary as any
     heap.create(PARTIAL_FIELDS["keywords"](value))
@@ -124,6 +124,6 @@ def _is_ours(domain: RecordingDomain, args: Args) -> bool:
 
 HANDLERS: Mapping[Any, Callable[..., Any]] = {
     _NEW: _new,
-    vars(PARTIAL)["__setstate__"]: _set_state,
+    _SET_STATE: _set_state,
     vars(PARTIAL)["__reduce__"]: _reduced,
 }

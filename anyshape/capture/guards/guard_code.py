@@ -18,7 +18,7 @@ import torch
 from anyshape.capture.guards.definitions import MRO
 from anyshape.capture.guards.no_alias import NoAlias
 from anyshape.capture.heap import descriptions, purity, random_states
-from anyshape.capture.heap.hidden_dicts import hidden_dict
+from anyshape.capture.heap.hidden_dicts import dict_as_it_lies, hidden_dict
 from anyshape.capture.heap.mirrors import buffer_of
 from anyshape.capture.heap.numpy_scalars import is_numpy_number
 from anyshape.capture.heap.sources import (
@@ -452,7 +452,7 @@ def _plain(value: Any) -> dict[Any, Any] | None:
 
 def own_names(obj: Any) -> dict[Any, Any] | None:
     """The dictionary of an object's own attributes, if it is a plain one."""
-    return namespace_of(obj) if isinstance(obj, type) else _plain(getattr(obj, "__dict__", None))
+    return namespace_of(obj) if isinstance(obj, type) else dict_as_it_lies(obj)
 
 
 def namespace_of(cls: type) -> dict[str, Any] | None:

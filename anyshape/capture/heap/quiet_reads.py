@@ -10,6 +10,8 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
+from anyshape.capture.heap.hidden_dicts import gets_a_dict
+
 SLOTS_ASKED: Mapping[str, tuple[str, ...]] = {
     "length": ("__len__",),
     "keys": ("__iter__", "__len__"),
@@ -95,6 +97,8 @@ def _names_ask(obj: Any) -> bool:
 
 def _names_of(obj: Any) -> Any:
     """`obj.__dict__`, None where it has none: a `__getattr__` is asked for that."""
+    if gets_a_dict(obj):
+        return None
     try:
         return object.__getattribute__(obj, "__dict__")
     except AttributeError:

@@ -28,7 +28,7 @@ from anyshape.capture.heap import (
 )
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.effects import Effect
-from anyshape.capture.heap.hidden_dicts import hides
+from anyshape.capture.heap.hidden_dicts import hides, refuse_to_give, replace_namespace
 from anyshape.capture.heap.iterators import SETTABLE, can_fork
 from anyshape.capture.heap.mirrors import (
     VIEWS,
@@ -462,6 +462,7 @@ class Heap:
                 raise AttributeError(name)
             return written[1]
         twins.refuse(self.slots, obj, name)
+        refuse_to_give(obj, name, self.created)
         try:
             value = descriptor.__get__(obj, cls)
         except AttributeError:
@@ -546,10 +547,9 @@ class Heap:
         twins.refuse(self.slots, obj, name)
         if self.journal is not None:
             self._journal_write(obj, undo.undo_slot(obj, descriptor))
-        if value is NULL:
-            descriptor.__delete__(obj)
-        else:
-            descriptor.__set__(obj, value)
+        if name == "__dict__":
+            self._journal(replace_namespace(self.namespaces, obj, value, self.created))
+        undo.set_behind(descriptor, obj, value)
 
     def set_tensor_slot(self, tensor: Any, key: Any, name: str, value: Any) -> None:
         """Set an attribute of an outside tensor; what `key` is stands for the tensor in `slots`."""

@@ -189,3 +189,11 @@ def has_older_writes(journal: Sequence[Callable[[], object]], fresh: Collection[
         if not any(id(cell.cell_contents) in fresh for cell in cells):
             return True
     return False
+
+
+def set_behind(descriptor: Any, obj: Any, value: Any) -> None:
+    """Set, or with `NULL` delete, what a C descriptor gives."""
+    if value is NULL:
+        descriptor.__delete__(obj)
+    else:
+        descriptor.__set__(obj, value)

@@ -8,6 +8,7 @@ Operators, items and iteration are in protocol.py.
 
 from __future__ import annotations
 
+import functools
 import gc
 import threading
 from collections import OrderedDict
@@ -27,7 +28,7 @@ from typing import Any
 from anyshape.capture.heap import answers, class_attributes, decimals
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.deaths import PROXY_KINDS, Hook, target_of
-from anyshape.capture.heap.hidden_dicts import hidden_dict
+from anyshape.capture.heap.hidden_dicts import dict_of_partial, hidden_dict
 from anyshape.capture.heap.mirrors import mapping_behind
 from anyshape.capture.heap.values import NULL, PROXIES, REFUSAL_CODE, Call
 from anyshape.capture.interpreter import polyfills
@@ -187,6 +188,13 @@ def generic_getattr(machine: Interpreter, obj: Any, cls: type, name: str) -> Any
 
 def instance_dict(obj: Any) -> dict[str, Any] | None:
     """The `__dict__` of an instance, past any property of that name; None if it has none."""
+    if issubclass(type(obj), functools.partial):
+        return dict_of_partial(obj)
+    return made_dict(obj)
+
+
+def made_dict(obj: Any) -> dict[str, Any] | None:
+    """The same, of one that gets it by being asked for it, too."""
     try:
         namespace = _object_getattribute(obj, "__dict__")
     except AttributeError:
@@ -491,7 +499,7 @@ def _refuse_write(attribute: property, obj: Any, value: Any) -> None:
 
 
 def _set_in_dict(machine: Interpreter, obj: Any, name: str, value: Any, attribute: Any) -> Any:
-    namespace = instance_dict(obj)
+    namespace = made_dict(obj)
     if namespace is None or (machine.recording is False and not issubclass(type(obj), ModuleType)):
         # The C function itself: its key sharing and its error texts.
         if value is NULL:

@@ -12,7 +12,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from inspect import CO_GENERATOR, CO_OPTIMIZED
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MethodType,
+    ModuleType,
+    WrapperDescriptorType,
+)
 from typing import Any, NoReturn
 
 from anyshape.capture.heap import class_attributes, native_calls
@@ -292,7 +299,8 @@ class Machine:
         if type(slot) is FunctionType:
             return Call(slot, (fn, *args), kwargs)
         if slot is NULL or type(slot) is _WRAPPER_DESCRIPTOR:
-            handler = self.language.objects.get(kind)
+            owner = slot.__objclass__ if isinstance(slot, WrapperDescriptorType) else kind
+            handler = self.language.objects.get(owner)
             if handler is not None:
                 return handler(self, fn, args, kwargs)
             return self.native(fn, args, kwargs)

@@ -20,6 +20,7 @@ from typing import Any
 
 from anyshape.capture.heap import answers
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.hidden_dicts import PARTIAL_FIELDS
 from anyshape.capture.heap.values import ABSENT, NULL, PROXIES, SYMBOLIC_NUMBERS, Call, ScalarValue
 from anyshape.capture.interpreter import (
     attributes,
@@ -247,15 +248,26 @@ def _shown(name: str) -> Handler:
 
 # ---- functools -----------------------------------------------------------------------------------
 def _partial(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
-    func, first, named = fn.func, fn.args, fn.keywords
+    func, first, named = (field(fn) for field in PARTIAL_FIELDS.values())
     heap = machine.heap
     if machine.recording and not heap.is_created(fn):
+        if any(
+            machine.lookup(type(fn), n) is not vars(functools.partial)[n] for n in PARTIAL_FIELDS
+        ):
+            raise broken("unknown-call", f"a {type(fn).__name__} that hides what it holds")
         func = heap.attribute(fn, "func", func)
         first = heap.mirror(heap.attribute(fn, "args", first))
         named = heap.mirror(heap.attribute(fn, "keywords", named))
     if any(type(name) is not str for name in named):
         raise TypeError("keywords must be strings")
     return Call(func, (*first, *args), {**named, **kwargs})
+
+
+def _partial_call(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    """`functools.partial.__call__`, as `super()` gives it."""
+    if not args or not issubclass(type(args[0]), functools.partial):
+        return machine.native(_PARTIAL_CALL, args, kwargs)
+    return _partial(machine, args[0], args[1:], kwargs)
 
 
 def _cached(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -402,6 +414,7 @@ def _default(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 
 DEFAULT = vars(defaultdict)["__missing__"]
+_PARTIAL_CALL = vars(functools.partial)["__call__"]
 FUNCTION_GET = vars(types.FunctionType)["__get__"]
 PROXY_METHODS = (
     *("get", "keys", "values", "items", "copy", "__getitem__", "__contains__", "__len__"),
@@ -441,6 +454,7 @@ BUILTINS: dict[Any, Handler] = {
     dict.__getitem__: _dict_item,
     operator.getitem: _getitem,
     DEFAULT: _default,
+    _PARTIAL_CALL: _partial_call,
     FUNCTION_GET: _bound_function,
     **{vars(types.MappingProxyType)[name]: _shown(name) for name in PROXY_METHODS},
     **{op.function: _binary_operator(op) for op in operators.BINARY.values()},

@@ -17,12 +17,12 @@ SHOWS_EACH = vars(warnings)["_showwarning_orig"]
 FORMATS = vars(warnings)["_formatwarning_orig"]
 
 
-def is_told(names: dict[str, Any], key: Any) -> bool:
+def is_noted(names: dict[str, Any], key: Any) -> bool:
     """Whether this has been told of the module of these names since filters have changed."""
     raise NotImplementedError
 
 
-def tell(names: dict[str, Any], key: Any) -> None:
+def note_key(names: dict[str, Any], key: Any) -> None:
     """From here on it has been."""
     raise NotImplementedError
 
@@ -53,7 +53,7 @@ def warn_explicit(
         text = message
         message = category(message)
     key = (text, category, line)
-    if native(is_told, names, key):
+    if native(is_noted, names, key):
         return
     action = _action(text, category, module, line)
     if action == "error":
@@ -61,20 +61,21 @@ def warn_explicit(
     if action == "ignore":
         return
     if action in ("default", "module"):
-        native(tell, names, key)
+        native(note_key, names, key)
     elif action != "always":
         native(left_to_c, action)
     if action == "module":
-        if native(is_told, names, (text, category)):
+        if native(is_noted, names, (text, category)):
             return
-        native(tell, names, (text, category))
+        native(note_key, names, (text, category))
     shown = warnings.WarningMessage(message, category, file, line, None, None, source)
-    if warnings.showwarning is SHOWS_EACH and warnings._showwarnmsg_impl is SHOWS:  # type: ignore[attr-defined]
-        if warnings.formatwarning is not FORMATS:
-            native(left_to_c, warnings.formatwarning)
+    names = vars(warnings)
+    if names["showwarning"] is SHOWS_EACH and names["_showwarnmsg_impl"] is SHOWS:
+        if names["formatwarning"] is not FORMATS:
+            native(left_to_c, names["formatwarning"])
         native(show_later, shown)
     else:
-        warnings._showwarnmsg(shown)  # type: ignore[attr-defined]
+        names["_showwarnmsg"](shown)
 
 
 def _action(text: Any, category: Any, module: str, line: int) -> Any:

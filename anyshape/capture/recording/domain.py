@@ -47,7 +47,7 @@ class RecordingDomain(Domain):
     plain: set[Any]  # functions that are interpreted, whatever their arguments
     deaths: Deaths  # of what the program refers to weakly
     collects: bool = False  # whether the collector is called at the segment's end
-    told: dict[int, Any] | None = None  # warnings, by module, since filters were written here
+    noted: dict[int, Any] | None = None  # warnings, by module, since filters were written here
     hears_c: EndsWithCapture | None = None  # what breaks where C code warns meanwhile
     unread_names: set[str]  # what the segment's end writes under them is not read before
     kept_in_c: list[Any]  # what a cache of C was handed, and may give back in another call

@@ -13,7 +13,6 @@ import logging
 import operator
 import time
 import types
-import warnings
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
 from typing import Any

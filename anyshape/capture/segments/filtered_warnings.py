@@ -41,7 +41,7 @@ def filters_mutated(domain: RecordingDomain, args: Args, kwargs: dict[str, Any])
         raise broken("unknown-call", name_of(MUTATED))
     refuse_fork(domain)
     _hear_c(domain)
-    domain.told = {}
+    domain.noted = {}
     domain.machine.heap.log(_mutate, warnings, ())
 
 
@@ -61,8 +61,8 @@ class _AsksForTheThread(type):
     thread: int
 
     def __subclasscheck__(cls, category: type) -> bool:
-        told_by_the_collector = issubclass(category, ResourceWarning)
-        if threading.get_ident() == cls.thread and not told_by_the_collector:
+        of_the_collector = issubclass(category, ResourceWarning)
+        if threading.get_ident() == cls.thread and not of_the_collector:
             raise broken("unknown-call", "C code that warns behind a write to the filters")
         return False
 
@@ -115,24 +115,24 @@ def warn(domain: RecordingDomain, frame: Frame | None, given: dict[str, Any]) ->
     return Call(warning_polyfills.warn_explicit, (message, category, source, *at))
 
 
-def _is_told(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> bool:
+def _is_noted(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> bool:
     names, key = args
-    found = _told(domain, names)
+    found = _noted(domain, names)
     domain.machine.heap.log(partial(_begin, names), warnings, ())
     return key in found
 
 
-def _tell(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> None:
+def _note_key(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> None:
     names, key = args
-    _told(domain, names).add(key)
+    _noted(domain, names).add(key)
     domain.machine.heap.log(partial(_note, names), warnings, (key,))
 
 
-def _told(domain: RecordingDomain, names: dict[str, Any]) -> set[Any]:
+def _noted(domain: RecordingDomain, names: dict[str, Any]) -> set[Any]:
     """What has been told of a module since filters were written here. The program does not look
     there in the same segment."""
     refuse_fork(domain)
-    if domain.told is None or domain.machine.heap.is_created(names):
+    if domain.noted is None or domain.machine.heap.is_created(names):
         raise broken("unknown-call", "warnings.warn")
     domain.unread_names.add(REGISTRY)
     registry = names.get(REGISTRY)
@@ -140,7 +140,7 @@ def _told(domain: RecordingDomain, names: dict[str, Any]) -> set[Any]:
         if domain.machine.heap.is_shadowed(registry) or domain.machine.heap.is_created(registry):
             raise broken("unknown-call", "warnings.warn")
         domain.listeners.add(id(registry))
-    return domain.told.setdefault(id(names), (names, set()))[1]
+    return domain.noted.setdefault(id(names), (names, set()))[1]
 
 
 def _begin(names: dict[str, Any], module: Any) -> dict[Any, Any]:
@@ -186,8 +186,8 @@ def _left_to_c(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> N
 
 HANDLERS: Mapping[Any, Callable[..., Any]] = {
     MUTATED: filters_mutated,
-    warning_polyfills.is_told: _is_told,
-    warning_polyfills.tell: _tell,
+    warning_polyfills.is_noted: _is_noted,
+    warning_polyfills.note_key: _note_key,
     warning_polyfills.show_later: _show_later,
     warning_polyfills.left_to_c: _left_to_c,
 }

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from anyshape.capture.heap import random_states, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.deaths import DeathsAreUnknown
+from anyshape.capture.heap.hidden_dicts import PARTIAL_FIELDS, dict_of_partial
 from anyshape.capture.heap.iterators import Position, advanced, position_of
 from anyshape.capture.heap.mirrors import MAXLEN, keys_in_order, mapping_behind
 from anyshape.capture.heap.quiet_reads import asks_the_program
@@ -32,7 +33,6 @@ from anyshape.capture.heap.raised_state import (
 from anyshape.capture.heap.values import IMMUTABLE
 from anyshape.capture.interpreter.attributes import HEAP_TYPE, instance_dict
 from anyshape.capture.segments.owned_objects import KINDS
-from anyshape.capture.segments.partials import dict_of
 from anyshape.capture.tensors.torch_polyfills import Context
 
 if TYPE_CHECKING:
@@ -84,15 +84,20 @@ def _keeps_order(rebuilder: Rebuilder, position: Position) -> bool:
 
 
 def _partial(rebuilder: Rebuilder, value: Any) -> str:
-    """What it holds may lead back to it; C gives it a `__dict__` once somebody asks."""
+    """What it holds may lead back to it; C gives it a `__dict__` once somebody asks, and a copy
+    that of the original."""
     name = rebuilder.fresh(value)
     kind, base = rebuilder.constant(type(value)), rebuilder.constant(functools.partial)
     rebuilder.add(f"{name} = {base}.__new__({kind}, object)")
-    parts = ", ".join(map(rebuilder.text, (value.func, value.args, value.keywords)))
-    rebuilder.add(f"{base}.__setstate__({name}, ({parts}, None))")
-    if id(dict_of(value)) in rebuilder.heap.namespaces:
+    own = dict_of_partial(value)
+    owner = rebuilder.heap.namespaces.get(id(own), None)
+    shared = owner is not None and owner is not value
+    parts = [rebuilder.text(field(value)) for field in PARTIAL_FIELDS.values()]
+    parts.append(rebuilder.text(own) if shared else "None")
+    rebuilder.add(f"{base}.__setstate__({name}, ({', '.join(parts)}))")
+    if owner is value:
         rebuilder.add(f"{name}.__dict__")
-    if dict_of(value):
+    if own and not shared:
         attributes(rebuilder, name, value)
     return name
 

@@ -17,6 +17,7 @@ from anyshape.capture.guards.guard_code import NumberBinding
 from anyshape.capture.guards.guard_failures import contents_of
 from anyshape.capture.heap import times
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.hidden_dicts import gets_a_dict
 from anyshape.capture.heap.mirrors import buffer_of
 from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.heap.sources import Source, number_in
@@ -52,7 +53,8 @@ def _read_attr(domain: RecordingDomain, source: Source, key: Any, value: Any) ->
 
 def _is_computed(obj: Any, key: str, value: Any) -> bool:
     """Whether C code makes the attribute anew each time it is asked."""
-    if issubclass(type(obj), type) or key in getattr(obj, "__dict__", ()):
+    names = () if gets_a_dict(obj) else getattr(obj, "__dict__", ())
+    if issubclass(type(obj), type) or key in names:
         return False
     return getattr(obj, key, None) is not value
 

@@ -25,7 +25,7 @@ from anyshape.capture.segments import filtered_warnings, listeners
 def warn(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Defers the warning; one about a caller of the compiled function is left to `warnings`."""
     given = dict(zip(("message", "category", "stacklevel", "source"), args)) | kwargs
-    if domain.told is not None:
+    if domain.noted is not None:
         return _warn_here(domain, given)
     category = given.get("category") or UserWarning
     if isinstance(given.get("message"), Warning):

@@ -6,10 +6,9 @@ They are looked up when they are first used, so that the torch-free layers (`any
 
 from __future__ import annotations
 
-import gc
-import importlib
 from typing import TYPE_CHECKING
 
+from anyshape.on_use import loaded
 from anyshape.options import installs
 from anyshape.startup import after_import
 
@@ -51,13 +50,7 @@ MODULES = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'anyshape' has no attribute {name!r}")
-    collecting = gc.isenabled()
-    gc.disable()  # 200 modules leave no garbage; looking for it is a third of the time
-    try:
-        value = globals()[name] = getattr(importlib.import_module(MODULES.get(name, API)), name)
-    finally:
-        if collecting:
-            gc.enable()
+    value = globals()[name] = getattr(loaded(MODULES.get(name, API)), name)
     return value
 
 

@@ -12,12 +12,11 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anyshape.autograd.inlined import calls_backward
-from anyshape.autograd.outline import NotDifferentiable, records_gradients
+from anyshape.autograd.outline import NotDifferentiable, calls_backward, records_gradients
 from anyshape.eager_results import results_as_eager
 from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.buffers import BufferRef, SizeInMemory
@@ -37,12 +36,12 @@ from anyshape.ir.step_labels import kernel_uses, segment_label, step_labels
 from anyshape.ir.verify_program import verify_memory
 from anyshape.kept_translations import KeptTranslations
 from anyshape.nouns import frozen, mutable, replace
+from anyshape.on_use import OnUse
 from anyshape.ops import OPS
 from anyshape.ops.write_back import WrittenThrough
 from anyshape.options import Options
 from anyshape.passes.pipeline import INFERENCE
 from anyshape.passes.versions import Moves, moves
-from anyshape.runtime.boundary import spending
 from anyshape.runtime.cache import digest
 from anyshape.runtime.eager_graph import EagerGraph
 from anyshape.runtime.expected import entry_sizes, expecting
@@ -59,10 +58,16 @@ from anyshape.schedule.placement import assign_placements
 from anyshape.symbolic import Symbol
 from anyshape.targets.table import TARGETS, Targets, on_device
 from anyshape.targets.target import Target
-from anyshape.training import CompiledTraining, compile_training, whole_step
 from anyshape.translation import Intermediates, Structure, Summary, Translation
 from anyshape.verification import refuse_malformed, refuse_overwriting, verified
 from anyshape.wrapped import moving_versions, without_gradients, writing_last
+
+if TYPE_CHECKING:
+    from anyshape import training
+    from anyshape.runtime import boundary
+else:
+    training = OnUse("anyshape.training")
+    boundary = OnUse("anyshape.runtime.boundary")
 
 PLACEHOLDER = "ANYSHAPE_FUNCTION"
 
@@ -176,7 +181,7 @@ class Driver:
 
     def compile_graph(
         self, graph: Graph, constants: Mapping[str, torch.Tensor], recorded: str = ""
-    ) -> CompiledGraph | CompiledTraining | EagerGraph:
+    ) -> CompiledGraph | training.CompiledTraining | EagerGraph:
         """``constants``: the tensors of the inputs that are no arguments, by the value's name.
         ``recorded``: why autograd is to see each operator, where gradients are recorded."""
         refusal = why_eager(graph, self.targets)
@@ -199,19 +204,19 @@ class Driver:
     ) -> CompiledGraph | EagerGraph:
         """A program that calls ``backward()`` itself: gradients are values like any other."""
         try:
-            step = whole_step(graph, self.options.activation_memory_budget)
+            step = training.whole_step(graph, self.options.activation_memory_budget)
             half = self._half(
                 *(step.graph, constants, moves(graph, OPS)), replayed=self.options.cuda_graphs
             )
             made = _laid_out(half(), graph, constants)
         except NotDifferentiable as refused:
             return self._records_eagerly(graph, constants, refused)
-        run = spending(made.run, step.spent) if step.spent else made.run
+        run = boundary.spending(made.run, step.spent) if step.spent else made.run
         return replace(made, run=run, graph=graph, before=step.stages, differentiated=True)
 
     def _training(
         self, graph: Graph, constants: Mapping[str, torch.Tensor]
-    ) -> CompiledTraining | EagerGraph:
+    ) -> training.CompiledTraining | EagerGraph:
         """Forward and backward as programs; where that is not covered, eager torch records."""
         written = moves(graph, OPS)
 
@@ -223,7 +228,7 @@ class Driver:
 
         try:
             budget = self.options.activation_memory_budget
-            return compile_training(graph, constants, forward, self._half, budget)
+            return training.compile_training(graph, constants, forward, self._half, budget)
         except NotDifferentiable as refused:
             return self._records_eagerly(graph, constants, refused)
 

@@ -14,7 +14,7 @@ time nothing does: such an object is made in a quarter of the time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, field
+from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache
 from operator import attrgetter
 from reprlib import recursive_repr
@@ -149,11 +149,15 @@ def _own_fields(cls: type) -> Iterator[str]:
 
 @cache
 def _fields(cls: Any) -> Mapping[str, Field[Any]]:
-    """Every field by its name, those of the bases first."""
+    """Every field of a noun, or of a plain dataclass, by its name; those of the bases first."""
     found: dict[str, Field[Any]] = {}
     for base in reversed(cls.__mro__):
-        for name, value in vars(base).get(_VALUES, {}).items():
-            found[name] = value if isinstance(value, Field) else field(default=value)
+        own = vars(base)
+        if _VALUES in own:
+            for name, value in own[_VALUES].items():
+                found[name] = value if isinstance(value, Field) else field(default=value)
+        elif "__dataclass_fields__" in own:
+            found |= {one.name: one for one in fields(base)}
     return found
 
 
@@ -169,15 +173,20 @@ def _match_args(cls: Any) -> tuple[str, ...]:
     return tuple(name for name, one in _fields(cls).items() if one.init and not _is_keyword(one))
 
 
-def _dataclass_fields(cls: Any) -> object:
+@cache
+def _dataclass(cls: Any) -> Mapping[str, object]:
     """What `dataclasses` keeps of a class, made by itself of one with the same fields."""
     body = {"__annotations__": _annotations(cls), "__module__": cls.__module__, **_fields(cls)}
     same = dataclass(init=False, repr=False, eq=False, match_args=False)
-    return vars(same(type(cls.__name__, (), {"__doc__": "", **body})))["__dataclass_fields__"]
+    return vars(same(type(cls.__name__, (), {"__doc__": "", **body})))
 
 
 _OF_DATACLASSES: Mapping[str, Callable[[Any], object]] = MappingProxyType(
-    {"__match_args__": _match_args, "__dataclass_fields__": _dataclass_fields}
+    {
+        "__match_args__": _match_args,
+        "__dataclass_fields__": lambda cls: _dataclass(cls)["__dataclass_fields__"],
+        "__dataclass_params__": lambda cls: _dataclass(cls)["__dataclass_params__"],
+    }
 )
 
 

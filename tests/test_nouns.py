@@ -262,6 +262,33 @@ def test_a_method_that_a_derived_class_asks_for_first_is_that_of_the_class_that_
     assert Plain(3) == Plain(3) != First(3) and hash(Plain(3)) == hash(First(3))
 
 
+def test_nouns_and_plain_dataclasses_are_copied_and_derived_alike():
+    @dataclass
+    class Plain:
+        a: int = 1
+        kind: ClassVar[str] = "plain"
+        b: list = field(default_factory=list)
+
+    @mutable
+    class Noun(Plain):
+        c: int = 3
+
+    @dataclass
+    class PlainAgain(Noun):
+        d: int = 4
+
+    @dataclass
+    class Changed(mutable(type("Counted", (), {"__annotations__": {"n": "int"}, "n": 0}))):
+        m: int = 1
+
+    for kind, names in ((Plain, "ab"), (Noun, "abc"), (PlainAgain, "abcd")):
+        values = {name: number for number, name in enumerate(names, 7)}
+        for copied in (nouns.replace(kind(**values), a=0), replace(kind(**values), a=0)):
+            assert {name: getattr(copied, name) for name in names} == {**values, "a": 0}
+        assert [one.name for one in fields(kind)] == [*names]
+    assert nouns.replace(Changed(5), m=2) == Changed(5, 2)
+
+
 def test_what_a_noun_cannot_have_is_refused():
     class Initial:
         a: InitVar[int]

@@ -61,10 +61,51 @@ def sources(tmp_path, monkeypatch) -> list[str]:
     return read
 
 
-def test_importing_anyshape_imports_a_handful_of_modules():
-    count = "import sys, torch; n = len(sys.modules); import anyshape; print(len(sys.modules) - n)"
-    done = subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, check=True)
-    assert int(done.stdout) <= 8
+def modules_loaded_by(program: str, cache_dir) -> tuple[list[str], list[str]]:
+    """Of all modules, those that a new process loads by importing anyshape, and those that it has
+    loaded after the program."""
+    count = f"""
+import sys, torch
+before = {{*sys.modules}}
+import anyshape
+print(*({{*sys.modules}} - before))
+{program}
+print(*({{*sys.modules}} - before))
+"""
+    environ = {**os.environ, "ANYSHAPE_CACHE_DIR": str(cache_dir)}
+    command = [sys.executable, "-c", count]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    imported, called = map(str.split, done.stdout.splitlines())
+    return imported, called
+
+
+FIRST_CALL = "anyshape.compile(lambda x: x + 1)(torch.ones(4))"
+TRAINED = "anyshape.compile(lambda x: x + 1)(torch.ones(4, requires_grad=True)).sum().backward()"
+MODULES = 470  # of ours and Python's, in the first call of `x + 1`: a few more than there are
+UNUSED = (
+    *("anyshape.training", "anyshape.runtime.boundary", "anyshape.dynamo", "anyshape.tools"),
+    *("anyshape.targets.triton", "anyshape.moe", "anyshape.attention", "triton"),
+)
+
+
+def test_importing_anyshape_imports_a_handful_of_modules(tmp_path):
+    imported, _ = modules_loaded_by("", tmp_path)
+    assert len(imported) <= 8, sorted(imported)
+
+
+def test_the_first_call_of_a_process_loads_what_its_program_needs(tmp_path):
+    """No gradients and no GPU; two modules of `autograd` ask whether the graph records any."""
+    _, loaded = modules_loaded_by(FIRST_CALL, tmp_path)
+    assert len(loaded) <= MODULES, len(loaded)
+    assert [one for one in loaded if f"{one}.".startswith(tuple(f"{u}." for u in UNUSED))] == []
+    of_gradients = {one for one in loaded if one.startswith("anyshape.autograd.")}
+    assert of_gradients == {"anyshape.autograd.outline", "anyshape.autograd.memory"}
+
+
+def test_gradients_are_loaded_where_a_graph_records_some(tmp_path):
+    _, loaded = modules_loaded_by(TRAINED, tmp_path)
+    assert {"anyshape.training", "anyshape.runtime.boundary"} < {*loaded}
+    assert not any(one.startswith("anyshape.targets.triton") for one in loaded)
 
 
 def test_a_first_call_of_x_plus_one_is_little_work():

@@ -32,11 +32,6 @@ from anyshape.ops.gradients.backward import GRADIENTS, LEAVES
 from anyshape.ops.table import OpDef
 
 
-def calls_backward(graph: Graph) -> bool:
-    """Whether the program calls ``backward()`` itself."""
-    return any(node.op == GRADIENTS for node in graph.nodes)
-
-
 def refuse_uncovered(graph: Graph, ops: Mapping[str, OpDef]) -> tuple[int, ...]:
     """The positions of outputs that require gradients, all of which ``backward()`` has gone
     through: there is nothing left to differentiate. Raises ``NotDifferentiable``."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from anyshape.autograd.memory import roots
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values, values_in
 from anyshape.nouns import frozen, replace
+from anyshape.ops.gradients.backward import GRADIENTS
 from anyshape.ops.table import OpDef
 
 
@@ -68,6 +69,11 @@ def records_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
     if any(node.op in ops and ops[node.op].mutates for node in recorded):
         return True
     return any(True for _ in written_behind_parts(graph, ops))
+
+
+def calls_backward(graph: Graph) -> bool:
+    """Whether the program calls ``backward()`` itself."""
+    return any(node.op == GRADIENTS for node in graph.nodes)
 
 
 def requires(value: Value) -> bool:

@@ -43,6 +43,24 @@ class Parameter:
     keyword_only: bool = False
 
 
+def _parts(text: str) -> Iterator[str]:
+    """What stands between the commas that are in no brackets."""
+    part = ""
+    for piece in text.split(","):
+        part += piece
+        if sum(map(part.count, "([")) == sum(map(part.count, ")]")):
+            yield part.strip()
+            part = ""
+        else:
+            part += ","
+
+
+@functools.cache
+def _literal(text: str) -> Arg:
+    value: Arg = ast.literal_eval(text)
+    return value
+
+
 @frozen
 class Signature:
     """The parameters of a row, in order; it binds calls as Python does."""
@@ -56,21 +74,24 @@ class Signature:
     @functools.cache
     def parse(cls, text: str) -> Signature:
         """``Signature.parse("x, y, *, alpha=1")``; defaults are Python literals."""
-        (function,) = ast.parse(f"def f({text}): pass").body
-        assert isinstance(function, ast.FunctionDef)
-        arguments = function.args
-        positional = arguments.posonlyargs + arguments.args
-        missing: list[Required] = [REQUIRED] * (len(positional) - len(arguments.defaults))
-        defaults = [*missing, *(ast.literal_eval(d) for d in arguments.defaults)]
-        parameters = [Parameter(a.arg, d) for a, d in zip(positional, defaults, strict=True)]
-        optional: dict[str, Arg] = {}
-        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-            value = REQUIRED if default is None else ast.literal_eval(default)
-            parameters.append(Parameter(argument.arg, value, keyword_only=True))
-            if value is not REQUIRED:
-                optional[argument.arg] = value
-        names = tuple(a.arg for a in positional)
-        return cls(tuple(parameters), names, tuple(a.arg for a in arguments.kwonlyargs), optional)
+        positional: list[Parameter] = []
+        by_name: list[Parameter] = []
+        found = positional
+        for part in _parts(text):
+            if part == "*":
+                found = by_name
+            elif part not in ("/", ""):  # nothing stands behind a last comma
+                name, _, default = map(str.strip, part.partition("="))
+                if not name.isidentifier():
+                    raise ValueError(f"no parameter of a row: {part!r}")
+                value = _literal(default) if default else REQUIRED
+                found.append(Parameter(name, value, keyword_only=found is by_name))
+        return cls(
+            (*positional, *by_name),
+            tuple(one.name for one in positional),
+            tuple(one.name for one in by_name),
+            {one.name: one.default for one in by_name if not isinstance(one.default, Required)},
+        )
 
     def without(self, name: str) -> Signature:
         """The same but for a positional parameter, which may not be there."""

@@ -6,26 +6,32 @@ loads what was printed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anyshape.ir.code import Function
+from anyshape.ir.code import DeviceFunction, Function
 from anyshape.ir.loops import Kernel
 from anyshape.ir.program import Program
 from anyshape.ir.variants import Variants
 from anyshape.nouns import frozen
+from anyshape.on_use import OnUse
 from anyshape.options import Options
 from anyshape.runtime.launch import TRAPS, Loaded
 from anyshape.schedule.placement import SizesInMemory
 from anyshape.symbolic import Facts
 from anyshape.targets.cpu.target import CPU
-from anyshape.targets.target import Run, Target, built_when_loaded
-from anyshape.targets.triton.target import TRITON
+from anyshape.targets.target import Run, Target, built_when_loaded, loaded_on_use
 
+if TYPE_CHECKING:
+    from anyshape.targets.triton import target as triton
+else:
+    triton = OnUse("anyshape.targets.triton.target")
+
+CUDA = loaded_on_use("cuda", DeviceFunction, lambda: triton.TRITON, allocator="anyshape.empty_cuda")
 HOST = CPU.kind
 """The device of Python and of this process's memory."""
 
@@ -35,7 +41,7 @@ class Targets:
     """The targets by torch's names of their devices."""
 
     by_kind: Mapping[str, Target] = field(
-        default_factory=lambda: MappingProxyType({each.kind: each for each in (CPU, TRITON)})
+        default_factory=lambda: MappingProxyType({each.kind: each for each in (CPU, CUDA)})
     )
 
     def of(self, device: str) -> Target | None:
@@ -58,15 +64,21 @@ class Targets:
 
     def listed(self, program: Program, options: Options) -> Program:
         """Each target makes lists of launches of its own."""
-        for target in self.by_kind.values():
+        for target in self._serving(program):
             program = target.listed(program, options)
         return program
 
     def group(self, program: Program, facts: Facts) -> Program:
         """Each target forms native regions of its own steps."""
-        for target in self.by_kind.values():
+        for target in self._serving(program):
             program = target.group(program, facts)
         return program
+
+    def _serving(self, program: Program) -> Iterator[Target]:
+        """The host's target, and those of the devices that memory of the program lies on."""
+        buffers = (one for inside in program.nested() for one in inside.buffers.values())
+        kinds = {HOST, *(buffer.device.partition(":")[0] for buffer in buffers)}
+        return (target for kind, target in self.by_kind.items() if kind in kinds)
 
     def allocators(self, devices: Iterable[str]) -> dict[str, str]:
         """Short ways to new memory, by device: the host, and one other device at most, which is

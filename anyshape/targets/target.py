@@ -97,6 +97,14 @@ def unknown(options: Options) -> None:
     """The target does not say what its code depends on."""
 
 
+DEFERRED = (
+    *("print_kernel", "load", "awaken", "start", "prepare", "missing", "variants", "listed"),
+    *("group", "print_region", "recorded", "why_not_recorded", "expect", "schedules"),
+    *("measured", "identity"),
+)
+"""What of a target is done by its module: all but texts and types."""
+
+
 @frozen
 class Target:
     """One kind of device; ``kind`` is torch's name of it.
@@ -142,3 +150,16 @@ class Target:
     schedules: Callable[[Any, Mapping[str, int] | None, Options], Iterable[str]] = none_chosen
     measured: Callable[[Any, Options], Iterable[str]] = none_measured
     identity: Callable[[Options], str | None] = unknown
+
+
+def loaded_on_use(
+    kind: str, function: type[Function], target: Callable[[], Target], **known: Any
+) -> Target:
+    """A target whose module is loaded where the target is first asked to do something;
+    ``target`` gives it then, ``known`` is what else is said without it."""
+
+    def member(name: str) -> Callable[..., Any]:
+        return lambda *arguments: getattr(target(), name)(*arguments)
+
+    members: dict[str, Any] = {name: member(name) for name in DEFERRED}
+    return Target(kind, function, **known, **members)

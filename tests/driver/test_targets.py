@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import fields
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from anyshape.driver import PLACEHOLDER, _named
 from anyshape.ir import dtypes
-from anyshape.ir.buffers import BufferRef
+from anyshape.ir.buffers import Buffer, BufferRef
 from anyshape.ir.loops import (
     Axis,
     Kernel,
@@ -19,12 +21,14 @@ from anyshape.ir.loops import (
     SizeParam,
     Store,
 )
-from anyshape.ir.program import Launch
+from anyshape.ir.program import Launch, Program
+from anyshape.nouns import replace
 from anyshape.options import Options
-from anyshape.symbolic import Space
+from anyshape.symbolic import Facts, Space
 from anyshape.targets.cpu.build import Builder
 from anyshape.targets.cpu.target import CPU
-from anyshape.targets.table import TARGETS
+from anyshape.targets.table import CUDA, TARGETS, Targets
+from anyshape.targets.target import DEFERRED, Target, loaded_on_use
 from anyshape.targets.triton.launch import direct_launch
 from anyshape.targets.triton.schedules import Chooser
 from anyshape.targets.triton.target import TRITON
@@ -47,9 +51,48 @@ def launch_of(dtype: dtypes.DType) -> Launch:
 
 def test_devices_have_targets() -> None:
     assert TARGETS.of("cpu") is CPU
-    assert TARGETS.of("cuda:1") is TRITON
+    assert TARGETS.of("cuda:1") is CUDA
     assert TARGETS.of("xpu:0") is None
     assert TARGETS.allocators({"cpu", "cuda:0", "cuda:1"}) == {"cpu": "anyshape.empty_cpu"}
+
+
+def test_a_target_that_is_loaded_on_use_says_what_the_loaded_one_says() -> None:
+    known = [each.name for each in fields(Target) if each.name not in DEFERRED]
+    assert [getattr(CUDA, name) for name in known] == [getattr(TRITON, name) for name in known]
+    called = []
+    real = replace(
+        TRITON,
+        **{name: lambda *given, name=name: called.append((name, given)) for name in DEFERRED},
+    )
+    later = loaded_on_use("cuda", TRITON.function, lambda: real)
+    for name in DEFERRED:
+        getattr(later, name)(1, 2)
+    assert called == [(name, (1, 2)) for name in DEFERRED]
+    assert TARGETS.builds_late(TRITON.print_kernel(launch_of(dtypes.float32), "f", "cuda:0"))
+
+
+@pytest.mark.parametrize("device", ("cpu", "cuda:1"))
+@pytest.mark.parametrize("deep", (False, True), ids=("outside", "in a body"))
+def test_a_program_goes_to_the_targets_of_its_memory(device: str, deep: bool) -> None:
+    asked: list[str] = []
+
+    def noting(target: Target) -> Target:
+        def one(program: Program, _: object) -> Program:
+            asked.append(target.kind)
+            return program
+
+        return replace(target, listed=one, group=one)
+
+    buffers = {"x": Buffer("x", dtypes.float32, device, (3,), (1,), "input")}
+    program = Program(buffers, ("x",), (), (), ())
+    if deep:
+        step = SimpleNamespace(inside=lambda inner=program: (SimpleNamespace(program=inner),))
+        program = Program({}, (), (step,), (), ())  # type: ignore[arg-type]
+    targets = Targets({each.kind: noting(each) for each in (CPU, TRITON)})
+    for pass_over, given in ((targets.listed, Options()), (targets.group, Facts(Space()))):
+        asked.clear()
+        assert pass_over(program, given) is program
+        assert asked == ["cpu", "cuda"][: 1 + (device != "cpu")]
 
 
 def test_deterministic_algorithms_are_eagers() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 
 import pytest
@@ -14,7 +15,7 @@ from anyshape.ops import OPS, SPELLINGS
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext, Undecided
 from anyshape.ops.layout import contiguous_strides, pointwise_strides
-from anyshape.ops.table import Extern, Pointwise, Signature
+from anyshape.ops.table import REQUIRED, Extern, Pointwise, Signature
 from anyshape.symbolic import Facts, Space, broadcast, eq, evaluate, ge, le, ne
 from tests.ops import harness
 
@@ -61,6 +62,31 @@ def test_core_rows_are_no_longer_expanded() -> None:
 )
 def test_signatures_bind_as_calls_do(args, kwargs, bound) -> None:
     assert Signature.parse("x, y, *, alpha=1").bind(args, kwargs) == bound
+
+
+@pytest.mark.parametrize(
+    "text",
+    (
+        "",
+        "x",
+        "x, y=None, ",
+        "x, /, y = -1, *, z",
+        "x, dims=(-2, -1), *, pad=[0, (1, 2)], mode='fro'",
+        "*, p=1e-05",
+    ),
+)
+def test_signatures_are_read_as_python_reads_them(text: str) -> None:
+    wanted = inspect.signature(eval(f"lambda {text}: None")).parameters.values()
+    assert [(p.name, p.default, p.keyword_only) for p in Signature.parse(text).parameters] == [
+        (p.name, REQUIRED if p.default is p.empty else p.default, p.kind is p.KEYWORD_ONLY)
+        for p in wanted
+    ]
+
+
+@pytest.mark.parametrize("text", ("*args", "x, **rest", "x: int", "x=y"))
+def test_what_no_row_may_have_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        Signature.parse(text)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def refuse_fork(domain: RecordingDomain) -> None:
 class _AsksForTheThread(type):
     """C asks whether a warning is of this class before it asks any other filter."""
 
-    thread: int
+    thread: int | None
 
     def __subclasscheck__(cls, category: type) -> bool:
         of_the_collector = issubclass(category, ResourceWarning)
@@ -71,16 +71,17 @@ class HeardInC:
     """While there is one, C code that warns in this thread breaks instead."""
 
     def __init__(self, filters: list[Any]) -> None:
-        kind = _AsksForTheThread("Heard", (), {"thread": threading.get_ident()})
+        self.kind = _AsksForTheThread("Heard", (), {"thread": threading.get_ident()})
         self.filters = filters
-        self.entry = ("default", None, kind, None, 0)
+        self.entry = ("default", None, self.kind, None, 0)
         for name, module in list(sys.modules.items()):  # what was told there would not be asked for
             if name.partition(".")[0] == "anyshape":
                 vars(module).pop(REGISTRY, None)
         filters.insert(0, self.entry)
 
     def end(self) -> None:
-        """Filters are as they were."""
+        """Filters are as they were; another thread may have copied them meanwhile."""
+        self.kind.thread = None
         self.filters[:] = [entry for entry in self.filters if entry is not self.entry]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 
+from anyshape.capture.segments.filtered_warnings import HeardInC
 from anyshape.errors import GraphBreakError, PerformanceWarning
 from tests.capture.by_reference import compiled
 
@@ -371,3 +372,17 @@ def test_other_threads_are_warned_meanwhile() -> None:
             stop.set()
             thread.join()
     assert found
+
+
+def test_what_another_thread_has_copied_of_the_filters_breaks_nothing_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By `catch_warnings`, while something is captured."""
+    heard = HeardInC(filters := [("always", None, UserWarning, None, 0)])
+    copied = filters[:]
+    heard.end()
+    assert len(filters) == 1 and len(copied) == 2
+    with warnings.catch_warnings(record=True) as found:
+        monkeypatch.setattr(warnings, "filters", copied)
+        warnings.warn("careful", stacklevel=1)
+    assert [str(each.message) for each in found] == ["careful"]

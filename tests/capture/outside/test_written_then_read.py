@@ -99,3 +99,36 @@ def test_a_read_only_proxy_shows_what_was_written_after_it_was_made() -> None:
         x, other = torch.ones(2), dict(outside)
         assert fast(x, outside)[1:] == program(x, other)[1:]
         assert outside == other
+
+
+LOOKS: dict[str, Callable[[dict[Any, Any], Any], Any]] = {
+    "in": lambda d, key: key in d,
+    "get": lambda d, key: d.get(key, 0),
+    "item": lambda d, key: d[key],
+    "setdefault": lambda d, key: d.setdefault(key, 4),
+    "pop": lambda d, key: d.pop(key, None),
+    "stored": lambda d, key: d.__setitem__(key, 4),
+    "deleted": lambda d, key: d.__delitem__(key),
+}
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_what_has_no_hash_is_no_key_of_what_was_written(name: str) -> None:
+    """C says so, and so do keys that hold some; others that are equal are found."""
+    look = LOOKS[name]
+    written: dict[Any, Any] = {}
+
+    def program(x: Tensor, key: Any) -> tuple[Tensor, Any, list[Any]]:
+        written["a"] = written[1] = 2
+        try:
+            found = look(written, key)
+        except (TypeError, KeyError) as error:
+            found = type(error), str(error)
+        return x * 2, found, list(written.items())
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for key in ({}, ([],), {1}, 1.0, True, "b"):
+        written.clear()
+        wanted = program(torch.ones(2), key)[1:]
+        written.clear()
+        assert fast(torch.ones(2), key)[1:] == wanted

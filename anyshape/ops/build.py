@@ -30,7 +30,7 @@ from anyshape.ir.graph import (
 from anyshape.nouns import frozen, mutable, replace
 from anyshape.ops.context import NoRow, TypeContext
 from anyshape.ops.known_types import type_by_rule
-from anyshape.ops.rules import require_one_device
+from anyshape.ops.rules import has_complex_number, require_one_device
 from anyshape.ops.table import OPS, OpDef, Pointwise, Scatter, Structural
 from anyshape.symbolic import Condition, Dim, ge
 
@@ -47,9 +47,9 @@ overwrite filled zeroed true_divide where_method select_written slice_written
 
 def refuse_complex(row: OpDef, args: tuple[Arg, ...]) -> None:
     """Other expansions are formulas of real numbers; complex ones are left to eager torch."""
-    for value in values_in(args):
-        if isinstance(value.type, TensorType) and value.type.dtype.is_complex:
-            raise NoRow(f"{row.name} of complex numbers has no row")
+    tensors = (value.type for value in values_in(args) if isinstance(value.type, TensorType))
+    if any(each.dtype.is_complex for each in tensors) or has_complex_number(args):
+        raise NoRow(f"{row.name} of complex numbers has no row")
 
 
 @frozen
@@ -101,7 +101,7 @@ class Builder:
         if row.overload is not None:
             row = self.ops[row.overload(*positional, **keywords) or row.name]
         if row.expand is not None and row.alias == "none" and row.name not in COMPLEX_ROWS:
-            refuse_complex(row, positional)
+            refuse_complex(row, (*positional, *keywords.values()))
         if row.normalize is not None:
             positional, keywords = row.normalize(self.cx, *positional, **keywords)
         if row.expand is not None and (row.inline or self.prepare is not None):

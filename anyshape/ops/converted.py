@@ -246,8 +246,12 @@ def does_not_fit(b: Any, value: Any, dtype: DType) -> tuple[Any, ...]:
 
 def require_fitting(value: Any, dtype: DType, floating: bool = False) -> None:
     """Eager raises where a number of the program is out of the range of the dtype."""
-    if type(value) not in (int, float) or _is_free(dtype):
+    if type(value) not in (int, float, complex) or _is_free(dtype):
         return
+    if isinstance(value, complex):
+        if value.imag != 0:
+            raise OpError(f"value cannot be converted to type {dtype} without overflow")
+        value = value.real
     if dtype.is_floating and not math.isfinite(value):
         return
     low, high = bounds(dtype, floating or isinstance(value, float))

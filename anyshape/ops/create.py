@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anyshape.ir.dtypes import DType, bool_, float32, float64, int64
+from anyshape.ir.dtypes import DType, bool_, float32, float64, int64, result_type
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops import ranges
 from anyshape.ops.context import NoRow, OpError, TypeContext
@@ -31,10 +31,7 @@ def _plain(**rest: Arg) -> None:
 
 def dtype_of_numbers(cx: TypeContext, *numbers: Arg) -> DType:
     """The dtype that torch infers for a tensor of these Python numbers."""
-    categories = {number_category(n) for n in numbers}
-    if categories & {"float", "complex"}:
-        return cx.default_dtype
-    return int64 if "int" in categories else bool_
+    return result_type((), (), map(number_category, numbers), cx.default_dtype)
 
 
 # --- full and what expands to it ---

@@ -67,6 +67,15 @@ def number_category(arg: object) -> Category:
     raise OpError(f"expected a tensor or a number, got {arg!r}")
 
 
+def has_complex_number(args: Iterable[Arg]) -> bool:
+    """Is an argument a complex number of Python's?"""
+    return any(
+        arg.__class__ is complex
+        or (isinstance(arg, (Scalar, ScalarInput)) and arg.kind == "complex")
+        for arg in args
+    )
+
+
 def promoted(cx: TypeContext, operands: Sequence[Arg]) -> DType:
     """``torch.result_type`` of the operands; ``None`` operands do not count."""
     dims: list[DType] = []

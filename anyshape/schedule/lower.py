@@ -18,7 +18,7 @@ from anyshape.ir.loops import Element, Op, index_names
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.nouns import mutable
 from anyshape.ops.context import TypeContext
-from anyshape.ops.rules import dim_of, dims_of, number_category
+from anyshape.ops.rules import dim_of, dims_of, has_complex_number, number_category
 from anyshape.ops.table import REQUIRED, Form, OpDef, Pointwise, Reduce, Scan, Structural, View
 from anyshape.schedule.draft import Cell, Draft, computed, rounded_number, scalar_dtype
 from anyshape.schedule.indices import (
@@ -134,7 +134,9 @@ def rule_of(row: OpDef | None) -> Rule | None:
 
 
 def is_supported(node: Node) -> bool:
-    """Can kernels hold all the dtypes of the node?"""
+    """Can kernels hold all the dtypes and numbers of the node?"""
+    if has_complex_number((*node.args, *node.kwargs.values())):
+        return False
     types = [v.type for v in (*node.outputs, *node.inputs())]
     dtypes = {t.dtype for t in types if isinstance(t, TensorType)}
     if node.op in OF_ITS_DTYPE and any(computed(dtype) is not dtype for dtype in dtypes):

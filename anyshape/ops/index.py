@@ -352,6 +352,7 @@ op(
     type=lambda cx, x, positions, masks: index_type(cx, x, positions),
     expand=lambda b, x, positions, masks: b.index(x, positions),
     vjp="expansion",
+    raises=True,
 )
 """An index by positions that masks have given: eager keeps the masks for the gradient."""
 

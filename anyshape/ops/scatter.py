@@ -371,7 +371,7 @@ op(
     expand=lambda b, x, positions, values, accumulate, masks: b.index_put(
         x, positions, values, accumulate
     ),
-    data_indices=ranges.indices_by_dimension,
+    raises=True,
     vjp="expansion",
 )
 """``index_put`` at positions that masks have given: eager keeps the masks for the gradient."""

@@ -144,9 +144,12 @@ def _is_decided(recorder: Recorder, nodes: Sequence[Node], leading: Sequence[Val
         known = all(recorder.cx.hint(condition) is not None for condition in conditions)
     except Undecided:
         return False
-    for condition in conditions if known else ():
-        recorder.decide(condition)
-    return known
+    return known and all(map(partial(_is_relied_on, recorder), conditions))
+
+
+def _is_relied_on(recorder: Recorder, condition: Condition | bool) -> bool:
+    """Whether it is in each call as in the example, by a guard."""
+    return recorder.decide(condition) is recorder.cx.hint(condition)
 
 
 def _handed_in(recorder: Recorder) -> list[Value]:

@@ -70,6 +70,16 @@ def may_change(obj: Any) -> bool:
     return obj.__flags__ & (HEAP_TYPE | IMMUTABLE_TYPE) == HEAP_TYPE
 
 
+def refuse_hidden(heap: Heap, obj: Any, descriptor: Any, name: str) -> None:
+    """A break where C says one thing of a class and its own names another, as with a property
+    `__name__`: guards that read the class would not tell which."""
+    if not issubclass(type(obj), type) or heap.is_created(obj) or (id(obj), name) in heap.slots:
+        return
+    own = type.__dict__["__dict__"].__get__(obj)
+    if name in own and own[name] is not descriptor.__get__(obj):
+        raise broken("unknown-call", f"{name} of a class that defines another one")
+
+
 def make_annotations(heap: Heap, cls: type) -> None:
     """C gives a class that has none its own, which are empty, when it is asked for them."""
     own = type.__dict__["__dict__"].__get__(cls)

@@ -301,6 +301,7 @@ def _metatype_get(machine: Interpreter, attribute: Any, obj: Any, meta: type, na
         return attribute.__get__(obj, meta)
     if name == "__annotations__":
         class_attributes.make_annotations(machine.heap, obj)
+    class_attributes.refuse_hidden(machine.heap, obj, attribute, name)
     return machine.heap.slot(obj, attribute, meta, name)
 
 

@@ -169,3 +169,33 @@ def test_bases_are_words_that_are_compared_in_c() -> None:
     assert fast(x, world.part)[2] == "second"
     scope["name3"] = 100
     assert fast(x, world.part)[1] == scope["program"](x, world.part)[1]
+
+
+class Named:
+    """C takes its own name for it, whatever the class defines for its instances."""
+
+    __name__ = property(lambda self: "of an instance")
+    __qualname__ = "Other"
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        return "text"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda o: type(o).__name__,
+        lambda o: type(o).__qualname__,
+        lambda o: type(o).__module__,
+        lambda o: type(o).__doc__ is vars(type(o))["__doc__"],
+        lambda o: (o.__name__, type(o).__name__, o.__doc__),
+        lambda o: repr(type(o)),
+    ],
+)
+def test_a_class_that_defines_what_c_says_of_classes(read: Callable[[Any], Any]) -> None:
+    fast = anyshape.compile(lambda x, o: (x + 1, read(o)))
+    for _ in range(2):
+        assert fast(torch.ones(2), Named())[1] == read(Named())
+    assert fast.stats().internal_errors == 0

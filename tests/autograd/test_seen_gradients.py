@@ -136,12 +136,21 @@ def that_repeats_an_element(x, net):
     return grad(a.sum(), a)
 
 
+def the_very_cotangent(x, net):
+    a, g = leaf(x), x.cos()
+    (made,) = grad(a + 1, a, g)
+    made.mul_(2)
+    return made, g
+
+
 def that_views_the_cotangent(x, net):
     a, g = leaf(x), x.cos()
     return grad(a.view(-1), a, g.view(-1))
 
 
-LEFT: list[Program] = [one_for_two, that_repeats_an_element, that_views_the_cotangent]
+LEFT: list[Program] = [
+    *[one_for_two, that_repeats_an_element, that_views_the_cotangent, the_very_cotangent]
+]
 
 
 def told(made: Any) -> list[Any]:

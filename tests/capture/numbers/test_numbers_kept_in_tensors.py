@@ -133,6 +133,17 @@ def test_a_length_that_floats_cannot_hold_is_left_to_data(more: int) -> None:
 
     program = Counts()
     fast = anyshape.compile(program)
-    for length in (5, 6, 7, 2**24 + 1, 2**24 + 2, 2**24 + 3):
+    for length in (5, 6, 7, 2**24 + 1, 2**24 + 2, 2**24 + 3, 3 * 2**24 + 1):
+        x = torch.zeros(1).expand(length)
+        torch.testing.assert_close(fast(x), program(x))
+
+
+def test_a_quotient_of_a_length_that_floats_cannot_hold_is_eagers() -> None:
+    def program(x: Tensor) -> Tensor:
+        frames = torch.ceil(torch.tensor(x.shape[0]) / 3).to(torch.int64)
+        return x[:4] + (1 if frames * 3 > x.shape[0] else 0)
+
+    fast = anyshape.compile(program)
+    for length in (5, 6, 3 * 2**24 + 1):  # a third of the last is 2**24 in float32
         x = torch.zeros(1).expand(length)
         torch.testing.assert_close(fast(x), program(x))

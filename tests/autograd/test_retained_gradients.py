@@ -3,7 +3,7 @@ Beside eager at several shapes, in float64."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,15 +13,9 @@ from torch.nn import functional as F
 
 import anyshape
 
+pytestmark = pytest.mark.usefixtures("doubles")
 ROWS = (4, 1, 5, 0, 3)
 Program = Callable[[Tensor, nn.Module], Any]
-
-
-@pytest.fixture(autouse=True)
-def doubles() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 def loss_of(made: Tensor) -> Tensor:

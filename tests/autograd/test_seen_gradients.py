@@ -4,7 +4,7 @@ strides, versions, and which results share memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,16 +15,10 @@ from torch.nn import functional as F
 import anyshape
 from anyshape.capture.tensors import second_gradients
 
+pytestmark = pytest.mark.usefixtures("doubles")
 grad = torch.autograd.grad
 ROWS = (4, 1, 5, 3)
 Program = Callable[[Tensor, nn.Module], Any]
-
-
-@pytest.fixture(autouse=True)
-def doubles() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 def leaf(x: Tensor) -> Tensor:

@@ -161,14 +161,18 @@ HEARD = {
 }
 
 
-@pytest.mark.parametrize("name", HEARD)
-def test_sizes_that_a_call_compares_warn_of_nothing(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The loss is captured for equal sizes: calls with others never come to its warning."""
+@pytest.fixture(params=HEARD)
+def heard(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Who hears warnings meanwhile."""
+    name: str = request.param
     hears, module = HEARD[name]
     monkeypatch.setattr(hears, "__module__", module)
     monkeypatch.setattr(warnings, name.partition(" ")[0], hears)
+    return name
+
+
+def test_sizes_that_a_call_compares_warn_of_nothing(heard: str) -> None:
+    """The loss is captured for equal sizes: calls with others never come to its warning."""
     fast = anyshape.compile(lambda x, y: F.smooth_l1_loss(x, y), fullgraph=True)
     for size in (3, 5, 2):
         x, y = torch.randn(size, 2), torch.randn(size, 2)
@@ -177,30 +181,18 @@ def test_sizes_that_a_call_compares_warn_of_nothing(
 
 
 @pytest.mark.filterwarnings("ignore:std")
-@pytest.mark.parametrize("name", HEARD)
-def test_a_size_that_warns_of_nothing_breaks_no_graph(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_size_that_warns_of_nothing_breaks_no_graph(heard: str) -> None:
     """Calls of one row, which the program would hear of, have a specialization of their own."""
-    hears, module = HEARD[name]
-    monkeypatch.setattr(hears, "__module__", module)
-    monkeypatch.setattr(warnings, name.partition(" ")[0], hears)
     fast = anyshape.compile(lambda x: x.std(0) * 2)
     for size in (3, 5, 2):
         fast(torch.randn(size, 2))
     assert (fast.stats().graph_breaks, fast.stats().specializations) == (0, 1)
     fast(torch.randn(1, 2))
-    assert (fast.stats().graph_breaks == 0) is name.endswith("package")
+    assert (fast.stats().graph_breaks == 0) is heard.endswith("package")
 
 
 @pytest.mark.filterwarnings("ignore:Using a target size")
-@pytest.mark.parametrize("name", HEARD)
-def test_what_the_program_hears_is_told_where_eager_tells_it(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hears, module = HEARD[name]
-    monkeypatch.setattr(hears, "__module__", module)
-    monkeypatch.setattr(warnings, name.partition(" ")[0], hears)
+def test_what_the_program_hears_is_told_where_eager_tells_it(heard: str) -> None:
     fast = anyshape.compile(lambda x: F.smooth_l1_loss(x, x[:, :1]) * 2)
     fast(torch.randn(3, 2))
-    assert (fast.stats().graph_breaks == 0) is name.endswith("package")
+    assert (fast.stats().graph_breaks == 0) is heard.endswith("package")

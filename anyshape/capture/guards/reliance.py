@@ -16,11 +16,10 @@ from typing import Any
 from anyshape.capture.guards.constant_kinds import CONSTANTS, is_simple
 from anyshape.capture.guards.definitions import MRO, FunctionState
 from anyshape.capture.guards.guard_code import Guard, own_names, same_constant
+from anyshape.capture.heap.class_attributes import may_change
 from anyshape.capture.heap.purity import is_library
 from anyshape.capture.heap.sources import Sources
 from anyshape.nouns import mutable
-
-IMMUTABLE_TYPE, HEAP_TYPE = 1 << 8, 1 << 9  # flags of classes
 
 
 @mutable(eq=False)
@@ -88,8 +87,7 @@ class Reliance:
         """A name was looked up along the MRO of a class, which other bases change; that of a class
         with no base but `object` is what it is, and those of libraries are left as they are."""
         mro = MRO(cls)
-        plain = not cls.__flags__ & HEAP_TYPE or cls.__flags__ & IMMUTABLE_TYPE
-        if not plain and len(mro) > 2 and not is_library(str(vars(cls).get("__module__"))):
+        if may_change(cls) and len(mro) > 2 and not is_library(str(vars(cls).get("__module__"))):
             self._inherited.setdefault(id(cls), (cls, mro))
 
     def not_a_subclass(self, sub: type, cls: type) -> None:
@@ -130,7 +128,7 @@ class Reliance:
 
 def _names_in(holder: Any) -> dict[Any, Any] | None:
     """The dictionary in which a module or a class keeps its names; None where none can change."""
-    if isinstance(holder, type) and holder.__flags__ & (HEAP_TYPE | IMMUTABLE_TYPE) != HEAP_TYPE:
+    if not may_change(holder):
         return None
     return holder if type(holder) is dict else own_names(holder)
 

@@ -28,8 +28,9 @@ class ExampleRun:
 
     def note(self, values: Iterable[Value]) -> None:
         """Notes where what was found for these lies."""
-        found = (self.found[value] for value in values if self.device == "cpu")
-        self.memory.update(storage_of(each) for each in found if isinstance(each, torch.Tensor))
+        if self.device == "cpu":
+            found = (self.found[value] for value in values)
+            self.memory.update(storage_of(each) for each in found if isinstance(each, torch.Tensor))
 
     def goes_on(self, nodes: Sequence[Node]) -> bool:
         """Whether a graph begins with what was seen: nothing was taken back since."""

@@ -129,6 +129,13 @@ class _Made:
         return made.__get__(noun, cls) if isinstance(made, FunctionType) else made
 
 
+def make_methods(cls: type) -> None:
+    """Makes what the noun's methods are now, for who must not meet them being made later."""
+    for name, value in [*vars(cls).items()]:
+        if type(value) is _Made and name not in _FOR_OTHERS:
+            getattr(cls, name)
+
+
 # --- the fields ---
 
 _VALUES = "__values_of_fields__"
@@ -188,6 +195,9 @@ _OF_DATACLASSES: Mapping[str, Callable[[Any], object]] = MappingProxyType(
         "__dataclass_params__": lambda cls: _dataclass(cls)["__dataclass_params__"],
     }
 )
+
+_FOR_OTHERS = ("__dataclass_fields__", "__dataclass_params__")
+"""What only functions of `dataclasses` ask for."""
 
 
 # --- the methods: in their texts, `_0` stands for the name of the first field, and so on ---

@@ -7,6 +7,7 @@ In: a domain. Out: a `Machine`. The files of polyfills are hidden from traceback
 from __future__ import annotations
 
 import operator
+import sys
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -38,6 +39,9 @@ from anyshape.capture.python import (
 )
 from anyshape.capture.python.builtins import BUILTINS, CLASS_METHODS, OBJECT_CALLS
 from anyshape.capture.python.stdlib import STDLIB, STDLIB_CLASS_METHODS
+from anyshape.nouns import make_methods
+
+CAPTURE = "anyshape.capture."
 
 TORCH_POLYFILLS = str(Path(__file__).parents[1] / "tensors" / "torch_polyfills.py")  # imports torch
 POLYFILLS = (
@@ -71,9 +75,14 @@ PYTHON = Language(
 )
 
 
-def decode_polyfills(machine: Interpreter) -> None:
-    """So that the program, which counts what there is in the process, does not meet their decoded
-    forms later."""
+def make_ready(machine: Interpreter) -> None:
+    """Makes what the interpreter else makes where it first needs it, so that a program that counts
+    what there is in the process does not meet it: decoded polyfills and methods of nouns."""
+    for name, module in [*sys.modules.items()]:
+        if name.startswith(CAPTURE):
+            for value in [*vars(module).values()]:
+                if isinstance(value, type) and value.__module__ == name:
+                    make_methods(value)
     for module in POLYFILLS:
         for value in vars(module).values():
             if type(value) is FunctionType and value.__code__.co_filename == module.__file__:

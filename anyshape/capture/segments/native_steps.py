@@ -23,7 +23,7 @@ from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.liveness import has_finalizer
 from anyshape.capture.interpreter.machine import Machine
 from anyshape.capture.interpreter.polyfills import given, raise_from
-from anyshape.capture.python.language import decode_polyfills, python_machine
+from anyshape.capture.python.language import make_ready, python_machine
 from anyshape.capture.segments.callables import LOGGING, answer, is_opaque
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
 from anyshape.capture.segments.random_draws import METHODS
@@ -100,8 +100,9 @@ class Native(Concrete):
         if fn is weakref.proxy or (made and _tells_of_death(args[0])):
             self._note_death()
         if any(fn is watcher for watcher in _MEETING_OURS):
+            if not self.meets_ours:
+                make_ready(self.machine)
             self.goes_on_alone = self.meets_ours = True
-            decode_polyfills(self.machine)
             for frame in self.machine.frames():
                 calls_of_the_program.prepare(frame.code)
         if fn is sys.setrecursionlimit and not kwargs:

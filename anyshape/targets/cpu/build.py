@@ -126,12 +126,22 @@ def cpu_identity() -> str:
     return "\n".join(dict.fromkeys(line for line in lines if line.startswith(wanted)))
 
 
-@frozen(eq=False)
+@mutable(eq=False)
 class Building:
-    """Functions that become one object, which ``done`` has as soon as it is there."""
+    """Functions that become one object, which ``done`` has as soon as it is there, and the thread
+    that makes it, where it is not from the cache."""
 
     functions: Mapping[str, NativeFunction]
     done: Future[bytes] = field(default_factory=Future)
+    thread: threading.Thread | None = None
+
+    def result(self) -> bytes:
+        """The object, once its thread has ended: who counts threads or objects meets none of ours.
+        Raises what the compiler raised."""
+        binary = self.done.result()
+        if self.thread is not None:
+            self.thread.join()
+        return binary
 
 
 @mutable
@@ -179,7 +189,7 @@ class Builder:
         """Each C function; names are content addresses."""
         with stage_of("running the C compiler"):
             parts = self.start(wanted)
-            binaries = [part.done.result() for part in parts]
+            binaries = [part.result() for part in parts]
         with self.lock:
             for part, binary in zip(parts, binaries, strict=True):
                 self._load(part, binary)
@@ -218,7 +228,8 @@ class Builder:
         if kept is not None:
             self._settle(part, kept)
         else:
-            threading.Thread(target=self._compile, args=(part, text, key)).start()
+            part.thread = threading.Thread(target=self._compile, args=(part, text, key))
+            part.thread.start()
 
     def _compile(self, part: Building, text: str, key: str) -> None:
         """Of the text behind what it needs of the prelude."""

@@ -13,12 +13,11 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.class_flags import HEAP_TYPE, IMMUTABLE_TYPE
 from anyshape.capture.heap.observer import Observer
 from anyshape.capture.heap.quiet_reads import class_entry
-from anyshape.capture.heap.undo import HEAP_TYPE
 from anyshape.capture.heap.values import NULL
 
-IMMUTABLE_TYPE = 1 << 8
 NOT_WRITTEN = object()
 _set, _delete = type.__setattr__, type.__delattr__
 

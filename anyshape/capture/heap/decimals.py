@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.descriptions import HEAP_TYPE, IMMUTABLE_TYPE, name_of
+from anyshape.capture.heap.class_flags import HEAP_TYPE, IMMUTABLE_TYPE
+from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.nested_containers import values_of
 
 _mro: Callable[[type], tuple[type, ...]] = vars(type)["__mro__"].__get__

@@ -11,7 +11,8 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-IMMUTABLE_TYPE, HEAP_TYPE = 1 << 8, 1 << 9  # flags of classes
+from anyshape.capture.heap.class_flags import HEAP_TYPE, IMMUTABLE_TYPE
+
 MOST_CHARACTERS = 80
 MOST_ITEMS = 12
 DEEPEST = 4

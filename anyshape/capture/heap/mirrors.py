@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.nouns import mutable
 
@@ -211,9 +212,6 @@ _COPIERS: tuple[tuple[type, Copier], ...] = (
 def dies_in_python(kind: type) -> bool:
     """Whether code of the program runs where an object of the class dies: a copy would be one."""
     return bool(kind.__flags__ & HEAP_TYPE) and class_entry(kind, "__del__") is not None
-
-
-HEAP_TYPE = 1 << 9
 
 
 def copier_of(obj: Any) -> Copier | None:

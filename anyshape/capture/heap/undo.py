@@ -12,12 +12,11 @@ from types import CellType, FunctionType, GetSetDescriptorType, MemberDescriptor
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.heap.nested_containers import elements_of
 from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.heap.raised_state import UNRAISED, put_back
 from anyshape.capture.heap.values import NULL
-
-HEAP_TYPE = 1 << 9
 
 
 def write_cell(cell: CellType, value: Any = NULL) -> None:

@@ -27,6 +27,7 @@ from typing import Any
 
 from anyshape.capture.heap import answers, class_attributes, decimals
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.class_flags import HEAP_TYPE, IMMUTABLE_TYPE
 from anyshape.capture.heap.deaths import PROXY_KINDS, Hook, target_of
 from anyshape.capture.heap.hidden_dicts import dict_of_partial, hidden_dict
 from anyshape.capture.heap.mirrors import mapping_behind
@@ -36,7 +37,6 @@ from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame_views import FrameView
 from anyshape.capture.interpreter.generators import Generator
 
-IMMUTABLE_TYPE, HEAP_TYPE = 1 << 8, 1 << 9
 METHOD_DESCRIPTOR = type(list.append)
 WRAPPER_DESCRIPTOR = type(object.__init__)
 CLASS_METHOD_DESCRIPTOR = type(vars(dict)["fromkeys"])

@@ -32,6 +32,7 @@ from types import (
 from typing import Any
 
 from anyshape.capture.heap import purity, times
+from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.heap.mirrors import VIEWS, mapping_behind
 from anyshape.capture.heap.nested_containers import elements_of, values_of
 from anyshape.capture.heap.values import NULL, PROXIES, contents
@@ -63,7 +64,6 @@ ANY = tuple(
     )
 )
 """What C code may ask the class of an argument for, where no table says less."""
-_HEAP_TYPE = 1 << 9
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None), type, FunctionType})
 
@@ -179,7 +179,7 @@ def _has_texts(proxy: Any) -> bool:
 def _makes_by_code(machine: Interpreter, fn: Any, cls: Any) -> bool:
     """Whether a class method of C, such as `fromkeys`, makes an object of a class that says in
     Python how."""
-    if not issubclass(type(cls), type) or not cls.__flags__ & _HEAP_TYPE:
+    if not issubclass(type(cls), type) or not cls.__flags__ & HEAP_TYPE:
         return False
     if fn.__name__.startswith("__") or fn.__name__ == "mro":
         return False
@@ -212,7 +212,7 @@ def defines(machine: Interpreter, value: Any, methods: tuple[str, ...], depth: i
         inside = (*values_of(value), *(dict.keys(value) if issubclass(kind, dict) else ()))
         if any(defines(machine, item, methods, depth - 1) for item in inside):
             return True
-    return kind.__flags__ & _HEAP_TYPE != 0 and any(
+    return kind.__flags__ & HEAP_TYPE != 0 and any(
         _is_of_the_program(machine, kind, name) for name in methods
     )
 
@@ -250,7 +250,7 @@ def _is_asked(machine: Interpreter, value: Any, names: tuple[str, ...]) -> bool:
         return False
     if _asks_as_a_time(machine, value):
         return True
-    if not kind.__flags__ & _HEAP_TYPE:
+    if not kind.__flags__ & HEAP_TYPE:
         return False
     return any(_is_of_the_program(machine, kind, name) for name in names)
 
@@ -261,7 +261,7 @@ def _asks_as_a_time(machine: Interpreter, value: Any) -> bool:
     kind = type(value)
     if not issubclass(kind, _TIMES):
         return False
-    if kind.__flags__ & _HEAP_TYPE and any(
+    if kind.__flags__ & HEAP_TYPE and any(
         _is_of_the_program(machine, kind, name) for name in _MADE_ANEW
     ):
         return True
@@ -300,7 +300,7 @@ def hashes_outside(machine: Interpreter, value: Any, depth: int = 3) -> bool:
     if issubclass(kind, (tuple, frozenset)):
         if any(hashes_outside(machine, item, depth - 1) for item in values_of(value)):
             return True
-        if not kind.__flags__ & _HEAP_TYPE:
+        if not kind.__flags__ & HEAP_TYPE:
             return False
     if not machine.heap.is_created(value):
         return any(_is_of_the_program(machine, kind, name) for name in HASHED)

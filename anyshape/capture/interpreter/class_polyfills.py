@@ -8,6 +8,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from anyshape.capture.heap.class_flags import MATCHES_ITSELF
 from anyshape.capture.heap.values import ABSENT
 from anyshape.capture.interpreter.intrinsic_names import (
     bind,
@@ -194,14 +195,13 @@ def check_positional(cls: Any, allowed: Any, count: Any) -> Any:
 
 
 _CLASS_WORD = VERSION.class_word
-_MATCHES_ITSELF = 1 << 22
 
 
 def matches_itself(cls: Any) -> bool:
     """Whether a class pattern's one positional sub-pattern is the subject itself (int, str, list,
     ...).
     """
-    return bool(cls.__flags__ & _MATCHES_ITSELF)
+    return bool(cls.__flags__ & MATCHES_ITSELF)
 
 
 def get_cached(self: Any, instance: Any, owner: Any = None) -> Any:

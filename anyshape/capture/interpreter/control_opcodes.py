@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from anyshape.capture.heap.class_flags import MAPPING, SEQUENCE
 from anyshape.capture.heap.iterators import FORKABLE
 from anyshape.capture.heap.values import NULL, Call
 from anyshape.capture.interpreter import (
@@ -420,15 +421,14 @@ def import_star(machine: Interpreter, frame: Frame, arg: Any) -> None:
 
 
 # ---- match ---------------------------------------------------------------------------------------
-_SEQUENCE_FLAG, _MAPPING_FLAG = 1 << 5, 1 << 6
 
 
 def match_mapping(machine: Interpreter, frame: Frame, arg: Any) -> None:
-    frame.stack.append(bool(type(frame.stack[-1]).__flags__ & _MAPPING_FLAG))
+    frame.stack.append(bool(type(frame.stack[-1]).__flags__ & MAPPING))
 
 
 def match_sequence(machine: Interpreter, frame: Frame, arg: Any) -> None:
-    frame.stack.append(bool(type(frame.stack[-1]).__flags__ & _SEQUENCE_FLAG))
+    frame.stack.append(bool(type(frame.stack[-1]).__flags__ & SEQUENCE))
 
 
 def match_keys(machine: Interpreter, frame: Frame, arg: Any) -> Frame | None:

@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from anyshape.capture.heap import purity
-from anyshape.capture.interpreter.attributes import HEAP_TYPE
+from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.interpreter.control_flow import successors
 from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.generators import Generator

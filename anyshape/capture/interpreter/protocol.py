@@ -17,6 +17,7 @@ from typing import Any
 
 from anyshape.capture.heap import decimals
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.heap.nested_containers import length_of, values_of
 from anyshape.capture.heap.values import NULL, PROXIES, Call, SizeValue
 from anyshape.capture.interpreter import (
@@ -29,7 +30,6 @@ from anyshape.capture.interpreter import (
 )
 from anyshape.capture.interpreter.attributes import (
     C_FUNCTIONS,
-    HEAP_TYPE,
     call_bound,
     descriptor_get,
     is_python,

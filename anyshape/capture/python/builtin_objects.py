@@ -18,6 +18,7 @@ from typing import Any
 
 from anyshape.capture.heap import class_attributes, purity
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.heap.values import NULL, PROXIES, Call, contents
 from anyshape.capture.interpreter import attributes, class_polyfills, polyfills
 from anyshape.capture.interpreter.domain import Interpreter
@@ -74,9 +75,9 @@ REDUCED = (object, list, dict, tuple, int, float, str, bytes, complex)
 
 def _is_reduced(machine: Interpreter, kind: type) -> bool:
     """Whether all that the object has is in its attributes, or in a base that tells it."""
-    if not kind.__flags__ & attributes.HEAP_TYPE or issubclass(kind, type):
+    if not kind.__flags__ & HEAP_TYPE or issubclass(kind, type):
         return False
-    bases = [b for b in kind.__mro__ if not b.__flags__ & attributes.HEAP_TYPE]
+    bases = [b for b in kind.__mro__ if not b.__flags__ & HEAP_TYPE]
     own = isinstance(machine.lookup(kind, "__dict__"), property)
     return not own and all(any(b is base for base in REDUCED) for b in bases)
 

@@ -12,6 +12,7 @@ from types import FunctionType
 from typing import Any
 from weakref import ReferenceType
 
+from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.heap.values import ABSENT, Call
 from anyshape.capture.interpreter import (
     attributes,
@@ -97,7 +98,7 @@ def _native_instance(
     if args and issubclass(cls, _ITERATING) and needs(machine, args[0]):
         return Call(iteration_polyfills.make_from_list, (cls, *args), kwargs)
     obj = machine.native(cls, args, kwargs)
-    if machine.recording and issubclass(type(obj), cls) and cls.__flags__ & (1 << 9):
+    if machine.recording and issubclass(type(obj), cls) and cls.__flags__ & HEAP_TYPE:
         machine.heap.create(obj)
     return obj
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyshape.capture.heap import random_states, times
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.heap.deaths import DeathsAreUnknown
 from anyshape.capture.heap.hidden_dicts import PARTIAL_FIELDS, dict_of_partial
 from anyshape.capture.heap.iterators import Position, advanced, position_of
@@ -31,7 +32,7 @@ from anyshape.capture.heap.raised_state import (
     traceback_of,
 )
 from anyshape.capture.heap.values import IMMUTABLE
-from anyshape.capture.interpreter.attributes import HEAP_TYPE, instance_dict
+from anyshape.capture.interpreter.attributes import instance_dict
 from anyshape.capture.segments.owned_objects import KINDS
 from anyshape.capture.tensors.torch_polyfills import Context
 

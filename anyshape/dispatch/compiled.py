@@ -9,7 +9,6 @@ them.
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -45,6 +44,7 @@ from anyshape.dispatch.widening import widened
 from anyshape.errors import MISTAKES, PASSING, AnyshapeError, mistake, raised
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import Location
+from anyshape.nouns import replace
 from anyshape.options import Options
 from anyshape.symbolic.work import summed
 
@@ -371,7 +371,7 @@ class Compiled:
         if spent >= MAX_SPENT:
             used = next(found for found in point.specializations if found.used)
             self._warn(slow_paths.of_single_use(used, native=native))
-        updated = dataclasses.replace(point, specializations=kept, spent=spent, native=native)
+        updated = replace(point, specializations=kept, spent=spent, native=native)
         with self.lock:
             self.points = {**self.points, entry.key: updated}
         return updated
@@ -391,7 +391,7 @@ class Compiled:
             return point
         snapshot = execution_modes.snapshot()
         kept = tuple(v for v in point.specializations if not self._is_stale(v, snapshot, entry))
-        updated = dataclasses.replace(point, specializations=kept)
+        updated = replace(point, specializations=kept)
         with self.lock:
             self.points = {**self.points, entry.key: updated}
         return updated
@@ -421,7 +421,7 @@ class Compiled:
                 self.interpreted.note_lost(entry.point, captured.lost)
             if now.specializations:
                 self.failures.append(str(slow_paths.of_miss(now.specializations, entry.slots)))
-            updated = dataclasses.replace(
+            updated = replace(
                 now,
                 specializations=(specialization, *now.specializations),
                 widen=specialization.captured.widen | now.widen,
@@ -447,7 +447,7 @@ class Compiled:
             point = self.points.get(key, Point())
             failed = point.failed + 1
             native = why.code not in PASSING or failed >= ATTEMPTS
-            updated = dataclasses.replace(point, native=native, failed=failed)
+            updated = replace(point, native=native, failed=failed)
             self.points = {**self.points, key: updated}
 
     def _mistaken(self, why: AnyshapeError) -> None:

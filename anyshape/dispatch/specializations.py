@@ -6,7 +6,6 @@ specialization of a segment: guards, a function that runs, and one that rebuilds
 
 from __future__ import annotations
 
-import dataclasses
 import traceback
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +23,7 @@ from anyshape.eager import CheckFailed, DeviceError
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import CHECK, Graph, Location
 from anyshape.ir.nesting import nodes_in
-from anyshape.nouns import frozen, mutable
+from anyshape.nouns import frozen, mutable, replace
 from anyshape.ops.gradients.backward import GRADIENTS
 from anyshape.runtime.random_state import RandomState, devices_drawn_on
 
@@ -111,7 +110,7 @@ class Point:
     def without(self, denied: Specialization) -> Point:
         """The point without one of its specializations, if it is one."""
         kept = tuple(v for v in self.specializations if v is not denied)
-        return dataclasses.replace(self, specializations=kept)
+        return replace(self, specializations=kept)
 
     def programs(self) -> int:
         """How many different ones its specializations run."""
@@ -137,7 +136,7 @@ class Point:
         if len(specializations) == len(self.specializations):
             return self
         again = calls + 2**self.given_up
-        return dataclasses.replace(
+        return replace(
             self, specializations=specializations, given_up=self.given_up + 1, again=again
         )
 
@@ -189,7 +188,7 @@ def _close(specialization: Specialization) -> None:
     captured = specialization.captured
     guards = captured.guards
     kept = tuple(guard for guard in guards.guards if guard.kind == "refers")
-    specialization.captured = dataclasses.replace(
+    specialization.captured = replace(
         captured,
         guards=GuardSet(guards.modes, kept, (), (), ()),
         constants={},

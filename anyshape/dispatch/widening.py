@@ -7,7 +7,6 @@ here.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 import torch
@@ -24,6 +23,7 @@ from anyshape.capture.guards.guard_failures import (
 )
 from anyshape.capture.segments.program_points import Entry
 from anyshape.dispatch.specializations import Point, Specialization
+from anyshape.nouns import replace
 
 HOLDERS = (tuple, list, dict, set)  # of the state that a program keeps between calls
 MAX_VALUES = 3  # specializations of a point that differ in a value alone
@@ -45,7 +45,7 @@ def widened(point: Point, entry: Entry, fullgraph: bool) -> Point:
     names = {*point.widen, *entry.symbolic(), *_of_other_objects(point, entry)}
     names |= set(_of_other_values(failures, entry, often, general))
     sizes = any(failure.by_value == "size" for failure in failures)
-    return dataclasses.replace(point, widen=frozenset(names), general=general and sizes)
+    return replace(point, widen=frozenset(names), general=general and sizes)
 
 
 def _failures(point: Point, entry: Entry) -> Iterator[Failure]:

@@ -7,7 +7,6 @@ runs natively where the same holds.
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -60,7 +59,7 @@ from anyshape.capture.tensors.replaced_data import known_by_their_data
 from anyshape.capture.tensors.strides_of_ones import StridesOfOnesMatter, rely_on_strides_of_ones
 from anyshape.errors import AnyshapeError, mistake, said, stage_of
 from anyshape.ir.graph import Graph, Location, Node
-from anyshape.nouns import frozen, mutable
+from anyshape.nouns import frozen, mutable, replace
 from anyshape.ops.table import OPS
 from anyshape.options import Options
 from anyshape.symbolic import Contradiction, Symbol
@@ -180,9 +179,9 @@ class Capturer:
         assumed = _Assumed(checkpoints=checkpoints, expects=expects)
         breaks = len(self.breaks)
         if self.functions >= 2:  # this program differentiates elsewhere
-            assumed = dataclasses.replace(assumed, own_backwards=True)
+            assumed = replace(assumed, own_backwards=True)
         if not functions:
-            assumed = dataclasses.replace(assumed, functions=BY_EAGER)
+            assumed = replace(assumed, functions=BY_EAGER)
         while True:
             del self.breaks[breaks:]
             try:
@@ -190,10 +189,10 @@ class Capturer:
             except FunctionsAreSeen as found:
                 self.functions += 1
                 why = found.why if assumed.own_backwards else ""
-                assumed = dataclasses.replace(assumed, own_backwards=True, functions=why)
+                assumed = replace(assumed, own_backwards=True, functions=why)
             except tuple(DENIALS) as found:
                 changes = DENIALS[type(found)](assumed, found)
-                assumed = dataclasses.replace(assumed, **changes)
+                assumed = replace(assumed, **changes)
             except (Break, ProxyLeak, InterpreterBug) as error:
                 raise mistake("the compiler", error) from error
 
@@ -300,7 +299,7 @@ class Capturer:
             if changing and recorder.dynamic:
                 raise _Counts(changing)
         return Captured(
-            dataclasses.replace(guards, inputs=inputs),
+            replace(guards, inputs=inputs),
             recorder.space.work,
             graph,
             recorder.constants,

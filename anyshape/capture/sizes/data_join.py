@@ -15,7 +15,6 @@ effect) is done on none.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -45,7 +44,7 @@ from anyshape.capture.sizes.written_containers import Containers
 from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import Node, Value
 from anyshape.ir.scalars import Kind, Operand, Scalar
-from anyshape.nouns import frozen, mutable
+from anyshape.nouns import frozen, mutable, replace
 from anyshape.ops import OPS
 from anyshape.ops.context import TypeContext, Undecided
 from anyshape.ops.shared_memory import lies_in_argument
@@ -315,7 +314,7 @@ def _plainly(recorder: Recorder) -> Iterator[None]:
     """No gradient is recorded, and nothing cast."""
     with without_autocast(recorder):
         inside = recorder.modes
-        recorder.modes = dataclasses.replace(inside, grad=False)
+        recorder.modes = replace(inside, grad=False)
         try:
             yield
         finally:
@@ -402,8 +401,8 @@ def _count_once(recorder: Recorder, second: int, first: Counter[Value]) -> None:
         left[write.memory] -= 1
         node = builder.nodes[write.position]
         assert node.modes is not None
-        modes = dataclasses.replace(node.modes, counted=False)
-        builder.nodes[write.position] = node = dataclasses.replace(node, modes=modes)
+        modes = replace(node.modes, counted=False)
+        builder.nodes[write.position] = node = replace(node, modes=modes)
         builder.makers.update(dict.fromkeys(node.outputs, node))
 
 

@@ -8,7 +8,6 @@ whatever else autograd would call or walk through ends the segment, and is nativ
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,6 +32,7 @@ from anyshape.capture.tensors.reached import (
 )
 from anyshape.capture.tensors.tensor_ops import call_row
 from anyshape.ir.graph import Value
+from anyshape.nouns import replace
 from anyshape.ops.layout import numel
 from anyshape.symbolic import all_of, eq
 
@@ -331,7 +331,7 @@ def _accumulate(domain: RecordingDomain, leaf: TensorValue, gradient: TensorValu
 def _unrecorded(domain: RecordingDomain, name: str, *args: TensorValue) -> Any:
     recorder = domain.recorder
     modes = recorder.modes
-    recorder.modes = dataclasses.replace(modes, grad=False)
+    recorder.modes = replace(modes, grad=False)
     try:
         return call_row(domain, name, *args)
     finally:

@@ -18,14 +18,13 @@ from anyshape.passes.copied_storages import copied_storages
 from anyshape.passes.outputs import detached_bases, outputs_as_views
 from anyshape.passes.refused_views import refused_views
 from anyshape.passes.sure_copies import sure_copies
+from anyshape.runtime.chosen_layouts import empty_as_eager, layouts_as_eager
 from anyshape.runtime.copied_storages import CopiedStorages
 from anyshape.runtime.refused_views import RefusedViews
 from anyshape.runtime.result_layouts import (
     EagerLayouts,
     EagerOffsets,
     Run,
-    empty_as_eager,
-    layouts_as_eager,
     offsets_as_eager,
     without_views,
 )

@@ -17,9 +17,10 @@ from anyshape.eager import CheckFailed
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import HOST, Graph, TensorType, Value, row_major
 from anyshape.nouns import mutable
+from anyshape.runtime.chosen_layouts import is_odd
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form
-from anyshape.runtime.result_layouts import MOST, inputs_like, is_odd
+from anyshape.runtime.result_layouts import MOST, inputs_like
 from anyshape.symbolic import Expr
 
 REFUSED = "view size is not compatible"

@@ -7,8 +7,7 @@ zeros, on the program's devices, once for each pattern of sizes; so does the res
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import field
 from typing import Any, TypeAlias
 
@@ -69,148 +68,6 @@ def without_views(run: Run, positions: Sequence[int], bases: Sequence[int]) -> R
 def _detached(made: tuple[Any, ...], views: Sequence[Tensor]) -> tuple[Any, ...]:
     others = {id(t): t.detach() for t in views if not t.requires_grad}
     return tuple([others.get(id(t), t) for t in made]) if others else made
-
-
-def layouts_as_eager(
-    run: Run, graph: Graph, usual: EagerLayouts | None, odd: EagerLayouts | None
-) -> Run:
-    """``run``, which is that of the graph, with results that lie as eager's. ``usual``: of the
-    results that lie otherwise at some sizes; ``odd``: of those that do so where an argument has a
-    stride of its own in a dimension of one element, or of none, or where their sizes are 0
-    and 1."""
-    if usual is None and odd is None:
-        return run
-    given = [entry.value for entry in graph.inputs if entry.kind == "argument"]
-    in_rows = [] if odd is None else [_is_row_major(value.type) for value in given]
-    of_images = odd is not None and odd.of_images
-    by_own_sizes = () if odd is None or of_images else odd.positions
-    empty = () if odd is None else odd.where_empty
-    positions = _of_other_sizes(graph.outputs, [p for p in by_own_sizes if p not in empty])
-    if usual is None and not (of_images or positions):
-        return run
-    read = _of_other_sizes(given, range(len(given)))
-    returned = _of_other_sizes(graph.outputs, range(len(graph.outputs)))
-    always = of_images or (usual is not None and usual.always)
-    first, then = _deciding(graph, given, (positions, read, returned), usual is not None)
-
-    def laid_out(*arguments: Any) -> tuple[Any, ...]:
-        made = run(*arguments)
-        if always:
-            return settled(arguments, made)
-        for position in first:  # in every call: as little as can be
-            shape = arguments[position].shape
-            if 1 in shape or 0 in shape:
-                return settled(arguments, made)
-        for position in then:
-            shape = made[position].shape
-            if 1 in shape or 0 in shape:
-                return settled(arguments, made)
-        return made
-
-    def settled(arguments: tuple[Any, ...], made: tuple[Any, ...]) -> tuple[Any, ...]:
-        if of_images and _any_is_odd(in_rows, arguments):
-            assert odd is not None
-            return odd.laid_out(arguments, made)
-        for position in positions:
-            shape = made[position].shape
-            if (1 in shape and 0 in shape) or (
-                (1 in shape or 0 in shape) and _any_is_odd(in_rows, arguments)
-            ):
-                assert odd is not None
-                return odd.laid_out(arguments, made)
-        if usual is not None and (
-            usual.always or _is_small(arguments, read) or _is_small(made, returned)
-        ):
-            return usual.laid_out(arguments, made)
-        return made
-
-    return laid_out
-
-
-def empty_as_eager(run: Run, graph: Graph, odd: EagerLayouts | None) -> Run:
-    """``run`` with those results laid out that lie otherwise only where they are empty."""
-    if odd is None or odd.of_images or not odd.where_empty:
-        return run
-    positions = _of_other_sizes(graph.outputs, sorted(odd.where_empty))
-
-    def laid_out(*arguments: Any) -> tuple[Any, ...]:
-        made = run(*arguments)
-        for position in positions:
-            shape = made[position].shape
-            if 0 in shape and 1 in shape:
-                return odd.laid_out(arguments, made)
-        return made
-
-    return laid_out
-
-
-def _deciding(
-    graph: Graph,
-    given: Sequence[Any],
-    positions: tuple[Sequence[int], Sequence[int], Sequence[int]],
-    usual: bool,
-) -> tuple[Sequence[int], Sequence[int]]:
-    """The arguments and the results of which one has a size below 2 wherever there is anything to
-    do: results of which only the sizes of arguments tell are left out."""
-    by_own_sizes, read, returned = positions
-    if not usual:
-        return (), by_own_sizes
-    one_of: dict[frozenset[Dim], int] = {}  # sizes that are known to be equal are looked at once
-    for position in read:
-        one_of.setdefault(_equal(graph, _sizes(given[position])), position)
-    outputs: Sequence[Any] = graph.outputs
-    sizes = {p: _equal(graph, _sizes(outputs[p])) for p in (*by_own_sizes, *returned)}
-    then = [p for p, own in sizes.items() if not any(map(own.issubset, one_of))]
-    return tuple(one_of.values()), then
-
-
-def _equal(graph: Graph, sizes: frozenset[Dim]) -> frozenset[Dim]:
-    return frozenset(map(graph.facts.simplify, sizes))
-
-
-def _sizes(value: Value) -> frozenset[Dim]:
-    """Those that may be below 2."""
-    return frozenset(n for n in value.tensor.shape if isinstance(n, Expr) or n < 2)
-
-
-def _of_other_sizes(values: Sequence[Any], positions: Iterable[int]) -> tuple[int, ...]:
-    """Of the tensors at these positions those that tell whether a size of any is below 2."""
-    found: dict[frozenset[Dim], int] = {}
-    for position in positions:
-        value = values[position]
-        if isinstance(value, Value) and isinstance(value.type, TensorType):
-            sizes = _sizes(value)
-            if sizes:
-                found.setdefault(sizes, position)
-    return tuple(found.values())
-
-
-def _is_row_major(kind: TensorType | ScalarType) -> bool | None:
-    """Of a tensor's type; None where it is none."""
-    return kind.strides == row_major(kind.shape) if isinstance(kind, TensorType) else None
-
-
-def _any_is_odd(in_rows: Sequence[bool | None], arguments: Sequence[Any]) -> bool:
-    """Has an argument with a size below 2 strides that are not row-major, by its type (``in_rows``)
-    or in this call?"""
-    for is_row_major, tensor in zip(in_rows, arguments, strict=True):
-        if is_row_major is not None and is_odd(tensor, is_row_major):
-            return True
-    return False
-
-
-def is_odd(tensor: Tensor, is_row_major: bool) -> bool:
-    """Has it a size below 2, and strides that are not row-major, by its type or in this call?"""
-    shape = tensor.shape
-    if 1 in shape or 0 in shape:
-        return not is_row_major or not _lies_in_rows(shape, tensor.stride())
-    return False
-
-
-@functools.lru_cache(MOST)
-def _lies_in_rows(shape: torch.Size, strides: tuple[int, ...]) -> bool:
-    """Calls of one size after the other ask this, each of all of its arguments."""
-    return strides == row_major(shape)
 
 
 @mutable(eq=False)
@@ -554,15 +411,6 @@ def _exactly(arguments: Sequence[Any]) -> Form:
 
 def _number(dim: Dim, sizes: Mapping[Symbol, int]) -> int:
     return int(evaluate(dim, sizes)) if isinstance(dim, Expr) else dim
-
-
-def _is_small(tensors: Sequence[Tensor], positions: Sequence[int]) -> bool:
-    """Has one of them a size below 2?"""
-    for position in positions:
-        shape = tensors[position].shape
-        if 1 in shape or 0 in shape:
-            return True
-    return False
 
 
 def _same_elements(tensor: Tensor, strides: tuple[int, ...]) -> bool:

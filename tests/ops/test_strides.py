@@ -18,7 +18,8 @@ from anyshape.ops.context import TypeContext
 from anyshape.ops.layout import pointwise_strides, strides_in_order, view_strides
 from anyshape.ops.table import OPS
 from anyshape.passes.ambiguous_layouts import ambiguous_layouts
-from anyshape.runtime.result_layouts import EagerLayouts, layouts_as_eager
+from anyshape.runtime.chosen_layouts import layouts_as_eager
+from anyshape.runtime.result_layouts import EagerLayouts
 from anyshape.symbolic import Dim, Expr, Facts, Space, eq, evaluate
 from anyshape.tools.accuracy import strides_that_matter
 

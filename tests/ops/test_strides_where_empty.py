@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import anyshape
-from anyshape.runtime import result_layouts
+from anyshape.runtime import chosen_layouts
 
 WHERE_EMPTY = {
     "a number added": lambda x: x + 1,
@@ -65,9 +65,9 @@ def test_how_arguments_lie_is_not_asked_where_a_result_turns_only_if_it_is_empty
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[torch.Tensor] = []
-    is_odd = result_layouts.is_odd
+    is_odd = chosen_layouts.is_odd
     monkeypatch.setattr(
-        result_layouts, "is_odd", lambda *given: asked.append(given[0]) or is_odd(*given)
+        chosen_layouts, "is_odd", lambda *given: asked.append(given[0]) or is_odd(*given)
     )
     fast = anyshape.compile(lambda x, y: (x @ x.t()) / y)
     fast(torch.ones(1, 3), torch.tensor(2.0))

@@ -5,7 +5,6 @@ with ``fft``, beside torch's own gradients; programs for every size.
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 import anyshape
 from tests.autograd.test_rows import leaves, tensors
+from tests.ops.database import samples_of
 
 SAMPLES = 2
 COUNTS = ("norm", "linalg.norm")
@@ -60,8 +60,8 @@ def gradients(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 @pytest.mark.parametrize(("entry", "dtype"), CASES, ids=IDS)
 def test_gradients_are_torchs_own(entry: Any, dtype: torch.dtype) -> None:
-    made = entry.sample_inputs("cpu", dtype, requires_grad=True)
-    for sample in itertools.islice(made, SAMPLES if entry.name.startswith("fft") else 1):
+    most = SAMPLES if entry.name.startswith("fft") else 1
+    for sample in samples_of(entry, dtype, most, requires_grad=True):
         args, kwargs = leaves((sample.input, *sample.args)), sample.kwargs
 
         def program(*given: Any, **named: Any) -> Any:

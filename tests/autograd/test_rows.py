@@ -7,7 +7,6 @@ any sample fails, unless ``NEVER`` says why.
 
 from __future__ import annotations
 
-import itertools
 import warnings
 
 import pytest
@@ -17,6 +16,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 import anyshape
 from anyshape.ops import OPS, SPELLINGS
+from tests.ops.database import samples_of
 
 SAMPLES = 6
 
@@ -102,8 +102,7 @@ def leaves(value):
 
 
 def samples(entry):
-    made = entry.sample_inputs("cpu", torch.float64, requires_grad=True)
-    for sample in itertools.islice(made, SAMPLES):
+    for sample in samples_of(entry, torch.float64, SAMPLES, requires_grad=True):
         yield (sample.input, *sample.args), dict(sample.kwargs)
 
 

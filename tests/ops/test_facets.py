@@ -25,6 +25,7 @@ from torch.overrides import (
 from torch.testing._internal.common_methods_invocations import op_db
 
 import anyshape
+from tests.ops.database import samples_of
 from tests.ops.facets import (
     differences,
     functions_with,
@@ -260,7 +261,7 @@ def several(entry: Any) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
     if torch.float32 not in entry.supported_dtypes("cpu"):
         return []
     found = []
-    for sample in itertools.islice(entry.sample_inputs("cpu", torch.float32), 2):
+    for sample in samples_of(entry, torch.float32, 2):
         args, kwargs = (sample.input, *sample.args), dict(sample.kwargs)
         with contextlib.suppress(Exception), warnings.catch_warnings():
             warnings.simplefilter("ignore")

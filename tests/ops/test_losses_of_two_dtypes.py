@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 import torch
@@ -39,12 +39,39 @@ LOSSES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
 }
 
 
+PAIRS = tuple(itertools.product(DTYPES, repeat=2))
+
+
+def some(name: str) -> list[tuple[torch.dtype, torch.dtype]]:
+    """Four of the sixteen pairs, each dtype once on each side; four losses that follow each other
+    have all of them."""
+    turn = [*LOSSES].index(name)
+    return [(x, DTYPES[(i + turn) % len(DTYPES)]) for i, x in enumerate(DTYPES)]
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_loss_of_two_dtypes_is_of_eagers(name: str) -> None:
+    assert_of_eagers(name, some(name))
+
+
+@pytest.mark.slow
+@torch.no_grad()
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_of_any_two_dtypes_is_of_eagers(name: str) -> None:
+    assert_of_eagers(name, PAIRS)
+
+
+def test_losses_that_follow_each_other_have_every_pair() -> None:
+    names = [*LOSSES]
+    for first in range(len(names) - 3):
+        assert {p for name in names[first : first + 4] for p in some(name)} == {*PAIRS}
+
+
+def assert_of_eagers(name: str, pairs: Iterable[tuple[torch.dtype, torch.dtype]]) -> None:
     loss = LOSSES[name]
     fast = anyshape.compile(loss, fullgraph=True, options={"max_variants": 20})
-    for dtypes in itertools.product(DTYPES, repeat=2):
+    for dtypes in pairs:
         torch.manual_seed(0)
         x, y = (torch.randn(3, 4).to(dtype) for dtype in dtypes)
         w = torch.rand(3, 4).to(torch.float64 if dtypes[0] is dtypes[1] else torch.float32)

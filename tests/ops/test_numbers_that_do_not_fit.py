@@ -7,7 +7,6 @@ number in each kind of position are given constants, sizes and numbers from data
 
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 import anyshape
 from anyshape.ops import OPS
 from anyshape.ops.converted import CONVERTED
+from tests.ops.database import samples_of
 from tests.ops.test_op_db import row_of
 
 CASES = {e.formatted_name: e for e in op_db if row_of(e.name)}
@@ -71,7 +71,7 @@ def overflowing(entry: Any) -> Iterator[tuple[tuple[Any, ...], dict[str, Any], s
         if dtype not in entry.supported_dtypes("cpu"):
             continue
         seen: set[int | str] = set()
-        for sample in itertools.islice(entry.sample_inputs("cpu", dtype), 6):
+        for sample in samples_of(entry, dtype, 6):
             args, kwargs = (sample.input, *sample.args), dict(sample.kwargs)
             for position in {*positions(args, kwargs)} - seen:
                 seen.add(position)

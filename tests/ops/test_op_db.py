@@ -7,7 +7,6 @@ checked, with every size a symbol; then again with permuted, sliced and broadcas
 
 from __future__ import annotations
 
-import itertools
 import warnings
 
 import pytest
@@ -17,6 +16,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from anyshape.ops import OPS, SPELLINGS
 from anyshape.ops.context import OpError
 from tests.ops import harness
+from tests.ops.database import samples_of
 
 DTYPES = (torch.float32, torch.int64, torch.bool, torch.bfloat16)
 
@@ -61,7 +61,7 @@ IDS = [f"{o.name}.{o.variant_test_name}" if o.variant_test_name else o.name for 
 def samples(entry, dtype, limit):
     if dtype not in entry.supported_dtypes("cpu"):
         return
-    for sample in itertools.islice(entry.sample_inputs("cpu", dtype, requires_grad=False), limit):
+    for sample in samples_of(entry, dtype, limit):
         kwargs = dict(sample.kwargs)
         if kwargs.get("dropout_p") or ("dropout" in entry.name and kwargs.get("training", True)):
             continue

@@ -23,6 +23,7 @@ import anyshape
 from anyshape.ops import OPS
 from anyshape.ops.refusals import RANKS
 from anyshape.ops.table import Pointwise, Scatter, Structural
+from tests.ops.database import samples_of
 from tests.ops.test_op_db import row_of
 
 CRASHES = {"nn.functional.ctc_loss", "linalg.eig", "linalg.eigvals", "linalg.ldl_solve"}
@@ -82,7 +83,7 @@ def clones(value: Any) -> Any:
 def samples(entry: Any) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
     for dtype in DTYPES:
         if dtype in entry.supported_dtypes("cpu"):
-            for sample in itertools.islice(entry.sample_inputs("cpu", dtype), 3):
+            for sample in samples_of(entry, dtype, 3):
                 yield (sample.input, *sample.args), dict(sample.kwargs)
 
 

@@ -21,6 +21,7 @@ from anyshape.capture.heap import descriptions, purity, random_states
 from anyshape.capture.heap.hidden_dicts import dict_as_it_lies, hidden_dict
 from anyshape.capture.heap.mirrors import buffer_of
 from anyshape.capture.heap.numpy_scalars import is_numpy_number
+from anyshape.capture.heap.quiet_reads import is_unset
 from anyshape.capture.heap.sources import (
     Source,
     expression,
@@ -267,6 +268,11 @@ KINDS: Mapping[str, GuardKind] = {
     "unset": GuardKind(
         lambda path, expected, name: f"hasattr({path}, {expected!r})",
         lambda obj, name: not hasattr(obj, name),
+        lambda path, expected: f"{path} has no attribute {expected!r}",
+    ),
+    "unset_in_c": GuardKind(
+        lambda path, expected, name: f"not {name(is_unset, 'is_unset')}({path}, {expected!r})",
+        is_unset,
         lambda path, expected: f"{path} has no attribute {expected!r}",
     ),
     "no_content": GuardKind(

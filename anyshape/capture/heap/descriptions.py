@@ -57,6 +57,11 @@ def class_name(cls: type) -> str:
     return cls.__name__
 
 
+def text_of_absence(obj: Any, name: str) -> str:
+    """What C says of an instance without an attribute."""
+    return f"{class_name(type(obj))!r} object has no attribute {name!r}"
+
+
 def _text(value: Any, depth: int) -> str:
     kind = type(value)
     if kind in _AS_WRITTEN or _is_known(kind):

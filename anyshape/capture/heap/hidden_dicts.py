@@ -87,7 +87,17 @@ def replace_namespace(
     return put_back
 
 
+def names_of(obj: Any) -> Any:
+    """`obj.__dict__`, None where it has none: a `__getattr__` is asked for that."""
+    if gets_a_dict(obj):
+        return None
+    try:
+        return object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return None
+
+
 def dict_as_it_lies(obj: Any) -> dict[Any, Any] | None:
     """The dictionary of an object's own attributes, if it is a plain one that is there already."""
-    found = None if gets_a_dict(obj) else getattr(obj, "__dict__", None)
+    found = names_of(obj)
     return found if type(found) is dict else None

@@ -10,7 +10,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from anyshape.capture.heap.hidden_dicts import gets_a_dict
+from anyshape.capture.heap.hidden_dicts import hides, names_of
 
 SLOTS_ASKED: Mapping[str, tuple[str, ...]] = {
     "length": ("__len__",),
@@ -26,11 +26,13 @@ SLOTS_ASKED: Mapping[str, tuple[str, ...]] = {
     "entry": ("__getitem__", "__missing__"),
 }
 """The special methods that a guard of a kind, or a step of a path, calls."""
+HEAP_TYPE = 1 << 9  # of the flags of a class: made while running, as those of programs are
+_mro = type.__dict__["__mro__"].__get__
 
 
 def class_entry(cls: type, name: str) -> Any:
     """What the first class of the MRO has under a name; None where none has it."""
-    for base in type.__dict__["__mro__"].__get__(cls):
+    for base in _mro(cls):
         if name in base.__dict__:
             return base.__dict__[name]
     return None
@@ -66,12 +68,40 @@ def asks_keys(obj: Any, kind: str) -> bool:
     )
 
 
+def kind_of_absence(obj: Any, kind: str) -> str:
+    """The guard that says that an object has no such attribute (`missing`: of its own), without
+    asking code of the program."""
+    if kind == "missing" and hides(type(obj)):
+        return "hidden"
+    return "unset_in_c" if kind == "unset" and asks_the_program(obj, kind) else kind
+
+
+def is_unset(obj: Any, name: str) -> bool:
+    """Whether C code finds no such attribute, where a `__getattr__` or `__getattribute__` of the
+    program might answer."""
+    cls = type(obj)
+    owners = (cls, obj) if issubclass(cls, type) else (cls,)
+    if any(_runs_a_function(class_entry(owner, name)) for owner in owners):
+        return False
+    try:
+        _getattribute_in_c(cls)(obj, name)
+    except AttributeError:
+        return True
+    return False
+
+
+def _getattribute_in_c(cls: type) -> Any:
+    """What a class would answer with, were it not for code of the program."""
+    found = (vars(base).get("__getattribute__") for base in _mro(cls))
+    return next(f for f in found if f is not None and type(f) is not types.FunctionType)
+
+
 def attribute(obj: Any, name: str) -> Any:
     """`obj.name` where C code gives it; AttributeError where code of the program would."""
     if asks_the_program(obj, "attr") or _names_ask(obj):
         raise AttributeError(name)
     if is_of_its_own(obj, name):
-        return _names_of(obj)[name]
+        return names_of(obj)[name]
     if issubclass(type(obj), type) and not issubclass(obj, type):
         return _found(obj, name)
     found = class_entry(type(obj), name)
@@ -79,6 +109,17 @@ def attribute(obj: Any, name: str) -> Any:
     if missing or _runs_a_function(found):
         raise AttributeError(name)
     return _found(obj, name)
+
+
+def told(fn: Any, name: str) -> Any:
+    """What something that may be called says of itself; None if it says nothing, or by code of the
+    program: C code, and nearly all that is asked, has no such code."""
+    if not type(fn).__flags__ & HEAP_TYPE:
+        return getattr(fn, name, None)
+    try:
+        return attribute(fn, name)
+    except AttributeError:
+        return None
 
 
 def _found(obj: Any, name: str) -> Any:
@@ -91,25 +132,15 @@ def _found(obj: Any, name: str) -> Any:
 
 def _names_ask(obj: Any) -> bool:
     """Whether a key among the object's own names is of a class of the program's."""
-    names = None if issubclass(type(obj), type) else _names_of(obj)
+    names = None if issubclass(type(obj), type) else names_of(obj)
     return type(names) is dict and asks_keys(names, "item")
-
-
-def _names_of(obj: Any) -> Any:
-    """`obj.__dict__`, None where it has none: a `__getattr__` is asked for that."""
-    if gets_a_dict(obj):
-        return None
-    try:
-        return object.__getattribute__(obj, "__dict__")
-    except AttributeError:
-        return None
 
 
 def is_of_its_own(obj: Any, name: Any) -> bool:
     """Whether the attribute is what the object's own dictionary holds, as it lies there: `__name__`
     of a metaclass is its own, that of the dictionary of `type` is for the classes made by it."""
     if not issubclass(type(obj), type):
-        return name in (_names_of(obj) or ())
+        return name in (names_of(obj) or ())
     if name not in vars(obj):
         return False
     if not issubclass(obj, type):

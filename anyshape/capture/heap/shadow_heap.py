@@ -28,7 +28,7 @@ from anyshape.capture.heap import (
 )
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.effects import Effect
-from anyshape.capture.heap.hidden_dicts import hides, refuse_to_give, replace_namespace
+from anyshape.capture.heap.hidden_dicts import refuse_to_give, replace_namespace
 from anyshape.capture.heap.iterators import SETTABLE, can_fork
 from anyshape.capture.heap.mirrors import (
     VIEWS,
@@ -43,6 +43,7 @@ from anyshape.capture.heap.mirrors import (
 )
 from anyshape.capture.heap.nested_containers import containers_in, item_of, length_of, values_of
 from anyshape.capture.heap.observer import Observer
+from anyshape.capture.heap.quiet_reads import kind_of_absence
 from anyshape.capture.heap.raised_state import put_back, state_of
 from anyshape.capture.heap.sorted_lists import SortedLists
 from anyshape.capture.heap.unread_writes import Unread, is_key
@@ -430,10 +431,8 @@ class Heap:
     def absent(self, obj: Any, name: str, kind: str = "missing") -> None:
         """The program relies on an object having no such name of its own."""
         fixed = type(obj) in IMMUTABLE and not issubclass(type(obj), type)
-        if kind == "missing" and hides(type(obj)):
-            kind = "hidden"
         if id(obj) not in self.created and not fixed:
-            self.domain.read(obj, kind, name, NULL)
+            self.domain.read(obj, kind_of_absence(obj, kind), name, NULL)
 
     def refused(self, obj: Any, name: str, error: Exception) -> None:
         """C code raised something else than AttributeError for an attribute: of an outside object,
@@ -459,7 +458,7 @@ class Heap:
         written = self.slots.get((id(obj), name))
         if written is not None:
             if written[1] is NULL:
-                raise AttributeError(name)
+                raise AttributeError(descriptions.text_of_absence(obj, name))
             return written[1]
         twins.refuse(self.slots, obj, name)
         refuse_to_give(obj, name, self.created)
@@ -571,8 +570,7 @@ class Heap:
             if outside:  # that it is there, or not, is relied on
                 self.instance_attribute(obj, namespace, name)
             if name not in state:
-                text = f"{descriptions.class_name(type(obj))!r} object has no attribute {name!r}"
-                raise AttributeError(text, name=name, obj=obj)
+                raise AttributeError(descriptions.text_of_absence(obj, name))
             del state[name]
         else:
             state[name] = value

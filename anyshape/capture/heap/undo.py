@@ -13,6 +13,7 @@ from typing import Any
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.class_flags import HEAP_TYPE
+from anyshape.capture.heap.hidden_dicts import names_of
 from anyshape.capture.heap.nested_containers import elements_of
 from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.heap.raised_state import UNRAISED, put_back
@@ -110,7 +111,7 @@ def undo_slot(obj: Any, descriptor: Any) -> Callable[[], None]:
 
 
 def undo_attribute(obj: Any, name: str) -> Callable[[], None]:
-    namespace = vars(obj) if hasattr(obj, "__dict__") else {}
+    namespace = names_of(obj) or {}
     slot = class_entry(type(obj), name)
     if name not in namespace and type(slot) in (GetSetDescriptorType, MemberDescriptorType):
         return undo_slot(obj, slot)

@@ -33,6 +33,7 @@ from anyshape.capture.heap.hidden_dicts import dict_of_partial, hidden_dict
 from anyshape.capture.heap.mirrors import mapping_behind
 from anyshape.capture.heap.values import NULL, PROXIES, REFUSAL_CODE, Call
 from anyshape.capture.interpreter import polyfills
+from anyshape.capture.interpreter.continuations import say_of_what
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame_views import FrameView
 from anyshape.capture.interpreter.generators import Generator
@@ -75,9 +76,13 @@ def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
     getattribute = machine.lookup(cls, "__getattribute__")
     if getattribute is _object_getattribute or _is_generic(machine, cls):
         hook = machine.lookup(cls, "__getattr__")
-        if hook is NULL:
+        if hook is not NULL:
+            return _getattr_with_hook(machine, obj, cls, name, hook)
+        try:
             return generic_getattr(machine, obj, cls, name)
-        return _getattr_with_hook(machine, obj, cls, name, hook)
+        except AttributeError as error:
+            say_of_what(error, obj, name)
+            raise
     if not _is_slot(getattribute, "__getattribute__"):
         known = answers.recalled(machine.heap, obj, name) if machine.recording else NULL
         return Call(polyfills.custom_getattr, (obj, name)) if known is NULL else known
@@ -407,6 +412,8 @@ def load_method(machine: Interpreter, obj: Any, name: str) -> Any:
             namespace = instance_dict(obj)
             if namespace is None or not _holds(machine, obj, namespace, name):
                 return _Bound(attribute)
+        if type(attribute) is MemberDescriptorType and machine.lookup(cls, "__getattr__") is NULL:
+            return generic_getattr(machine, obj, cls, name)  # an error does not say of what it is
     return load_attr(machine, obj, name)
 
 

@@ -90,6 +90,12 @@ class Become(Continuation):
         return frame
 
 
+def say_of_what(error: AttributeError, owner: Any, name: str) -> None:
+    """As `PyObject_GetAttr` does with an error that does not say it."""
+    if error.name is None and error.obj is None:
+        error.name, error.obj = name, owner
+
+
 @frozen(eq=False)
 class AttributeOf(Continuation):
     """The frame gives an attribute: an AttributeError that does not say of what gets it."""
@@ -98,8 +104,8 @@ class AttributeOf(Continuation):
     name: str
 
     def raised(self, machine: Interpreter, frame: Frame, error: Any) -> Frame | None:
-        if issubclass(type(error), AttributeError) and error.name is None and error.obj is None:
-            error.name, error.obj = self.name, self.owner
+        if issubclass(type(error), AttributeError):
+            say_of_what(error, self.owner, self.name)
         return None
 
 

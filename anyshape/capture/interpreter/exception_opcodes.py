@@ -139,9 +139,7 @@ def _split_group(error: Any, classes: Any) -> tuple[Any, Any]:
     if issubclass(type(error), classes):
         if issubclass(type(error), BaseExceptionGroup):
             return error, None
-        wrapped = BaseExceptionGroup("", [error])
-        wrapped.__traceback__ = traceback_of(error)
-        return wrapped, None
+        return BaseExceptionGroup("", [error]), None
     if issubclass(type(error), BaseExceptionGroup):
         return error.split(classes)
     return None, error

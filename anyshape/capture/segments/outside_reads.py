@@ -17,7 +17,7 @@ from anyshape.capture.guards.guard_code import NumberBinding
 from anyshape.capture.guards.guard_failures import contents_of
 from anyshape.capture.heap import times
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.hidden_dicts import gets_a_dict
+from anyshape.capture.heap.hidden_dicts import names_of
 from anyshape.capture.heap.mirrors import buffer_of
 from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.heap.sources import Source, number_in
@@ -53,7 +53,7 @@ def _read_attr(domain: RecordingDomain, source: Source, key: Any, value: Any) ->
 
 def _is_computed(obj: Any, key: str, value: Any) -> bool:
     """Whether C code makes the attribute anew each time it is asked."""
-    names = () if gets_a_dict(obj) else getattr(obj, "__dict__", ())
+    names = names_of(obj) or ()
     if issubclass(type(obj), type) or key in names:
         return False
     return getattr(obj, key, None) is not value
@@ -185,8 +185,8 @@ def _read_unbound(domain: RecordingDomain, source: Source, key: Any, value: Any)
     return value
 
 
-ABSENCES = frozenset({"missing", "hidden", "unset", "unbound"})
-ATTRIBUTES = frozenset({"attr", "missing", "hidden", "unset"})
+ABSENCES = frozenset({"missing", "hidden", "unset", "unset_in_c", "unbound"})
+ATTRIBUTES = frozenset({"attr", "missing", "hidden"})
 SEQUENCES = (list, tuple, deque)
 CONTAINERS = (*SEQUENCES, dict, set, frozenset, bytearray)
 
@@ -217,7 +217,7 @@ def names_past_code(obj: Any) -> dict[str, Any] | None:
     where it has none that is plain."""
     if issubclass(type(obj), type) or type(class_entry(type(obj), "__dict__")) not in GETSETS:
         return None
-    names = object.__getattribute__(obj, "__dict__")
+    names = names_of(obj)
     return names if type(names) is dict else None
 
 
@@ -249,6 +249,7 @@ READS: Mapping[str, Callable[[RecordingDomain, Source, Any, Any], Any]] = {
     "missing": _lacks("missing"),
     "hidden": _lacks("hidden"),
     "unset": _lacks("unset"),
+    "unset_in_c": _lacks("unset_in_c"),
     "no_content": _lacks("no_content"),
     "unbound": _read_unbound,
     "iter": lambda domain, source, key, value: value,
@@ -256,7 +257,6 @@ READS: Mapping[str, Callable[[RecordingDomain, Source, Any, Any], Any]] = {
 READS_OF_NAMES: Mapping[str, Callable[[RecordingDomain, Source, Any, Any], Any]] = {
     "attr": _read_names,
     "missing": _read_unbound,
-    "unset": _read_unbound,
 }
 
 

@@ -541,3 +541,57 @@ def case_cause_that_is_no_exception():
         raise IndexError from Nothing
     except (TypeError, IndexError) as error:
         return type(error).__name__, str(error).replace(repr(Nothing), ""), error.__cause__
+
+
+def case_a_naked_exception_caught_by_except_star_lends_its_group_no_traceback():
+    found = []
+    try:
+        try:
+            raise KeyError("naked")
+        except* KeyError as group:
+            found.append((group.__traceback__, group.exceptions[0].__traceback__ is not None))
+            raise LookupError("new")
+    except LookupError as error:
+        found.append((type(error.__context__).__name__, error.__context__.__traceback__))
+    try:
+        try:
+            raise KeyError("again")
+        except* KeyError:
+            raise
+    except ExceptionGroup as group:
+        found.append((str(group), group.__traceback__))
+    return found
+
+
+def _absence(read):
+    try:
+        return read()
+    except AttributeError as error:
+        return str(error), error.name, error.obj is not None
+
+
+def case_what_errors_of_absent_attributes_say():
+    class Slotted:
+        __slots__ = ("a", "b")
+
+    class Plain:
+        @property
+        def bare(self):
+            raise AttributeError("bare")
+
+    slotted, plain = Slotted(), Plain()
+    slotted.b = 1
+    del slotted.b
+    reads = (
+        lambda: slotted.a,
+        lambda: slotted.b,
+        lambda: slotted.a(),
+        lambda: getattr(slotted, "a"),
+        lambda: object.__getattribute__(slotted, "a"),
+        lambda: delattr(slotted, "a"),
+        lambda: plain.bare,
+        lambda: plain.absent,
+        lambda: delattr(plain, "absent"),
+        lambda: object.__delattr__(plain, "absent"),
+    )
+    return [_absence(read) for read in reads]

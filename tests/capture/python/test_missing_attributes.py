@@ -72,3 +72,28 @@ def test_generators_and_what_they_stand_for_lack_attributes_under_their_own_name
 
     fast = anyshape.compile(program, fullgraph=True)
     assert fast(torch.ones(2))[1] == program(torch.ones(2))[1]
+
+
+class Slotted:
+    __slots__ = ("a", "b")
+
+
+OUTSIDE = Slotted()
+
+
+@pytest.mark.parametrize("fullgraph", (True, False))
+def test_an_attribute_deleted_outside_is_absent_in_the_words_of_c(fullgraph: bool) -> None:
+    def program(x: torch.Tensor, plain: Lacking) -> tuple[torch.Tensor, list[object]]:
+        plain.v, OUTSIDE.b = 1, 2
+        del plain.v, OUTSIDE.b
+        found: list[object] = []
+        for read in (lambda: OUTSIDE.b, lambda: delattr(OUTSIDE, "b"), lambda: delattr(plain, "v")):
+            try:
+                found.append(read())
+            except AttributeError as error:
+                found += [str(error), error.name, error.obj is OUTSIDE]
+        return x + 1, found
+
+    fast = anyshape.compile(program, fullgraph=fullgraph)
+    expected = program(torch.ones(3), Lacking())[1]
+    assert [fast(torch.ones(n), Lacking())[1] for n in (3, 4)] == [expected] * 2

@@ -299,3 +299,62 @@ def test_the_objects_do_count() -> None:
     assert CALLS["getattr zzz"] == 1
     assert CALLS["__len__"] == 2
     assert CALLS["__eq__"] == 2
+
+
+class AnswersForSlots:
+    __slots__ = ("absent", "calls")
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> str:
+        self.calls.append(name)
+        return "answered"
+
+
+class AnswersForAll(AnswersForSlots):
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> object:
+        return object.__getattribute__(self, name)
+
+
+class AnswersForClasses(type):
+    calls: list[str] = []
+
+    def __getattr__(cls, name: str) -> str:
+        cls.calls.append(name)
+        return "answered"
+
+
+class Made(metaclass=AnswersForClasses):
+    pass
+
+
+@pytest.mark.parametrize("kind", (AnswersForSlots, AnswersForAll))
+def test_guards_on_an_empty_slot_do_not_ask_getattr(kind: type[AnswersForSlots]) -> None:
+    outside = kind()
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, object]:
+        return x + 1, outside.absent
+
+    fast = anyshape.compile(program, fullgraph=kind is AnswersForSlots)
+    for n in (3, 4, 5):
+        outside.calls.clear()
+        assert fast(torch.ones(n))[1] == "answered"
+        assert outside.calls == ["absent"]
+    outside.absent = "there"
+    assert fast(torch.ones(3))[1] == "there"
+    assert fast.stats().internal_errors == 0
+
+
+def test_guards_on_a_class_that_is_instantiated_do_not_ask_its_metaclass() -> None:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, object]:
+        return x + 1, type(Made()).__name__
+
+    fast = anyshape.compile(program, fullgraph=True)
+    AnswersForClasses.calls.clear()
+    for n in (3, 4, 5):
+        assert fast(torch.ones(n))[1] == "Made"
+    assert AnswersForClasses.calls == []
+    assert fast.stats().internal_errors == 0

@@ -7,14 +7,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from anyshape.ir.dtypes import DType, promote_two
+from anyshape.ir.dtypes import DType, float32, promote_two
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import numel, preserved_strides
 from anyshape.ops.reduce import cast, wide
-from anyshape.ops.rules import new, of_numbers, require_sizes, tensor
+from anyshape.ops.rules import is_tensor, new, number_category, of_numbers, require_sizes, tensor
 from anyshape.ops.table import op
-from anyshape.symbolic import Dim, minimum
+from anyshape.symbolic import Dim, all_of, eq, minimum
 
 _OLD = "size_average=None, reduce=None"
 
@@ -30,6 +30,8 @@ def reduction_of(size_average: Arg, reduce: Arg, reduction: Arg) -> Arg:
 
 def finish(b: Any, x: Any, reduction: Arg, dtype: Any = None) -> Any:
     """The loss of each element, its sum or its mean, in ``dtype``."""
+    if reduction not in ("none", "sum", "mean", "elementwise_mean"):
+        raise OpError(f"{reduction} is not a valid value for reduction")
     if reduction == "none":
         return x if dtype is None else cast(b, x, dtype)
     made = b.sum(x) if reduction == "sum" else b.mean(x)
@@ -518,10 +520,34 @@ _reduced(
 )
 
 
+def _is_of_shape(cx: TypeContext, x: Any, shape: tuple[Dim, ...]) -> bool:
+    return len(x.shape) == len(shape) and cx.decide(all_of(*map(eq, x.shape, shape)))
+
+
+def _own_variance(b: Any, x: Any, var: Any) -> Any:
+    """As torch's Python takes it: of the input's shape, or of one element in one of its dimensions,
+    which may be left out where it is the last."""
+    if not is_tensor(var):
+        if number_category(var) != "float":
+            raise OpError("any() of a number")
+        return b.mul(b.ones_like(x), var)
+    cx = b.cx
+    if _is_of_shape(cx, var, x.shape):
+        return var
+    if _is_of_shape(cx, var, x.shape[:-1]):
+        return b.unsqueeze(var, -1)
+    unlike = [of for of, own in zip(var.shape, x.shape) if not cx.decide(eq(of, own))]
+    if len(var.shape) != len(x.shape) or not cx.decide(eq(sum(unlike), 1)):
+        raise OpError("var is of incorrect size")
+    return var
+
+
 def _gaussian_nll_expand(
     b: Any, x: Any, y: Any, var: Any, full: Any = False, eps: Any = 1e-6, reduction: Any = "mean"
 ) -> Any:
-    low = b.clamp(var, eps)
+    """Eager raises a small variance to ``eps`` where no gradient is recorded: it passes there."""
+    own = _own_variance(b, x, var)
+    low = b.where(b.lt(own, eps), b.add(own, b.detach(b.rsub(own, eps))), own)
     made = b.mul(b.add(b.log(low), b.div(_square(b, b.sub(x, y)), low)), 0.5)
     if full:
         made = b.add(made, 0.9189385332046727)
@@ -533,7 +559,9 @@ op(
     "input, target, var, full=False, eps=1e-06, reduction='mean'",
     torch="torch.nn.functional.gaussian_nll_loss",
     expand=_gaussian_nll_expand,
-    refuses=lambda b, x, y, var, *rest: b.lt(var, 0),
+    refuses=lambda b, x, y, var, *rest: b.lt(
+        var if is_tensor(var) else b.full((), var, float32, x.type.device), 0
+    ),
     vjp="expansion",
 )
 

@@ -348,6 +348,13 @@ op(
 )
 
 
+def _require_within(cx: TypeContext, part: Any, whole: Any) -> None:
+    """What is broadcast to ``whole`` leaves its shape alone: eager writes the product there."""
+    if part is not None:
+        joined = cx.broadcast_shapes((part.shape, whole.shape))
+        require_sizes(cx, joined, whole.shape, "output doesn't match the broadcast shape")
+
+
 def _bce(b: Any, x: Any, y: Any, weight: Any = None) -> Any:
     one = b.sub(b.log1p(b.neg(x)), 0)
     hit = b.clamp(b.log(x), -100.0)
@@ -381,6 +388,8 @@ def _bce_logits_expand(
     require_sizes(b.cx, y.shape, x.shape, "Target size must be the same as input size")
     if not (x.dtype.is_floating and y.dtype.is_floating):
         raise OpError("binary_cross_entropy_with_logits of what is no floating number")
+    for factor in (weight, pos_weight):
+        _require_within(b.cx, factor, x)
     p, q = (cast(b, v, wide(v.dtype)) for v in (x, y))
     log_weight = b.logsigmoid(p)
     if pos_weight is not None:
@@ -404,8 +413,7 @@ def _bce_type(
     t = tensor(x)
     message = "Using a target size that is different to the input size"
     require_sizes(cx, tensor(y).shape, t.shape, message)
-    if weight is not None:
-        cx.broadcast_shapes((t.shape, tensor(weight).shape))
+    _require_within(cx, weight, x)
     if reduction_of(size_average, reduce, reduction) != "none":
         return new(cx, t, ())
     return TensorType(t.dtype, t.device, t.shape, preserved_strides(cx, t))
@@ -479,6 +487,7 @@ def _soft_margin(b: Any, x: Any, y: Any) -> Any:
     """It is of the input's type, as eager makes room for it there."""
     if not x.dtype.is_floating:
         raise OpError("the loss of what is no floating number")
+    _require_within(b.cx, y, x)
     return cast(b, b.log1p(b.exp(b.mul(b.neg(y), x))), x.dtype)
 
 
@@ -531,15 +540,14 @@ def _own_variance(b: Any, x: Any, var: Any) -> Any:
         if number_category(var) != "float":
             raise OpError("any() of a number")
         return b.mul(b.ones_like(x), var)
-    cx = b.cx
-    if _is_of_shape(cx, var, x.shape):
+    if _is_of_shape(b.cx, var, x.shape):
         return var
-    if _is_of_shape(cx, var, x.shape[:-1]):
+    if _is_of_shape(b.cx, var, x.shape[:-1]):
         return b.unsqueeze(var, -1)
-    unlike = [of for of, own in zip(var.shape, x.shape) if not cx.decide(eq(of, own))]
-    if len(var.shape) != len(x.shape) or not cx.decide(eq(sum(unlike), 1)):
-        raise OpError("var is of incorrect size")
-    return var
+    unlike = [of for of, own in zip(var.shape, x.shape) if not b.cx.decide(eq(of, own))]
+    if len(var.shape) == len(x.shape) and b.cx.decide(eq(sum(unlike), 1)):
+        return var
+    raise OpError("var is of incorrect size")
 
 
 def _gaussian_nll_expand(

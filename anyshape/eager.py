@@ -128,6 +128,12 @@ def alias(input: Tensor) -> Tensor:
     return made
 
 
+def unsafe_alias(input: Tensor) -> Tensor:
+    """The same memory, of which autograd does not know that it is: what ``unsafe_split`` gives."""
+    made: Tensor = torch.unsafe_split(input, input.shape[0] or 1)[0]
+    return made
+
+
 def floor_divided(input: Tensor, other: Any) -> Tensor:
     """``other // input``."""
     made: Tensor = other // input

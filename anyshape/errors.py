@@ -317,6 +317,8 @@ MISTAKES = frozenset({"E602", "E901"})
 """Codes of failures that are ours, not the user's: the segment runs natively instead."""
 
 PACKAGE = str(PurePath(__file__).parent)
+OURS = (PACKAGE, "<anyshape ")
+"""Beginnings of the files of our code, and of what is made."""
 
 INSTEAD = "this part runs eagerly instead"
 RAISED = "leave out fullgraph=True and options={'fallback': 'error'} to run this part eagerly"
@@ -406,10 +408,15 @@ PERFORMANCE = frozenset({"E230", "E231", "E232", "E233", "E234"})
 def warn(why: AnyshapeError) -> None:
     """A warning at the line, outside of this package, that led here."""
     category = PerformanceWarning if why.code in PERFORMANCE else AnyshapeWarning
+    warn_outside(str(why), category)
+
+
+def warn_outside(text: str, category: type[Warning]) -> None:
+    """Warns of the line, outside of this package and of the code that it makes, that led here."""
     frame, level = inspect.currentframe(), 1
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+    while frame is not None and frame.f_code.co_filename.startswith(OURS):
         frame, level = frame.f_back, level + 1
-    warnings.warn(category(str(why)), stacklevel=level)
+    warnings.warn(text, category, stacklevel=level)
 
 
 def _fill(template: str, values: Mapping[str, object]) -> str:

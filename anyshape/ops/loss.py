@@ -7,14 +7,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from anyshape.ir.dtypes import DType, promote_two
+from anyshape.ir.dtypes import DType, float32, promote_two
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import numel, preserved_strides
 from anyshape.ops.reduce import cast, wide
-from anyshape.ops.rules import new, of_numbers, require_sizes, tensor
+from anyshape.ops.rules import is_tensor, new, number_category, of_numbers, require_sizes, tensor
 from anyshape.ops.table import op
-from anyshape.symbolic import Dim, minimum
+from anyshape.symbolic import Dim, all_of, eq, minimum
 
 _OLD = "size_average=None, reduce=None"
 
@@ -30,6 +30,8 @@ def reduction_of(size_average: Arg, reduce: Arg, reduction: Arg) -> Arg:
 
 def finish(b: Any, x: Any, reduction: Arg, dtype: Any = None) -> Any:
     """The loss of each element, its sum or its mean, in ``dtype``."""
+    if reduction not in ("none", "sum", "mean", "elementwise_mean"):
+        raise OpError(f"{reduction} is not a valid value for reduction")
     if reduction == "none":
         return x if dtype is None else cast(b, x, dtype)
     made = b.sum(x) if reduction == "sum" else b.mean(x)
@@ -346,6 +348,13 @@ op(
 )
 
 
+def _require_within(cx: TypeContext, part: Any, whole: Any) -> None:
+    """What is broadcast to ``whole`` leaves its shape alone: eager writes the product there."""
+    if part is not None:
+        joined = cx.broadcast_shapes((part.shape, whole.shape))
+        require_sizes(cx, joined, whole.shape, "output doesn't match the broadcast shape")
+
+
 def _bce(b: Any, x: Any, y: Any, weight: Any = None) -> Any:
     one = b.sub(b.log1p(b.neg(x)), 0)
     hit = b.clamp(b.log(x), -100.0)
@@ -379,6 +388,8 @@ def _bce_logits_expand(
     require_sizes(b.cx, y.shape, x.shape, "Target size must be the same as input size")
     if not (x.dtype.is_floating and y.dtype.is_floating):
         raise OpError("binary_cross_entropy_with_logits of what is no floating number")
+    for factor in (weight, pos_weight):
+        _require_within(b.cx, factor, x)
     p, q = (cast(b, v, wide(v.dtype)) for v in (x, y))
     log_weight = b.logsigmoid(p)
     if pos_weight is not None:
@@ -402,8 +413,7 @@ def _bce_type(
     t = tensor(x)
     message = "Using a target size that is different to the input size"
     require_sizes(cx, tensor(y).shape, t.shape, message)
-    if weight is not None:
-        cx.broadcast_shapes((t.shape, tensor(weight).shape))
+    _require_within(cx, weight, x)
     if reduction_of(size_average, reduce, reduction) != "none":
         return new(cx, t, ())
     return TensorType(t.dtype, t.device, t.shape, preserved_strides(cx, t))
@@ -477,6 +487,7 @@ def _soft_margin(b: Any, x: Any, y: Any) -> Any:
     """It is of the input's type, as eager makes room for it there."""
     if not x.dtype.is_floating:
         raise OpError("the loss of what is no floating number")
+    _require_within(b.cx, y, x)
     return cast(b, b.log1p(b.exp(b.mul(b.neg(y), x))), x.dtype)
 
 
@@ -518,10 +529,33 @@ _reduced(
 )
 
 
+def _is_of_shape(cx: TypeContext, x: Any, shape: tuple[Dim, ...]) -> bool:
+    return len(x.shape) == len(shape) and cx.decide(all_of(*map(eq, x.shape, shape)))
+
+
+def _own_variance(b: Any, x: Any, var: Any) -> Any:
+    """As torch's Python takes it: of the input's shape, or of one element in one of its dimensions,
+    which may be left out where it is the last."""
+    if not is_tensor(var):
+        if number_category(var) != "float":
+            raise OpError("any() of a number")
+        return b.mul(b.ones_like(x), var)
+    if _is_of_shape(b.cx, var, x.shape):
+        return var
+    if _is_of_shape(b.cx, var, x.shape[:-1]):
+        return b.unsqueeze(var, -1)
+    unlike = [of for of, own in zip(var.shape, x.shape) if not b.cx.decide(eq(of, own))]
+    if len(var.shape) == len(x.shape) and b.cx.decide(eq(sum(unlike), 1)):
+        return var
+    raise OpError("var is of incorrect size")
+
+
 def _gaussian_nll_expand(
     b: Any, x: Any, y: Any, var: Any, full: Any = False, eps: Any = 1e-6, reduction: Any = "mean"
 ) -> Any:
-    low = b.clamp(var, eps)
+    """Eager raises a small variance to ``eps`` where no gradient is recorded: it passes there."""
+    own = _own_variance(b, x, var)
+    low = b.where(b.lt(own, eps), b.add(own, b.detach(b.rsub(own, eps))), own)
     made = b.mul(b.add(b.log(low), b.div(_square(b, b.sub(x, y)), low)), 0.5)
     if full:
         made = b.add(made, 0.9189385332046727)
@@ -533,7 +567,9 @@ op(
     "input, target, var, full=False, eps=1e-06, reduction='mean'",
     torch="torch.nn.functional.gaussian_nll_loss",
     expand=_gaussian_nll_expand,
-    refuses=lambda b, x, y, var, *rest: b.lt(var, 0),
+    refuses=lambda b, x, y, var, *rest: b.lt(
+        var if is_tensor(var) else b.full((), var, float32, x.type.device), 0
+    ),
     vjp="expansion",
 )
 

@@ -242,6 +242,7 @@ op(
     type=_view_dtype_type,
     alias="view",
     write_back=write_back.as_dtype,
+    differentiable=False,
 )
 op(
     "reshape_as",

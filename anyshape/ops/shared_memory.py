@@ -13,7 +13,10 @@ from anyshape.ir.nesting import handed
 from anyshape.ops.context import TypeContext
 from anyshape.ops.table import OpDef
 
-DETACHED = frozenset({"detach", "data", "view_dtype"})
+OWN_COUNTERS = frozenset({"data", "unsafe_alias"})
+"""Operators whose results lie in the memory of an argument, of which autograd knows nothing: they
+have version counters of their own."""
+DETACHED = OWN_COUNTERS | {"detach", "view_dtype"}
 """Operators whose results lie in the memory of an argument, which eager calls no views of it."""
 VIEWS_OF_NEW = frozenset({"einsum"})
 """Operators that give new memory, of which eager gives a view."""

@@ -147,6 +147,11 @@ def _pieces_expand(b: Any, x: Any, lengths: tuple[Dim, ...], dim: int) -> tuple[
     return tuple(pieces)
 
 
+def _unsafe_pieces(b: Any, *args: Any) -> tuple[Any, ...]:
+    """Autograd takes each of them for new memory, though they lie in the argument's."""
+    return tuple(b.unsafe_alias(piece) for piece in _pieces_expand(b, *args))
+
+
 op(
     "split",
     "input, split_size_or_sections, dim=0",
@@ -175,7 +180,7 @@ op(
         "torch.unsafe_split_with_sizes",
         "torch.Tensor.unsafe_split_with_sizes",
     ),
-    expand=_pieces_expand,  # autograd knows them as views of which each is alone
+    expand=_unsafe_pieces,
     alias="view",
     inline=True,
     counted=True,
@@ -209,7 +214,7 @@ def _nothing(cx: TypeContext, chunks: Any) -> tuple[int, ...]:
 
 for _name, _pieces in (
     ("chunk", lambda b, *args: b.split(*args)),
-    ("unsafe_chunk", _pieces_expand),
+    ("unsafe_chunk", _unsafe_pieces),
 ):
     op(
         _name,

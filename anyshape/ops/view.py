@@ -509,11 +509,13 @@ op(
     write_back=write_back.reshaped,
     keeps_elements=True,
 )
-# Other tensors of the same memory; `data` is `detach` but for the version counter.
+# Other tensors of the same memory; `data` is `detach` but for the version counter, and so is
+# `unsafe_alias` to `alias`: autograd takes it for new memory.
 for _name, _torch, _spellings in (
     ("detach", "torch.detach", ("torch.Tensor.detach",)),
     ("data", "anyshape.eager.data", ()),
     ("alias", "anyshape.eager.alias", ()),
+    ("unsafe_alias", "anyshape.eager.unsafe_alias", ()),
 ):
     op(
         _name,
@@ -526,7 +528,7 @@ for _name, _torch, _spellings in (
         write_back=write_back.same,
         part=parts.same,
         keeps_elements=True,
-        differentiable=_name == "alias",
+        differentiable=_name in ("alias", "unsafe_alias"),
         holds=ranges.content if _name == "alias" else None,
     )
 

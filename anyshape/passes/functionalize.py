@@ -21,7 +21,7 @@ from anyshape.ir.shortcuts import only_where
 from anyshape.nouns import mutable, replace
 from anyshape.ops.build import Builder
 from anyshape.ops.context import NoRow, OpError, Undecided
-from anyshape.ops.shared_memory import lies_in_argument
+from anyshape.ops.shared_memory import OWN_COUNTERS, lies_in_argument
 from anyshape.ops.table import OpDef
 from anyshape.ops.write_back import WrittenThrough
 from anyshape.passes.nested_writes import ASSIGN, ASSIGN_DATA, assigns_inside, commit_behind
@@ -232,7 +232,7 @@ class _Functionalizer:
         seen = True
         while value in self.views:
             view = self.views[value]
-            seen = seen and view.node.op != "data"
+            seen = seen and view.node.op not in OWN_COUNTERS
             row = self.ops.get(view.node.op)
             if row is None or row.write_back is None:
                 raise WrittenThrough(f"a write through {view.node.op} cannot be undone")

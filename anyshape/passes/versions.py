@@ -2,7 +2,8 @@
 
 x.add_(1); x.mul_(2); y = x * 2; y.relu_(); return y   ->   inputs: {%x: 1}, outputs: {0: 1}
 
-A view counts with what it is a view of; what is seen through ``.data`` has a counter of its own.
+A view counts with what it is a view of; what is seen through ``.data``, or a piece of
+``unsafe_split``, has a counter of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import field
 from anyshape.ir.graph import Arg, Graph, Value
 from anyshape.ir.shortcuts import only_where
 from anyshape.nouns import frozen, mutable
-from anyshape.ops.shared_memory import lies_in_argument
+from anyshape.ops.shared_memory import OWN_COUNTERS, lies_in_argument
 from anyshape.ops.table import OpDef
 from anyshape.passes.rebuild import Reader
 
@@ -36,7 +37,7 @@ class Moves:
 
 def _moves_any(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
     known = (node for node in graph.nodes if node.op in ops)
-    return any(node.op == "data" or ops[node.op].mutates for node in known)
+    return any(node.op in OWN_COUNTERS or ops[node.op].mutates for node in known)
 
 
 @only_where(_moves_any, nothing=lambda graph, ops: Moves({}, {}))
@@ -83,7 +84,7 @@ class _Counters:
                 self.touched.add(base)
             if row.mutates or lies_in_argument(cx, node, row):
                 self.memory.update(dict.fromkeys(node.outputs, base))
-                if node.op != "data":
+                if node.op not in OWN_COUNTERS:
                     self.counters.update(dict.fromkeys(node.outputs, counter))
 
     def own_counters(

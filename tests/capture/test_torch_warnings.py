@@ -84,6 +84,16 @@ def test_a_compiled_function_warns_as_eager_does(name: str, action: str) -> None
     assert fast.stats().internal_errors == 0
 
 
+def test_a_compiled_function_of_torchs_own_warns_of_its_caller() -> None:
+    fast = anyshape.compile(F.kl_div)
+    for _ in range(2):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fast(torch.rand(2, 3), torch.rand(2, 3))
+        assert [entry.filename for entry in caught] == [__file__]
+    assert fast.stats().specializations == 1
+
+
 def test_filters_are_those_of_the_call() -> None:
     program = PROGRAMS["two, one of Python and one of C"]
     fast = anyshape.compile(program)

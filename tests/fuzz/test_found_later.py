@@ -102,6 +102,25 @@ FOUND = {
         (2, 3, 0),
         (1, 1, 1),
     ),
+    "pieces of unsafe_split and unsafe_chunk have version counters of their own": at(
+        over(
+            "a b",
+            "t, u = torch.unsafe_split(x0, x0.shape[0])[0], torch.unsafe_chunk(x0 * 2, 2, -1)[-1]",
+            "t.add_(1)",
+            "torch.neg(u, out=u)",
+            "t, x0[:1], u",
+            layouts="plain stepped gaps",
+        ),
+        (3, 4, 2),
+        (4, 4, 2),
+        (1, 3, 2),
+    ),
+    "autograd does not look through a view of the same dtype": at(
+        over("a b", "(x0 * 2).view(x0.dtype),", dtypes="float64", gradients=True),
+        (3, 4, 2),
+        (1, 1, 2),
+        (0, 3, 2),
+    ),
 }
 
 

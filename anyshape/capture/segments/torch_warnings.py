@@ -34,6 +34,7 @@ from anyshape.capture.tensors.meta import number_at, value_at
 from anyshape.capture.tensors.outs import all_or_nothing
 from anyshape.capture.tensors.refused_by_eager import Asking, RefusedByEager, warnings_of_eager
 from anyshape.capture.tensors.tensor_ops import to_arg
+from anyshape.errors import warn_outside
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import Arg, TensorType, values_in
 from anyshape.ops.context import OpError
@@ -309,9 +310,11 @@ def _ask_again(
 def _warn(lines: tuple[warned.Line, ...], said: Said) -> None:
     if said.level is None:
         _warn_at(said.file, said.line, said.text, said.category)
-    else:
+    elif lines:
         line = lines[min(said.level, len(lines) - 1)]
         warned.warn_at(line, said.text, said.category)
+    else:  # the compiled function is torch's own: of who calls it
+        warn_outside(said.text, said.category)
 
 
 @functools.lru_cache(maxsize=256)

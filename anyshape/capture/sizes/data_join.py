@@ -47,7 +47,7 @@ from anyshape.ir.scalars import Kind, Operand, Scalar
 from anyshape.nouns import frozen, mutable, replace
 from anyshape.ops import OPS
 from anyshape.ops.context import TypeContext, Undecided
-from anyshape.ops.shared_memory import lies_in_argument
+from anyshape.ops.shared_memory import OWN_COUNTERS, lies_in_argument
 from anyshape.symbolic import Dim, eq
 from anyshape.version_counters import move_version
 
@@ -373,7 +373,7 @@ def older_writes(recorder: Recorder, first: int) -> Iterator[_Write]:
         target = next(node.inputs())
         counts = node.modes is None or node.modes.counted
         while target in makers and _shows_its_argument(recorder, makers[target], target in made):
-            counts = counts and makers[target].op != "data"
+            counts = counts and makers[target].op not in OWN_COUNTERS
             target = next(makers[target].inputs())
         if target not in made:
             yield _Write(position, target, counts)

@@ -37,6 +37,7 @@ from anyshape.ops.layout import (
 from anyshape.ops.parts import begins_at
 from anyshape.ops.row_major_results import LIKE_WHERE_SMALL, makes_rows
 from anyshape.ops.rules import dim_of, is_empty
+from anyshape.ops.shared_memory import OWN_COUNTERS
 from anyshape.ops.table import OpDef, Pointwise
 from anyshape.symbolic import Condition, Dim, all_of, any_of, eq, ge, gt, le, maximum, mod
 
@@ -275,7 +276,7 @@ def as_strided(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str,
         raise broken("operator-unknown", what="as_strided", why="nobody knows its storage")
     _require_inside(domain, size, stride, offset, numel(root.shape))
     call = domain.recorder.call
-    if any(node.op == "data" for node, _ in steps):
+    if any(node.op in OWN_COUNTERS for node, _ in steps):
         root = call("data", root)  # whose writes are not counted
     flat = call("view", call("permute", root, order[::-1]), (numel(root.shape),))
     return TensorValue(call("strided_part", flat, size, stride, offset))

@@ -48,9 +48,12 @@ op(
 
 
 def _cross_expand(b: Any, x: Any, y: Any, *, dim: Any = -1) -> Any:
+    if len(x.shape) != len(y.shape):
+        raise OpError("linalg.cross: inputs must have the same number of dimensions")
+    d = dim_of(dim, len(x.shape))
+    for v in (x, y):
+        b.cx.require(eq(v.shape[d], 3), "linalg.cross: inputs dimension must have length 3")
     shape = b.cx.broadcast_shapes((x.shape, y.shape))
-    d = dim_of(dim, len(shape))
-    b.cx.require(eq(shape[d], 3), "linalg.cross: inputs dimension must have length 3")
     x, y = (v if v.shape == shape else b.expand(v, shape) for v in (x, y))
     ahead = [b.cat((b.slice(v, d, 1, 2), b.slice(v, d, 0, 1)), d) for v in (x, y)]
     behind = [b.cat((b.slice(v, d, 2, 1), b.slice(v, d, 0, 2)), d) for v in (x, y)]

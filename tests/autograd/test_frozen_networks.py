@@ -85,6 +85,33 @@ def with_a_penalty(x, nets):
     return fooled, slope
 
 
+def with_a_penalty_while_frozen(x, nets):
+    (slope,) = torch.autograd.grad(nets.judges(x).sum(), [nets.judges[0].bias], create_graph=True)
+    loss = slope.square().sum()
+    nets.freeze(True)
+    made = nets.makes(x)
+    (other,) = torch.autograd.grad(nets.judges(made).exp().sum(), made, create_graph=True)
+    nets.of_makes.zero_grad()
+    other.square().mean().backward()
+    nets.of_makes.step()
+    nets.freeze(False)
+    nets.of_judges.zero_grad()
+    loss.backward()
+    nets.of_judges.step()
+    return slope.detach(), other.detach()
+
+
+def penalty_of_what_was_judged_before(x, nets):
+    made = nets.makes(x)
+    judged = nets.judges(made).exp().sum()
+    nets.freeze(True)
+    (slope,) = torch.autograd.grad(judged, made, create_graph=True)
+    nets.freeze(False)
+    nets.of_judges.zero_grad()
+    slope.square().sum().backward()
+    return slope.detach()
+
+
 def cleared_while_frozen(x, nets):
     made = nets.makes(x)
     nets.judge(x, made)
@@ -153,6 +180,18 @@ def view_handed_out(x, nets):
     return view, view._base is weight, weight.contiguous() is weight, x + 1
 
 
+def with_a_penalty_behind_a_step(x, nets):
+    made = nets.makes(x)
+    judged = nets.judge(x, made)
+    nets.freeze(True)
+    (slope,) = torch.autograd.grad(nets.judges(made).exp().sum(), made, create_graph=True)
+    nets.of_makes.zero_grad()
+    slope.square().mean().backward()
+    nets.of_makes.step()
+    nets.freeze(False)
+    return judged, slope.detach()
+
+
 def written_while_frozen(x, nets):
     nets.judges(x).sum().backward()
     nets.freeze(True)
@@ -165,10 +204,12 @@ def written_while_frozen(x, nets):
 
 ONE_SEGMENT: list[Callable[..., Any]] = [
     *[thawed_first, frozen_first, each_in_turn, with_a_penalty, cleared_while_frozen],
+    *[with_a_penalty_while_frozen, penalty_of_what_was_judged_before],
     *[frozen_before_backward, read_while_frozen, viewed_and_done_with],
     asked_of_a_view_after_the_thaw,
 ]
 CUT: list[Callable[..., Any]] = [view_read_after_the_thaw, view_handed_out, written_while_frozen]
+CUT += [with_a_penalty_behind_a_step]
 
 
 def seen(value: Any) -> tuple[Any, Any]:

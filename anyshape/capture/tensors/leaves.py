@@ -111,6 +111,7 @@ def _thawed(domain: RecordingDomain, x: TensorValue) -> bool:
 
 def _with_flag(domain: RecordingDomain, x: TensorValue, new: bool) -> bool:
     gradients.mark(x.value, new)
+    domain.recorder.runs.clear()
     domain.machine.heap.set_tensor_slot(x, x.value, "requires_grad", new)
     return True
 

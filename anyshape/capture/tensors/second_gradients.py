@@ -214,8 +214,7 @@ def _run_on(recorder: Recorder, run: ExampleRun, wanted: Sequence[Value]) -> Non
     for value in _handed_in(recorder):
         if value not in run.found:
             leaf = _as_torch_lays_out(value, value_at(value, number, new))
-            recorded = requires(value) or value in recorder.replaced.frozen
-            run.found[value] = leaf.requires_grad_(recorded)
+            run.found[value] = leaf.requires_grad_(requires(value))
             run.note((value,))
     for node in _in_front_of(recorder, run, wanted):
         run_node(node, run.found, lambda arg: value_at(arg, number, new), run.device)

@@ -87,7 +87,7 @@ class Functions:
     made: what is made of it goes through that very tensor. ``leaves``: what the program has made
     leaves. ``section``: whose backward is being interpreted; ``transforms``: how many functions are
     that ``torch.func.grad`` differentiates. ``flagged``: what was handed in and is told to require
-    gradients, or not to, before anything reads it, with its flag from then on. ``lays_out``: eager
+    gradients before anything reads it; ``freezes``: a leaf may be told not to. ``lays_out``: eager
     is asked how what ``torch.autograd.grad`` gives lies in memory. ``retained``: what the segment
     has made and keeps the gradient of, by the value that it was then; ``versions``: how often
     autograd has written a gradient that it gave."""
@@ -103,7 +103,8 @@ class Functions:
     apply: Callable[..., Any] | None = None
     section: Section | None = None
     transforms: int = 0
-    flagged: dict[Value, bool] = field(default_factory=dict)
+    flagged: dict[Value, None] = field(default_factory=dict)
+    freezes: bool = True
     lays_out: bool = False
     retained: dict[Value, TensorValue] = field(default_factory=dict)
     versions: dict[Value, int] = field(default_factory=dict)

@@ -414,7 +414,7 @@ class Recorder:
     # ---- nodes -----------------------------------------------------------------------------------
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Appends one row's application to the graph; breaks where eager would raise."""
-        args, kwargs = with_replaced(self.replaced.by, name, args, kwargs, self.modes.grad)
+        args, kwargs = with_replaced(self.replaced, name, args, kwargs, self.modes.grad)
         if name == "item" and (content := self.contents.read(self.builder, args[0])) is not None:
             return content
         refuse_in_vain(name, self.premise)

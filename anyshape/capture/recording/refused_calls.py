@@ -1,5 +1,5 @@
 """Calls that are not recorded: on a side of a branch that may not be taken, and of a tensor whose
-data has been replaced.
+data has been replaced. Of a leaf that is frozen, what lies there is recorded without gradients.
 
 Autocast's lists of what a lower precision pays for are those of products, convolutions and
 attention: what takes longer than to go through the elements.
@@ -18,6 +18,7 @@ from anyshape.nouns import mutable
 from anyshape.ops.autocast import ON_ACCELERATOR, ON_HOST
 from anyshape.ops.build import Builder
 from anyshape.ops.rules import is_tensor
+from anyshape.ops.shared_memory import DETACHED
 from anyshape.ops.table import OPS, OpDef
 
 COSTLY = frozenset(
@@ -27,12 +28,17 @@ COSTLY = frozenset(
 
 @mutable(eq=False)
 class Replaced:
-    """Tensors whose `data` was replaced: ``by`` maps each to what lies there now.
+    """Tensors whose `data` was replaced: ``by`` maps each to what lies there now. ``frozen`` maps
+    each leaf that required gradients before to `detach()` of it, which is read while it does not;
+    ``thawed`` has these of leaves that do again, with their views by then and how many nodes had
+    read each.
 
     Recorded nodes are looked through once, however many tensors are replaced: an average of a
     model's parameters replaces them all."""
 
     by: dict[Value, Value] = field(default_factory=dict)
+    frozen: dict[Value, Value] = field(default_factory=dict)
+    thawed: dict[Value, Mapping[Value, int]] = field(default_factory=dict)
     _readers: dict[Value, list[Node]] = field(default_factory=dict)
     _seen: list[Node] = field(default_factory=list)
 
@@ -49,11 +55,37 @@ class Replaced:
 
 
 def with_replaced(
+    replaced: Replaced, name: str, args: Any, kwargs: Any, records: bool
+) -> tuple[Any, Any]:
+    """The arguments of a call, where the data of some of them is another tensor's, or where they
+    are frozen. ``records``: whether gradients are recorded."""
+    if replaced.by:
+        args, kwargs = _with_data(replaced.by, name, args, kwargs, records)
+    if replaced.frozen and name not in DETACHED:
+        args, kwargs = _with_frozen(replaced.frozen, name, args, kwargs, records)
+    return args, kwargs
+
+
+def _with_frozen(
+    frozen: Mapping[Value, Value], name: str, args: Any, kwargs: Any, records: bool
+) -> tuple[Any, Any]:
+    """Breaks at a write in place that autograd sees; what it does not see writes the leaf."""
+    given = values_in(_in_tuples((args, [*kwargs.values()])))
+    if not any(value in frozen for value in given):
+        return args, kwargs
+    row = OPS.get(name)
+    if row is None or row.mutates:
+        if records:
+            raise broken("python-effect", "a write beside what no longer requires gradients")
+        return args, kwargs
+    return _exchanged(args, frozen), {k: _exchanged(v, frozen) for k, v in kwargs.items()}
+
+
+def _with_data(
     replaced: Mapping[Value, Value], name: str, args: Any, kwargs: Any, records: bool
 ) -> tuple[Any, Any]:
-    """The arguments of a call, where the data of some of them is another tensor's. Breaks where the
-    tensor itself matters: where it is viewed, written, or saved by autograd."""
-    given = [*values_in(_in_tuples((args, [*kwargs.values()])))] if replaced else ()
+    """Breaks where the tensor itself matters: where it is viewed, written, or saved by autograd."""
+    given = [*values_in(_in_tuples((args, [*kwargs.values()])))]
     if not any(value in replaced for value in given):
         return args, kwargs
     row = OPS.get(name)

@@ -52,6 +52,11 @@ from anyshape.capture.tensors.autograd_functions import (
     refuse_unspent,
     why_native,
 )
+from anyshape.capture.tensors.leaves import (
+    FrozenViewsAreSeen,
+    refuse_frozen_views,
+    with_flags_of_the_graph,
+)
 from anyshape.capture.tensors.mode_contexts import NotWithin, refuse_open, under_inference
 from anyshape.capture.tensors.own_backwards import apply_with_backward, refuse_seen_memory
 from anyshape.capture.tensors.refused_by_eager import Asking, RefusedByEager, ask_eager
@@ -136,6 +141,7 @@ class _Assumed:
     contexts: bool = True
     takes_gradients: bool = True
     lays_gradients_out: bool = False
+    freezes: bool = True
     sorts_natively: frozenset[CallSite] = frozenset()
     works_natively: bool = False
     weak_references: Watch = "unmet"
@@ -228,6 +234,7 @@ class Capturer:
         domain.enters_contexts = assumed.contexts
         domain.functions.refused = assumed.functions
         domain.functions.lays_out = assumed.lays_gradients_out
+        domain.functions.freezes = assumed.freezes
         if assumed.own_backwards:
             domain.functions.apply = apply_with_backward
         machine = self._machine(domain)
@@ -271,6 +278,7 @@ class Capturer:
                     rely_on_strides_of_ones(recorder, outputs)
                     outputs = aliases.settled(recorder, outputs)
                 aliases.refuse_seen_gradients(recorder, outputs)
+                refuse_frozen_views(recorder, outputs)
                 recorder.choices.refuse_seen(recorder.builder.nodes, outputs)
                 refuse_open(recorder)
                 refuse_unspent(domain, outputs)
@@ -291,6 +299,7 @@ class Capturer:
             if no_alias is not None and not no_alias.holds_for(entry.slots):
                 return _native(recorder, no_alias)
             guards = guard_set(recorder, no_alias)
+            with_flags_of_the_graph(recorder)
             graph = recorder.builder.finish(outputs)
             effects = machine.heap.effects
             graph, inputs, cleared = without_cleared(recorder, effects, domain.cleared, graph)
@@ -539,6 +548,7 @@ class _LedElsewhere(BaseException):
 DENIALS: Mapping[type[BaseException], Callable[[_Assumed, Any], dict[str, Any]]] = {
     _LooksIntoTexts: lambda assumed, found: {"forms_texts": False},
     aliases.PicksAreSeen: lambda assumed, found: {"picks_are_views": True},
+    FrozenViewsAreSeen: lambda assumed, found: {"freezes": False},
     aliases.GradientsAreSeen: lambda assumed, found: (
         {"takes_gradients": False} if assumed.lays_gradients_out else {"lays_gradients_out": True}
     ),

@@ -1,4 +1,4 @@
-"""Flags of what was handed in that a segment sets before anything reads it.
+"""Leaves that were handed in and that a segment tells to require gradients before it reads them.
 
     x.requires_grad_(); model(x).sum().backward()
 
@@ -6,13 +6,13 @@ The flag is set before the graph runs, so that autograd finds the very tensor th
 knows as a leaf, whatever part of the graph it records itself. Where the segment has not happened,
 the flag is set back.
 
-In: the tensors and their flags, and the sources of the graph's arguments. Out: a function that sets
-them, and one that runs the graph behind it.
+In: the tensors, and the sources of the graph's arguments. Out: what sets the flags, and a function
+that runs the graph behind it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -25,12 +25,11 @@ from anyshape.nouns import frozen
 
 @frozen
 class Flagged:
-    """A tensor that is to require gradients, or not: the argument at this position, or one that is
-    the same in each call."""
+    """A tensor that is to require gradients: the argument at this position, or one that is the same
+    in each call."""
 
     position: int | None
     tensor: torch.Tensor | None
-    flag: bool
 
     def set(self, inputs: Sequence[Any], flag: bool) -> None:
         """Sets the tensor's flag."""
@@ -39,14 +38,14 @@ class Flagged:
 
 
 def flagged_arguments(
-    recorder: Recorder, flags: Mapping[Value, bool], inputs: Sequence[Source]
+    recorder: Recorder, flagged: Iterable[Value], inputs: Sequence[Source]
 ) -> tuple[Flagged, ...]:
     """What is set; ``inputs`` are the sources of the graph's arguments."""
     found = []
-    for value, flag in flags.items():
+    for value in flagged:
         source = recorder.source_of(value)
         position = None if value.name in recorder.constants else inputs.index(source)
-        found.append(Flagged(position, recorder.constants.get(value.name), flag))
+        found.append(Flagged(position, recorder.constants.get(value.name)))
     return tuple(found)
 
 
@@ -59,12 +58,12 @@ def with_flags(
 
     def running(*inputs: Any) -> Any:
         for one in flagged:
-            one.set(inputs, one.flag)
+            one.set(inputs, True)
         try:
             return run(*inputs)
         except failures:
             for one in flagged:
-                one.set(inputs, not one.flag)
+                one.set(inputs, False)
             raise
 
     return running

@@ -6,14 +6,18 @@ changes; else the caller ends the segment.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import torch
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import TensorValue
 from anyshape.capture.recording import gradients
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.ir.graph import Value
+from anyshape.capture.tensors.reached import rely_on_no_result
+from anyshape.ir.graph import Arg, Value, values_in
 from anyshape.ops import OPS
 from anyshape.ops.gradients.backward import AS_LEAF
 from anyshape.ops.shared_memory import DETACHED
@@ -48,29 +52,107 @@ def leaf_made(domain: RecordingDomain, x: TensorValue) -> bool:
 def flag_set(domain: RecordingDomain, x: TensorValue, new: Any) -> bool:
     """Makes a tensor require gradients, or not: a leaf that was made here, or what was handed in.
     False where the caller is to end the segment."""
-    return (new is True and leaf_made(domain, x)) or (
-        type(new) is bool and _flag_of_argument_set(domain, x, new)
-    )
+    if new is True and leaf_made(domain, x):
+        return True
+    real = domain.recorder.real_tensor(x)
+    if type(new) is not bool or real is None or not x.value.dtype.is_floating:
+        return False
+    if not may_make_leaves(domain) or real.is_inference() or real.grad_fn is not None:
+        return False
+    if x.value in domain.functions.hooked:
+        return False
+    if x.value in domain.recorder.replaced.frozen:
+        return _thawed(domain, x)
+    return _frozen(domain, x, real) if not new else _required_from_the_start(domain, x, real)
 
 
-def _flag_of_argument_set(domain: RecordingDomain, x: TensorValue, new: bool) -> bool:
+def _required_from_the_start(domain: RecordingDomain, x: TensorValue, real: torch.Tensor) -> bool:
     """Of a leaf that was handed in, and that nothing has read: the graph finds it so, as its flag
     is set before the graph runs (``segments/flagged_arguments.py``)."""
     recorder, value = domain.recorder, x.value
-    real = recorder.real_tensor(x)
-    if real is None or not value.dtype.is_floating or not may_make_leaves(domain):
-        return False
-    if real.is_inference() or real.grad_fn is not None or value in domain.functions.hooked:
-        return False
-    if any(value in node.read for node in recorder.builder.nodes) or value in recorder.written:
+    readers = recorder.replaced.readers(recorder.builder.nodes, value)
+    if readers or value in recorder.written:
         return False
     no_grad_fn(domain, x)
-    gradients.mark(value, new)
+    gradients.mark(value, True)
     recorder.runs.clear()
-    domain.functions.flagged.pop(value, None)
-    if new != real.requires_grad:
-        domain.functions.flagged[value] = new
+    domain.functions.flagged[value] = None
     return True
+
+
+def _frozen(domain: RecordingDomain, x: TensorValue, real: torch.Tensor) -> bool:
+    """Of a leaf that required gradients so far: what is recorded from now on reads `detach()` of
+    it, and so gives it none, whatever becomes of the flag. What was recorded before does, where its
+    gradients are taken behind a thaw; autograd gives it none as long as it is frozen. The graph
+    runs while it requires gradients still: the flag is set behind it."""
+    recorder, value, functions = domain.recorder, x.value, domain.functions
+    if not real.requires_grad and value not in functions.flagged:
+        return False  # it was written since, and is no leaf
+    if (
+        not functions.freezes
+        or functions.alone
+        or not all(call.is_spent for call in functions.calls)
+    ):
+        return False  # which arguments need gradients was asked when they were called
+    rely_on_no_result(domain, x)
+    recorder.replaced.frozen[value] = recorder.call("detach", value)
+    return _with_flag(domain, x, False)
+
+
+def _thawed(domain: RecordingDomain, x: TensorValue) -> bool:
+    """What views it requires gradients from now on, too, and is to be read no more."""
+    recorder = domain.recorder
+    detached = recorder.replaced.frozen.pop(x.value)
+    recorder.replaced.thawed[detached] = views = _views(recorder, detached)
+    for view in views:
+        gradients.mark(view, True)
+    return _with_flag(domain, x, True)
+
+
+def _with_flag(domain: RecordingDomain, x: TensorValue, new: bool) -> bool:
+    gradients.mark(x.value, new)
+    domain.recorder.runs.clear()
+    domain.machine.heap.set_tensor_slot(x, x.value, "requires_grad", new)
+    return True
+
+
+def _views(recorder: Recorder, detached: Value) -> dict[Value, int]:
+    """What views a leaf that is frozen, and how many nodes read each."""
+    found: dict[Value, int] = {}
+    waiting = [detached]
+    while waiting:
+        value = waiting.pop()
+        readers = recorder.replaced.readers(recorder.builder.nodes, value)
+        found[value] = len(readers)
+        for node in readers:
+            if node.op not in DETACHED and (node.op not in OPS or OPS[node.op].alias != "none"):
+                waiting += [view for view in node.outputs if view not in found]
+    return found
+
+
+class FrozenViewsAreSeen(BaseException):
+    """A view of a leaf that was frozen then is read behind the thaw, or handed out: to autograd it
+    is a view of the leaf, with its flag. Capture begins again, and ends where a leaf is frozen."""
+
+
+def refuse_frozen_views(recorder: Recorder, outputs: Sequence[Arg]) -> None:
+    """Raises `FrozenViewsAreSeen`."""
+    replaced = recorder.replaced
+    handed_out = {*values_in(tuple(outputs))} if replaced.frozen or replaced.thawed else set()
+    for detached in (*replaced.frozen.values(), *replaced.thawed):
+        views = _views(recorder, detached)
+        if replaced.thawed.get(detached, views) != views or not handed_out.isdisjoint(views):
+            raise FrozenViewsAreSeen
+
+
+def with_flags_of_the_graph(recorder: Recorder) -> None:
+    """The graph is handed leaves that are frozen where it ends as those that require gradients, and
+    no `detach()` in it does."""
+    for value in recorder.replaced.frozen:
+        gradients.mark(value, True)
+    for views in recorder.replaced.thawed.values():
+        for view in views:
+            gradients.mark(view, False)
 
 
 def has_that_flag(domain: RecordingDomain, x: TensorValue, new: Any) -> bool:

@@ -7,15 +7,16 @@ conditions on these alone, each with the truth that the relation has wherever it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from anyshape.symbolic.atoms import Symbol
 from anyshape.symbolic.conditions import Condition, Kind, Relation, ge, le
 from anyshape.symbolic.facts import Facts
 
-# kind of relation: (truth where the form is at least, or above; truth where at most, or below)
-ABOVE = {"ge": True, "le": False, "eq": False, "ne": True}
-BELOW = {"ge": False, "le": True, "eq": False, "ne": True}
+# The truth of a relation of each kind where its form is large enough, and where it is small enough.
+ABOVE: Mapping[Kind, bool] = {"ge": True, "le": False, "eq": False, "ne": True}
+BELOW: Mapping[Kind, bool] = {"ge": False, "le": True, "eq": False, "ne": True}
+# Where the bound itself is large, or small, enough.
 INCLUSIVE: frozenset[tuple[Kind, bool]] = frozenset({("ge", True), ("le", False)})
 
 

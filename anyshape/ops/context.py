@@ -21,10 +21,12 @@ from anyshape.symbolic import (
     Dim,
     Expr,
     Facts,
+    Relation,
     Space,
     Symbol,
     any_of,
     broadcast,
+    enough,
     eq,
     evaluate,
     ge,
@@ -93,7 +95,7 @@ class TypeContext:
         if isinstance(condition, bool):
             return condition
         symbols = condition.symbols
-        if any(s.policy != "backed" or s not in self.hints for s in symbols):
+        if not all(map(self._may_guard, symbols)):
             return None
         try:
             return bool(evaluate(condition, self.hints))
@@ -135,6 +137,23 @@ class TypeContext:
         if hint is None or self.on_guard is None:
             raise Undecided(condition)
         return self._guarded(condition, hint)
+
+    def decide_without_data(self, condition: Condition | bool) -> bool:
+        """As `decide`; where data is in it, by a guard on what alone is enough in the example:
+        ``s + u >= 1`` by ``s >= 1``, if ``u`` is never negative. Raises ``Undecided`` otherwise.
+        """
+        try:
+            return self.decide(condition)
+        except Undecided:
+            if self.on_guard is None or not isinstance(condition, Relation):
+                raise
+            for sufficient, truth in enough(self.facts, condition, self._may_guard):
+                if self._holds_at_hint(sufficient) and self.decide(sufficient):
+                    return truth
+            raise
+
+    def _may_guard(self, symbol: Symbol) -> bool:
+        return symbol.policy == "backed" and symbol in self.hints
 
     def _guarded(self, condition: Condition, hint: bool) -> bool:
         """The truth of an unknown condition, relied on as the example has it. Where the facts

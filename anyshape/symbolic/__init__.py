@@ -33,6 +33,7 @@ from anyshape.symbolic.conditions import (
     lt,
     ne,
 )
+from anyshape.symbolic.enough import enough
 from anyshape.symbolic.expr import (
     Dim,
     Expr,
@@ -90,6 +91,7 @@ __all__ = [
     "bind",
     "broadcast",
     "ceildiv",
+    "enough",
     "eq",
     "evaluate",
     "evaluator",

@@ -341,3 +341,32 @@ def test_shapes_are_compared_by_one_condition(unbacked: bool) -> None:
         torch.testing.assert_close(fast(x, y), expected)
     if unbacked:
         assert (fast.stats().graph_breaks, fast.stats().specializations) == (0, 1)
+
+
+def scattered(x: Tensor, chosen: Tensor) -> Tensor:
+    index = torch.cat([torch.nonzero(chosen)[:, 0], torch.arange(x.size(0))])
+    rows = int(index.max()) + 1 if index.numel() > 0 else 0
+    return x.new_zeros(rows, 3).index_add(0, index, x.new_ones(index.size(0), 3))
+
+
+def test_a_branch_on_a_size_of_data_is_decided_by_a_size_that_is_enough() -> None:
+    """No element of `index` is known, but there are as many as rows of `x`, and more."""
+    fast = anyshape.compile(scattered)
+    for rows in (4, 7, 1):
+        x, chosen = torch.randn(rows, 3), torch.arange(rows) % 2
+        assert fast(x, chosen).equal(scattered(x, chosen))
+    assert (fast.stats().graph_breaks, fast.stats().specializations) == (0, 1)
+    assert fast(x[:0], chosen[:0]).equal(scattered(x[:0], chosen[:0]))
+
+
+@pytest.mark.parametrize("wanted", [torch.contiguous_format, torch.channels_last])
+def test_a_memory_format_is_told_without_the_strides_of_a_batch_of_one(wanted: Any) -> None:
+    def program(x: Tensor) -> Tensor:
+        heads = x[..., :8].reshape(x.size(0), x.size(1), 2, 4).transpose(1, 2)
+        return heads.to(torch.float32, memory_format=wanted)
+
+    fast = anyshape.compile(program)
+    for batch, length in ((2, 7), (1, 9), (3, 1), (1, 1), (0, 5), (4, 0)):
+        x = torch.randn(batch, length, 24)
+        same(fast(x), program(x))
+    assert fast.stats().specializations == 1

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from anyshape.symbolic import (
     Contradiction,
     Facts,
+    Relation,
     Space,
     all_of,
     any_of,
+    enough,
     eq,
     evaluate,
     ge,
@@ -194,6 +196,50 @@ def check_forms(case, world):
             assert (lo is None or lo <= expected) and (hi is None or expected <= hi)
             assert expected % case.facts.divisor(dim) == 0
             assert most is None or value(most, sizes) >= expected, (case.stated, dim, most)
+
+
+@pytest.mark.parametrize("style", ["linear", "any", "rounded"])
+def test_what_is_enough_decides_wherever_it_holds(style):
+    @settings(max_examples=50, deadline=None)
+    @given(worlds(style))
+    def check(world):
+        case = Case(world)
+        small = {case.symbols[name].symbol for name in ("x", "y")}
+        for relation in world["questions"]:
+            try:
+                condition = case.condition(relation)
+            except Undefined:
+                continue
+            for sufficient, truth in suffices(case.facts, condition, small):
+                check_enough(case, relation, sufficient, truth)
+
+    check()
+
+
+def suffices(facts, condition, small):
+    return enough(facts, condition, small.__contains__) if isinstance(condition, Relation) else ()
+
+
+def check_enough(case, relation, sufficient, truth):
+    for env in case.envs:
+        try:
+            if evaluate(sufficient, case.sizes(env)):
+                assert holds(relation, env) is truth, (case.stated, relation, sufficient, env)
+        except (Undefined, ZeroDivisionError):
+            continue
+
+
+def test_a_size_that_may_be_asked_about_is_enough_beside_one_that_may_not():
+    space = Space()
+    facts = Facts(space)
+    s, u = space.symbol("s"), space.symbol("u")
+    facts.assume(le(u, 9))
+    by = {s.symbol}.__contains__
+    assert list(enough(facts, ge(s + u, 1), by)) == [(ge(s, 1), True), (le(s, -9), False)]
+    assert list(enough(facts, le(s + u, 20), by)) == [(ge(s, 21), False), (le(s, 11), True)]
+    assert list(enough(facts, eq(s + u, 20), by)) == [(ge(s, 21), False), (le(s, 10), False)]
+    assert list(enough(facts, ne(s + u, 20), by)) == [(ge(s, 21), True), (le(s, 10), True)]
+    assert list(enough(facts, ge(s - u, 3), by)) == [(ge(s, 12), True), (le(s, 2), False)]
 
 
 @settings(max_examples=100, deadline=None)

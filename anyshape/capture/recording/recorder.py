@@ -228,7 +228,7 @@ class Recorder:
         """The truth of a condition, by facts or by a guard; breaks where neither can be."""
         self.here()
         try:
-            return self.cx.decide(condition)
+            return self.cx.decide_without_data(condition)
         except Undecided as undecided:
             raise self._not_decided(undecided.condition) from None
 

@@ -24,7 +24,7 @@ from anyshape.capture.tensors.tensor_ops import (
 from anyshape.ir.graph import TensorType
 from anyshape.ops.layout import channels_last_strides, is_contiguous
 from anyshape.ops.rules import is_empty
-from anyshape.symbolic import Dim, all_of, any_of, eq, lt
+from anyshape.symbolic import Dim, all_of, any_of, eq, lt, ne
 
 Handler = Callable[["RecordingDomain", tuple[Any, ...], dict[str, Any]], Any]
 
@@ -110,6 +110,8 @@ def _suggests_channels_last(domain: RecordingDomain, x: TensorValue) -> bool:
     kind, cx, decide = x.value.tensor, domain.recorder.cx, domain.recorder.decide
     if is_contiguous(cx, kind) and not _has_channels_innermost(domain, kind):
         return False
+    if _has_channels_outside(domain, x):
+        return False
     strides, shape = storage.strides_as_eager(domain, x), x.value.shape
     inside: Dim = 0
     for d in (1, *range(kind.rank - 1, 1, -1), 0):
@@ -119,6 +121,22 @@ def _suggests_channels_last(domain: RecordingDomain, x: TensorValue) -> bool:
             return False
         inside = strides[d] * shape[d]
     return True
+
+
+def _has_channels_outside(domain: RecordingDomain, x: TensorValue) -> bool:
+    """Whether two dimensions, neither of one element, lie in another order than channels-last has
+    them: then it tells at all sizes, and strides of other dimensions need not be asked for. Nor
+    need sizes of 0: what is empty has no such layout."""
+    kind, recorder = x.value.tensor, domain.recorder
+    order = (1, *range(kind.rank - 1, 1, -1), 0)
+    for inner, outer in zip(order, order[1:]):
+        several = all(recorder.cx.known(ne(kind.shape[d], 1)) for d in (inner, outer))
+        inside = kind.strides[inner] * kind.shape[inner]
+        if several and recorder.cx.known(lt(kind.strides[outer], inside)):
+            recorder.layouts_read |= bool(recorder.taken)
+            recorder.laid[x.value] = None
+            return True
+    return False
 
 
 def torch_dtype(value: Any) -> torch.dtype:

@@ -48,6 +48,7 @@ from anyshape.capture.tensors import (
     triton_launches,
 )
 from anyshape.capture.tensors.meta import eager_call
+from anyshape.capture.tensors.torch_polyfills import FLAGGED
 from anyshape.eager import linear_recurrence
 
 NATIVE_CLASSES = frozenset({torch.finfo, torch.iinfo, torch.device})
@@ -498,13 +499,15 @@ NAMED: Mapping[tuple[str, str], Callable[..., Any]] = {
 }
 
 
-def _instance_check(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """`isinstance(x, nn.Parameter)`, whose metaclass also asks for a flag that only real
-    tensors have."""
+def _instance_check(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`isinstance(x, nn.Parameter)`, whose metaclass also asks tensors for a flag."""
     cls, instance = args
-    if type(instance) in PROXIES:
-        return issubclass(domain.type_of(instance), cls)
-    return isinstance(instance, cls)
+    if type(instance) not in PROXIES:
+        return isinstance(instance, cls)
+    kind = domain.type_of(instance)
+    if issubclass(kind, cls) or not issubclass(kind, torch.Tensor) or cls not in FLAGGED:
+        return issubclass(kind, cls)
+    return Call(torch_polyfills.has_flag, (instance, FLAGGED[cls]))
 
 
 # What the program is answer_of of its compilation, in capture and between segments alike.

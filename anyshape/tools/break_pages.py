@@ -149,9 +149,9 @@ def f(x):
     handle.remove()
     return x * 2
 """,
-            "A hook, a function with a `backward` of its own, a checkpoint or a gradient that capture "
-            "could not do as eager does it: the reason says what it does. What it is called with is "
-            "computed by a segment, torch's autograd does the rest as always. No warning is given.",
+            "A hook, a function with a `backward` of its own, a checkpoint or a gradient that "
+            "capture could not do as eager does it: the reason says what it does. What it is called "
+            "with is computed by a segment, torch's autograd does the rest. No warning is given.",
             """
 def f(x):
     y = torch.ones_like(x).requires_grad_() * x

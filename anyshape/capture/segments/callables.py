@@ -48,7 +48,6 @@ from anyshape.capture.tensors import (
     triton_launches,
 )
 from anyshape.capture.tensors.meta import eager_call
-from anyshape.capture.tensors.torch_polyfills import FLAGGED
 from anyshape.eager import linear_recurrence
 
 NATIVE_CLASSES = frozenset({torch.finfo, torch.iinfo, torch.device})
@@ -504,10 +503,10 @@ def _instance_check(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict
     cls, instance = args
     if type(instance) not in PROXIES:
         return isinstance(instance, cls)
-    kind = domain.type_of(instance)
-    if issubclass(kind, cls) or not issubclass(kind, torch.Tensor) or cls not in FLAGGED:
+    kind, flags = domain.type_of(instance), torch_polyfills.FLAGGED
+    if issubclass(kind, cls) or not issubclass(kind, torch.Tensor) or cls not in flags:
         return issubclass(kind, cls)
-    return Call(torch_polyfills.has_flag, (instance, FLAGGED[cls]))
+    return Call(torch_polyfills.has_flag, (instance, flags[cls]))
 
 
 # What the program is answer_of of its compilation, in capture and between segments alike.

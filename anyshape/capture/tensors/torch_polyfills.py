@@ -22,7 +22,6 @@ from torch.utils import _pytree as pytree
 from anyshape.capture.tensors.scans import is_linear
 from anyshape.eager import alias, linear_recurrence
 
-
 FLAGGED = {torch.nn.Parameter: "_is_param", torch.nn.Buffer: "_is_buffer"}
 """Classes that a tensor with this attribute is an instance of, whatever its class."""
 

@@ -150,7 +150,7 @@ def f(x):
     return x * 2
 """,
             "A hook, a function with a `backward` of its own, a checkpoint or a gradient that "
-            "capture could not do as eager does it: the reason says what it does. What it is called "
+            "capture could not do as eager does: the reason says what it does. What it is called "
             "with is computed by a segment, torch's autograd does the rest. No warning is given.",
             """
 def f(x):

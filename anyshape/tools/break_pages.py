@@ -140,6 +140,26 @@ def f(x):
     return g(x) + 1
 """,
         ),
+        "left-to-autograd": Example(
+            """
+def f(x):
+    y = torch.ones_like(x).requires_grad_() * x
+    handle = y.register_hook(lambda gradient: gradient * 2)
+    y.sum().backward()
+    handle.remove()
+    return x * 2
+""",
+            "A hook, a function with a `backward` of its own, a checkpoint or a gradient that "
+            "capture could not do as eager does: the reason says what it does. What it is called "
+            "with is computed by a segment, torch's autograd does the rest. No warning is given.",
+            """
+def f(x):
+    y = torch.ones_like(x).requires_grad_() * x
+    y.register_hook(lambda gradient: gradient * 2)
+    y.sum().backward()
+    return x * 2
+""",
+        ),
         "tensor-subclass": Example(
             """
 def f(x):

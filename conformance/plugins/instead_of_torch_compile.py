@@ -11,16 +11,19 @@ Tests of one version of PyTorch are run with another one: helpers that are gone 
 from __future__ import annotations
 
 import os
+import unittest
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch._dynamo.eval_frame
+import torch._dynamo.exc
 import torch._dynamo.test_case
 import torch._dynamo.testing
 import torch._dynamo.utils
 import torch.testing._internal.common_utils
+from torch.testing._internal import inductor_utils, triton_utils
 
 import anyshape
 
@@ -107,9 +110,17 @@ def _standard_test(case: Any, fn: Any, nargs: int, *args: object, **rest: object
 
 
 def _does_nothing(name: str) -> Any:
-    """A helper of another version of PyTorch: as a decorator, with arguments or without."""
+    """A name of another version of PyTorch. Flags (`HAS_CUDA`) are False, what a test requires is
+    not there, classes are exceptions that nobody raises, and helpers are decorators, with arguments
+    or without."""
     if name.startswith("__"):
         raise AttributeError(name)
+    if name.isupper():
+        return False
+    if name.startswith("requires_"):
+        return unittest.skip(f"{name} of another version of PyTorch")
+    if name[0].isupper():
+        return type(name, (Exception,), {})
 
     def helper(*args: Any, **kwargs: Any) -> Any:
         is_decorator = len(args) == 1 and callable(args[0]) and not kwargs
@@ -129,6 +140,7 @@ def pytest_configure(config: pytest.Config) -> None:
         setattr(testing, name, Counter)
     testing.standard_test = _standard_test
     helpers: Any = torch.testing._internal.common_utils
-    for module in (helpers, testing, dynamo.utils, dynamo.eval_frame):
+    other_versions = (helpers, triton_utils, inductor_utils, dynamo.exc, dynamo.eval_frame)
+    for module in (testing, dynamo.utils, *other_versions):
         if "__getattr__" not in vars(module):
             module.__getattr__ = _does_nothing

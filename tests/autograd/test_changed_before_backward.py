@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 import anyshape
+from anyshape.errors import GraphBreakError
 from tests.autograd.beside_eager import assert_same
 
 SCALE: Any = 2.0
@@ -342,3 +343,24 @@ def test_a_break_says_what_may_have_changed() -> None:
         breaks = anyshape.explain(program)(torch.ones(3, requires_grad=True)).breaks
         reasons = [each.reason for each in breaks]
         assert any("may have changed by then" in each and "SCALE" in each for each in reasons)
+
+
+def keeps_its_handle(x: Tensor) -> Tensor:
+    y = x.sin()
+    handle = y.register_hook(lambda g: g * 2)
+    return y * len([handle])
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [(hook_of_a_global, "what may have changed by then"), (keeps_its_handle, "whose handle")],
+)
+def test_what_autograd_does_itself_is_not_called_disabled(
+    program: Callable[[Tensor], Tensor], reason: str
+) -> None:
+    """Nobody has disabled it, so there is no disable to remove."""
+    fast = anyshape.compile(program, fullgraph=True)
+    with pytest.raises(GraphBreakError, match=f"{reason}.*is left to torch's autograd") as told:
+        fast(torch.ones(3, requires_grad=True))
+    assert "take the gradients in the same compiled function" in str(told.value)
+    assert "disable" not in str(told.value)

@@ -67,6 +67,12 @@ BREAKS: Mapping[str, BreakKind] = {
     "disabled": BreakKind(
         "E201", "{what} is disabled for compilation", "remove the disable", asked=True
     ),
+    "left-to-autograd": BreakKind(
+        "E201",
+        "{what} is left to torch's autograd",
+        "do without what the reason names, or take the gradients in the same compiled function",
+        asked=True,
+    ),
     "tensor-subclass": BreakKind(
         "E201",
         "a {what} is not understood",

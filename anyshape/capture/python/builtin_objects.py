@@ -267,7 +267,7 @@ def _isinstance(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         return _instance_of(machine, obj, cls)
     if type(obj) is cls:
         return True
-    if attributes.is_python(machine, type(cls), "__instancecheck__") and type(obj) not in PROXIES:
+    if attributes.is_python(machine, type(cls), "__instancecheck__"):
         return Call(class_polyfills.instance_check, args)
     if type(obj) in PROXIES:
         return machine.domain.is_instance(obj, cls)

@@ -499,13 +499,15 @@ NAMED: Mapping[tuple[str, str], Callable[..., Any]] = {
 }
 
 
-def _instance_check(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """`isinstance(x, nn.Parameter)`, whose metaclass also asks for a flag that only real
-    tensors have."""
+def _instance_check(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`isinstance(x, nn.Parameter)`, whose metaclass also asks tensors for a flag."""
     cls, instance = args
-    if type(instance) in PROXIES:
-        return issubclass(domain.type_of(instance), cls)
-    return isinstance(instance, cls)
+    if type(instance) not in PROXIES:
+        return isinstance(instance, cls)
+    kind, flags = domain.type_of(instance), torch_polyfills.FLAGGED
+    if issubclass(kind, cls) or not issubclass(kind, torch.Tensor) or cls not in flags:
+        return issubclass(kind, cls)
+    return Call(torch_polyfills.has_flag, (instance, flags[cls]))
 
 
 # What the program is answer_of of its compilation, in capture and between segments alike.

@@ -113,7 +113,7 @@ def _apply(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any
     if not recorder.modes.grad or not any(map(may_require, args)):
         return Call(torch_polyfills.apply_forward, args)
     if domain.functions.refused:
-        raise broken("disabled", f"autograd.Function.apply {domain.functions.refused}")
+        raise broken("left-to-autograd", f"autograd.Function.apply {domain.functions.refused}")
     if recorder.depth or recorder.modes.checkpoint:
         return NotImplemented
     if not all(type(x) is TensorValue or not may_require(x) for x in args):
@@ -190,7 +190,7 @@ def require_fresh(
 def left_native(domain: RecordingDomain, why: str) -> Break:
     """Capture is to begin again, and leave calls of `apply` to autograd."""
     domain.functions.left = why
-    return broken("disabled", f"autograd.Function.apply {why}")
+    return broken("left-to-autograd", f"autograd.Function.apply {why}")
 
 
 def why_native(functions: Functions) -> str:

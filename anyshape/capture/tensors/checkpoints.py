@@ -112,7 +112,7 @@ def _end(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 def _not_once(why: str) -> Break:
-    return broken("disabled", f"torch.utils.checkpoint {why}")
+    return broken("left-to-autograd", f"torch.utils.checkpoint {why}")
 
 
 def _differs_twice(domain: RecordingDomain, opened: Opened) -> bool:

@@ -134,7 +134,7 @@ def _refused(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, A
 
 def _left(why: str) -> Break:
     """The break, inside of a transform: capture begins again, and torch's own runs."""
-    return broken("disabled", f"torch.func.grad {why}")
+    return broken("left-to-autograd", f"torch.func.grad {why}")
 
 
 def _begun(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -31,7 +31,7 @@ HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
 def not_captured(why: str) -> Any:
-    return broken("disabled", f"Tensor.backward {why}")
+    return broken("left-to-autograd", f"Tensor.backward {why}")
 
 
 def rely_on_leaf(domain: RecordingDomain, x: TensorValue) -> None:

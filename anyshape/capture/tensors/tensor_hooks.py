@@ -72,7 +72,9 @@ def _register_hook(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[
         raise _left(domain, HOOK.__qualname__, x)
     if not x.value.tensor.requires_grad:
         return Call(without_gradient, args)
-    if not _leaves_no_handle(domain) or recorder.depth or recorder.modes.checkpoint:
+    if not _leaves_no_handle(domain):
+        raise _left(domain, f"{HOOK.__qualname__} whose handle the program keeps", x)
+    if recorder.depth or recorder.modes.checkpoint:
         raise _left(domain, HOOK.__qualname__, x)
     if recorder.source_of(x.value) is not None:
         return _at_the_end(domain, torch.Tensor.register_hook, *args)
@@ -90,11 +92,11 @@ def _left(domain: RecordingDomain, what: str, x: Any) -> Break:
     it, as far as autograd sees."""
     own = type(x) is TensorValue and domain.recorder.source_of(x.value) is None
     domain.functions.watched |= own and x.value.tensor.requires_grad
-    return broken("disabled", what)
+    return broken("left-to-autograd", what)
 
 
 def _register_after(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    left = broken("disabled", AFTER.__qualname__)
+    left = broken("left-to-autograd", AFTER.__qualname__)
     if kwargs or len(args) != 2 or type(args[0]) is not TensorValue or domain.recorder.depth:
         raise left
     real = domain.recorder.real_tensor(args[0])

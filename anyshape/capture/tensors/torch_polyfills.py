@@ -22,6 +22,13 @@ from torch.utils import _pytree as pytree
 from anyshape.capture.tensors.scans import is_linear
 from anyshape.eager import alias, linear_recurrence
 
+FLAGGED = {torch.nn.Parameter: "_is_param", torch.nn.Buffer: "_is_buffer"}
+"""Classes that a tensor with this attribute is an instance of, whatever its class."""
+
+
+def has_flag(tensor: Any, name: str) -> bool:
+    return True if getattr(tensor, name, False) else False
+
 
 def input_mask(input: Any, *args: Any, mask: Any = None, **kwargs: Any) -> Any:
     """The mask in the input's shape: broadcast whether or not it has that shape already."""

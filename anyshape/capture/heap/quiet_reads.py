@@ -111,7 +111,7 @@ def attribute(obj: Any, name: str) -> Any:
     return _found(obj, name)
 
 
-def told(fn: Any, name: str) -> Any:
+def quiet_getattr(fn: Any, name: str) -> Any:
     """What something that may be called says of itself; None if it says nothing, or by code of the
     program, which objects of C, nearly all that is asked, have none of."""
     if not type(fn).__flags__ & HEAP_TYPE:

@@ -17,7 +17,7 @@ from anyshape.capture.heap import purity
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.iterators import FORKABLE, TELLING, may_give
 from anyshape.capture.heap.nested_containers import values_of
-from anyshape.capture.heap.quiet_reads import class_entry, told
+from anyshape.capture.heap.quiet_reads import class_entry, quiet_getattr
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.unread_writes import is_blind, is_key
 from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, Call
@@ -127,7 +127,7 @@ def _refuse_to_take(fn: Any, args: tuple[Any, ...]) -> None:
     """
     if type(fn) in purity.CALLABLE_TYPES and fn in purity.UNLOOKING:
         return
-    owner = told(fn, "__objclass__")  # an iterator's own methods
+    owner = quiet_getattr(fn, "__objclass__")  # an iterator's own methods
     for arg in args:
         if type(arg) in TELLING and type(arg) is not owner and may_give(arg, PROXIES):
             name = getattr(fn, "__qualname__", type(fn).__name__)

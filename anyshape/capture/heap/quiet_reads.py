@@ -10,6 +10,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
+from anyshape.capture.heap.descriptions import HEAP_TYPE
 from anyshape.capture.heap.hidden_dicts import hides, names_of
 
 SLOTS_ASKED: Mapping[str, tuple[str, ...]] = {
@@ -26,7 +27,6 @@ SLOTS_ASKED: Mapping[str, tuple[str, ...]] = {
     "entry": ("__getitem__", "__missing__"),
 }
 """The special methods that a guard of a kind, or a step of a path, calls."""
-HEAP_TYPE = 1 << 9  # of the flags of a class: made while running, as those of programs are
 _mro = type.__dict__["__mro__"].__get__
 
 
@@ -111,9 +111,9 @@ def attribute(obj: Any, name: str) -> Any:
     return _found(obj, name)
 
 
-def told(fn: Any, name: str) -> Any:
+def quiet_getattr(fn: Any, name: str) -> Any:
     """What something that may be called says of itself; None if it says nothing, or by code of the
-    program: C code, and nearly all that is asked, has no such code."""
+    program, which objects of C, nearly all that is asked, have none of."""
     if not type(fn).__flags__ & HEAP_TYPE:
         return getattr(fn, name, None)
     try:

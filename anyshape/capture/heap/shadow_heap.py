@@ -254,17 +254,19 @@ class Heap:
         """The container to write instead of `obj`, journalled; the mirror of an outside one."""
         state = obj if id(obj) in self.created else self.mirror(obj)
         self.sorting.write(state)
-        owner = self.owners.get(id(state))
-        if owner is None and id(state) not in self.created:
+        if id(state) not in self.owners and id(state) not in self.created:
             require_growth_of(state, obj)
-        if owner is not None:
-            mirror = self.mirrors[owner]
-            if not mirror.written:
-                require_growth_of(state, mirror.real)
-                mirror.written = True
-                self._journal(lambda: setattr(mirror, "written", False))
+        self._mark_written(state)
         self.will_write(state)
         return state
+
+    def _mark_written(self, state: Any) -> None:
+        """What a mirror shows from here on is not what lies outside."""
+        mirror = self.mirrors.get(self.owners.get(id(state), 0))
+        if mirror is not None and not mirror.written:
+            require_growth_of(state, mirror.real)
+            mirror.written = True
+            self._journal(lambda: setattr(mirror, "written", False))
 
     def log(
         self,
@@ -565,6 +567,7 @@ class Heap:
             self.domain.will_look_up(namespace, name)
             old = self._known(namespace)  # a new one is read entry by entry
             state = old.state if old else self._make_mirror(namespace, lambda _, real: dict(real))
+            self._mark_written(state)
         self.will_write(state, obj)
         if value is NULL:
             if outside:  # that it is there, or not, is relied on
@@ -592,7 +595,6 @@ class Heap:
         class_attributes.write(self, obj, name, value)
 
     def _log_attribute(self, obj: Any, name: str, value: Any) -> None:
-        if value is NULL:
-            self.log(_delete_attribute, obj, (name,))
-        else:
-            self.log(_set_attribute, obj, (name, value))
+        deleted = value is NULL
+        fn, args = (_delete_attribute, (name,)) if deleted else (_set_attribute, (name, value))
+        self.log(fn, obj, args)

@@ -11,7 +11,7 @@ import operator
 import types
 from typing import Any
 
-from anyshape.capture.heap.quiet_reads import told
+from anyshape.capture.heap.quiet_reads import quiet_getattr
 
 CLASSES = (
     *(datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone),
@@ -39,11 +39,11 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
     """Of a method of C, called with its object, or of a constructor that a class has."""
     if is_quiet(fn, args):
         return True
-    owner = told(fn, "__objclass__")
+    owner = quiet_getattr(fn, "__objclass__")
     if owner is not None:
         of_a_time = owner in CLASSES and fn.__name__ not in ELSEWHERE
         return of_a_time and bool(args) and is_plain(args[0])
-    bound = told(fn, "__self__")
+    bound = quiet_getattr(fn, "__self__")
     return any(bound is cls for cls in CLASSES) and fn.__name__ in MAKERS
 
 
@@ -66,7 +66,7 @@ def is_quiet(fn: Any, args: tuple[Any, ...]) -> bool:
         if fn.__name__ == "__new__" and any(fn.__self__ is cls for cls in ZONES):
             return len(args) > 1 and all(map(_is_field, args[1:]))
         return moves and {*map(type, args)} == {datetime.datetime, datetime.timedelta}
-    owner = told(fn, "__objclass__")
+    owner = quiet_getattr(fn, "__objclass__")
     if type(fn) is not METHOD or owner not in CLASSES or not args:
         return False
     if not issubclass(type(args[0]), owner):

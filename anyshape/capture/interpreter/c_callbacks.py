@@ -35,7 +35,7 @@ from anyshape.capture.heap import purity, times
 from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.heap.mirrors import VIEWS, mapping_behind
 from anyshape.capture.heap.nested_containers import elements_of, values_of
-from anyshape.capture.heap.quiet_reads import told
+from anyshape.capture.heap.quiet_reads import quiet_getattr
 from anyshape.capture.heap.values import NULL, PROXIES, contents
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.nouns import frozen
@@ -117,7 +117,7 @@ SUBSTITUTIONS = frozenset({re.Pattern.sub, re.Pattern.subn})
 def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> bool:
     """Does this call compare, order or print what a class of the program compares, orders or
     prints in Python, or call back a function of the program?"""
-    owner = told(fn, "__self__")
+    owner = quiet_getattr(fn, "__self__")
     if fn in SUBSTITUTIONS or (type(owner) is re.Pattern and fn.__name__ in ("sub", "subn")):
         given = args[1:] if fn in SUBSTITUTIONS else args
         return bool(given) and type(given[0]) not in (str, bytes)

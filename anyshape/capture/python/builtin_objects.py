@@ -11,7 +11,7 @@ import functools
 import inspect
 import operator
 import sys
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from types import CellType, CodeType, FrameType, FunctionType, SimpleNamespace, TracebackType
 from typing import Any
@@ -57,7 +57,29 @@ def _reduce_ex(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
                 return Call(COPYREG["_reduce_ex"], args)
             slots = COPYREG["_slotnames"](type(obj))
             return Call(class_polyfills.reduce_object, (obj, tuple(slots), asked))
+    if args:
+        _refuse_state(machine, args[0])
     return machine.native(object.__reduce_ex__, args, kwargs)
+
+
+def _reduced_by(method: Any) -> Handler:
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if args:
+            _refuse_state(machine, args[0])
+        return machine.native(method, args, kwargs)
+
+    return handler
+
+
+REDUCERS = [vars(cls)["__reduce__"] for cls in (set, frozenset, deque, OrderedDict, bytearray)]
+
+
+def _refuse_state(machine: Interpreter, obj: Any) -> None:
+    """C reads all attributes of the object: from outside, these are neither relied on nor what the
+    segment has set them to."""
+    if machine.recording and type(obj).__flags__ & attributes.HEAP_TYPE:
+        if type(obj) not in PROXIES and not machine.heap.is_created(obj):
+            raise broken("unknown-call", f"the state of a {type(obj).__name__}")
 
 
 def _getstate(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
@@ -534,6 +556,7 @@ GENERIC = (
 
 OBJECT_BUILTINS: dict[Any, Handler] = {
     object.__reduce_ex__: _reduce_ex,
+    **{method: _reduced_by(method) for method in REDUCERS},
     GETSTATE: _getstate,
     getattr: _getattr,
     hasattr: _hasattr,

@@ -22,7 +22,7 @@ import torch
 from anyshape.capture.heap import purity, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.numpy_scalars import is_function_of_numbers
-from anyshape.capture.heap.quiet_reads import told
+from anyshape.capture.heap.quiet_reads import quiet_getattr
 from anyshape.capture.heap.values import BY_VALUE, PROXIES, Call, OpaqueValue, TensorValue
 from anyshape.capture.interpreter import class_polyfills, iteration_polyfills
 from anyshape.capture.interpreter.domain import Interpreter
@@ -135,9 +135,9 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
         return True
     if fn is time.gmtime and args and args[0] is not None:  # or it asks the clock
         return True
-    if told(fn, "_dynamo_marked_constant"):  # torch.compiler.assume_constant_result
+    if quiet_getattr(fn, "_dynamo_marked_constant"):  # torch.compiler.assume_constant_result
         return True
-    owner = told(fn, "__objclass__")
+    owner = quiet_getattr(fn, "__objclass__")
     if owner is not None:
         return fn is not type.__subclasses__ and (
             owner in purity.PURE_TYPES
@@ -147,7 +147,7 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
         )
     if issubclass(type(fn), type):
         return fn.__module__ not in purity.IMPURE_MODULES or fn is time.struct_time
-    bound = told(fn, "__self__")
+    bound = quiet_getattr(fn, "__self__")
     if bound is not None and not issubclass(type(bound), types.ModuleType):
         if fn.__name__ in ("mro", "__subclasses__") and issubclass(type(bound), type):
             return fn.__name__ == "mro"  # another subclass may be made

@@ -43,10 +43,12 @@ PAIRS = tuple(itertools.product(DTYPES, repeat=2))
 
 
 def some(name: str) -> list[tuple[torch.dtype, torch.dtype]]:
-    """Four of the sixteen pairs, each dtype once on each side; four losses that follow each other
-    have all of them."""
-    turn = [*LOSSES].index(name)
-    return [(x, DTYPES[(i + turn) % len(DTYPES)]) for i, x in enumerate(DTYPES)]
+    """Five of the sixteen pairs: two dtypes, each once on each side, and one dtype twice; four
+    losses that follow each other have all of them."""
+    turn, count = [*LOSSES].index(name), len(DTYPES)
+    apart = 1 + turn % (count - 1)
+    unlike = [(x, DTYPES[(i + apart) % count]) for i, x in enumerate(DTYPES)]
+    return [*unlike, (DTYPES[turn % count],) * 2]
 
 
 @torch.no_grad()

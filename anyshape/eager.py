@@ -46,14 +46,8 @@ def gradients(
     """What ``backward()`` adds to the ``.grad`` of each of ``wanted``, in memory of its own.
     ``more``: others of the same ``backward()`` follow; ``again``: they are recorded; ``orders``:
     of dimensions in memory, innermost first, where it does not lie as the tensor does."""
-    made = torch.autograd.grad(
-        of,
-        wanted,
-        cotangents,
-        retain_graph=retain or more,
-        create_graph=again,
-        allow_unused=True,
-    )
+    options = {"retain_graph": retain or more, "create_graph": again, "allow_unused": True}
+    made = torch.autograd.grad(of, wanted, cotangents, **options)
     if any(gradient is None for gradient in made):
         raise CheckFailed("a tensor that requires gradients gets none")
     orders = orders or (None,) * len(made)
@@ -130,8 +124,7 @@ def alias(input: Tensor) -> Tensor:
 
 def unsafe_alias(input: Tensor) -> Tensor:
     """The same memory, of which autograd does not know that it is: what ``unsafe_split`` gives."""
-    made: Tensor = torch.unsafe_split(input, input.shape[0] or 1)[0]
-    return made
+    return torch.unsafe_split(input, input.shape[0] or 1)[0]
 
 
 def floor_divided(input: Tensor, other: Any) -> Tensor:

@@ -28,10 +28,11 @@ def layouts_as_eager(
     results that lie otherwise at some sizes; ``odd``: of those that do so where an argument has a
     stride of its own in a dimension of one element, or of none, or where their sizes are 0
     and 1."""
-    given = [entry.value for entry in graph.inputs if entry.kind == "argument"]
-    choice = _Choice.of(graph, given, usual, odd)
-    if not choice.is_any:
+    by_own_sizes = _by_own_sizes(graph, odd)
+    if usual is None and not by_own_sizes and (odd is None or not odd.of_images):
         return run
+    given = [entry.value for entry in graph.inputs if entry.kind == "argument"]
+    choice = _Choice.of(graph, given, (usual, odd), by_own_sizes)
     always = choice.of_images or (usual is not None and usual.always)
     asked = choice.positions, choice.read, choice.returned
     first, then = _deciding(graph, given, asked, usual is not None)
@@ -71,27 +72,20 @@ class _Choice:
         cls,
         graph: Graph,
         given: Sequence[Value],
-        usual: EagerLayouts | None,
-        odd: EagerLayouts | None,
+        layouts: tuple[EagerLayouts | None, EagerLayouts | None],
+        by_own_sizes: Sequence[int],
     ) -> _Choice:
-        outputs = graph.outputs
-        by_own_sizes = () if odd is None or odd.of_images else odd.positions
-        empty = () if odd is None else odd.where_empty
         return cls(
-            *(usual, odd, [_is_row_major(value.type) for value in given]),
-            positions=_of_other_sizes(outputs, [p for p in by_own_sizes if p not in empty]),
+            *layouts,
+            in_rows=[_is_row_major(value.type) for value in given],
+            positions=by_own_sizes,
             read=_of_other_sizes(given, range(len(given))),
-            returned=_of_other_sizes(outputs, range(len(outputs))),
+            returned=_of_other_sizes(graph.outputs, range(len(graph.outputs))),
         )
 
     @property
     def of_images(self) -> bool:
         return self.odd is not None and self.odd.of_images
-
-    @property
-    def is_any(self) -> bool:
-        """Whether either may have anything to do."""
-        return self.usual is not None or self.of_images or bool(self.positions)
 
     def laid_out(self, arguments: tuple[Any, ...], made: tuple[Any, ...]) -> tuple[Any, ...]:
         if self.odd is not None and self._is_for_odd(arguments, made):
@@ -109,6 +103,13 @@ class _Choice:
         if any(1 in shape and 0 in shape for shape in small):
             return True
         return bool(small) and _any_is_odd(self.in_rows, arguments)
+
+
+def _by_own_sizes(graph: Graph, odd: EagerLayouts | None) -> Sequence[int]:
+    """The results whose own sizes say whether ``odd`` may lay any out, but for the empty ones."""
+    if odd is None or odd.of_images:
+        return ()
+    return _of_other_sizes(graph.outputs, [p for p in odd.positions if p not in odd.where_empty])
 
 
 def empty_as_eager(run: Run, graph: Graph, odd: EagerLayouts | None) -> Run:

@@ -119,13 +119,7 @@ def refuse_deaths(domain: RecordingDomain, cls: type) -> None:
 def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
     """Whether a C function of constants may simply be called."""
     try:
-        if (
-            fn in purity.PURE
-            or fn in purity.READERS
-            or fn in purity.MAKERS
-            or fn in purity.MUTATORS
-            or fn in STORES
-        ):
+        if any(fn in table for table in SAFE):
             return True
     except TypeError:
         return False
@@ -207,6 +201,8 @@ STORES = frozenset(
         functools.partial,
     }
 )
+
+SAFE = (purity.PURE, purity.READERS, purity.MAKERS, purity.MUTATORS, STORES)
 
 # What keeps an iterator that it is given, and takes nothing out of it.
 HOLDERS = STORES - purity.ABSORBERS - {tuple.__new__}
@@ -510,7 +506,7 @@ def _instance_check(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict
     return Call(torch_polyfills.has_flag, (instance, flags[cls]))
 
 
-# What the program is answer_of of its compilation, in capture and between segments alike.
+# What the program is answered that asks if it is compiled, in capture and between segments.
 ANSWERS: dict[Any, bool] = {
     torch.compiler.is_compiling: True,
     torch.compiler.is_dynamo_compiling: True,
@@ -522,12 +518,12 @@ ANSWERS: dict[Any, bool] = {
 
 def answer(fn: Any, machine: Interpreter) -> bool | None:
     """What a function of `ANSWERS` says to the frame that runs. Optimizers compute otherwise where
-    they are answer_of that they are compiled; they are to do what they do in eager torch. Where
+    they are answered that they are compiled; they are to do what they do in eager torch. Where
     torch itself asks for Dynamo, it goes on in a way that only Dynamo knows."""
-    answer_of = ANSWERS.get(fn)
-    if answer_of and fn is torch.compiler.is_dynamo_compiling and _asks_as(machine, "torch."):
+    said = ANSWERS.get(fn)
+    if said and fn is torch.compiler.is_dynamo_compiling and _asks_as(machine, "torch."):
         return False
-    return False if answer_of and _asks_as_optimizer(machine) else answer_of
+    return False if said and _asks_as_optimizer(machine) else said
 
 
 def _asks_as_optimizer(machine: Interpreter) -> bool:

@@ -51,6 +51,7 @@ from anyshape.ir.graph import TensorType, Value, values_in
 from anyshape.nouns import mutable
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import contiguous_strides, strides_in_order
+from anyshape.ops.linear.recurrent import RECURRENT
 from anyshape.ops.shared_memory import STORAGE_COPIES
 from anyshape.ops.table import OPS, OpDef, Signature, add_row
 from anyshape.symbolic import (
@@ -250,7 +251,7 @@ def row_for(fn: Any, name: str, count: int, keywords: tuple[str, ...]) -> OpDef:
         signature = Signature.parse(
             ", ".join([*positional, *(["*", *keywords] if keywords else [])])
         )
-        rule = written_types if gives_only_what_it_writes(fn) else infer
+        rule = written_types if gives_only_what_it_writes(fn) else _known_or_inferred(name)
         row = OpDef(
             key,
             signature,
@@ -263,6 +264,23 @@ def row_for(fn: Any, name: str, count: int, keywords: tuple[str, ...]) -> OpDef:
         )
         _publish(row)
     return row
+
+
+def _known_or_inferred(name: str) -> Callable[..., Any]:
+    """The rule written for a function, and ``infer`` where there is none or it does not know."""
+    known = RECURRENT.get(name)
+    if known is None:
+        return infer
+
+    def rule(
+        cx: TypeContext, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        try:
+            return known(cx, *args, **kwargs)
+        except NoRow:
+            return infer(cx, fn, args, kwargs)
+
+    return rule
 
 
 CONSTANTS = frozenset({"new_tensor"})

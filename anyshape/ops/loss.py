@@ -132,16 +132,17 @@ def _nll(
 def _nll_type(cx: TypeContext, x: Any, target: Any, weight: Any, reduction: Arg) -> TensorType:
     """The losses of the labels are row-major; probabilities lose the class dimension."""
     t, labels = tensor(x), tensor(target)
+    if not t.rank:
+        raise OpError("a loss of classes needs a dimension of them")
     dim = 0 if t.rank == 1 else 1
     shape = tuple(n for d, n in enumerate(t.shape) if d != dim)
     if labels.dtype.is_floating:
         require_sizes(cx, labels.shape, t.shape, "Expected probabilities of the input's shape")
     else:
-        message = "Expected target to have the input's sizes without its class dimension"
-        require_sizes(cx, labels.shape, shape, message)
+        require_sizes(cx, labels.shape, shape, "Expected a label for each row of classes")
     if weight is not None:
-        message = "weight tensor should be defined for all classes"
-        require_sizes(cx, tensor(weight).shape, t.shape[dim : dim + 1], message)
+        classes = t.shape[dim : dim + 1]
+        require_sizes(cx, tensor(weight).shape, classes, "Expected a weight for each class")
     dtype = _promoted(x, target, weight) if labels.dtype.is_floating else t.dtype
     return new(cx, t, shape if reduction == "none" else (), dtype)
 
@@ -446,11 +447,7 @@ def _hinge(b: Any, x: Any, y: Any, margin: Any) -> Any:
     return b.add(near, far)
 
 
-_reduced(
-    "hinge_embedding_loss",
-    f"input, target, margin=1.0, {_OLD}, reduction='mean'",
-    _hinge,
-)
+_reduced("hinge_embedding_loss", f"input, target, margin=1.0, {_OLD}, reduction='mean'", _hinge)
 
 
 def _margin_ranking(b: Any, x: Any, y: Any, target: Any, margin: Any) -> Any:

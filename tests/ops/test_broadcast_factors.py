@@ -42,3 +42,13 @@ def test_what_is_broadcast_is_as_eagers(program: Callable[[Tensor, Tensor], Tens
         else:
             torch.testing.assert_close(fast(*arguments), wanted)
     assert 0 < refused < 4 * len(SHAPES)
+
+
+@pytest.mark.parametrize("target", [torch.tensor(0), torch.tensor(1.0)], ids=["label", "share"])
+def test_a_number_without_dimensions_has_no_classes(target: Tensor) -> None:
+    fast = anyshape.compile(F.cross_entropy, fullgraph=True)
+    with pytest.raises((RuntimeError, IndexError)) as wanted:
+        F.cross_entropy(torch.tensor(1.0), target)
+    with pytest.raises(wanted.type, match=str(wanted.value)):
+        fast(torch.tensor(1.0), target)
+    assert fast.stats().internal_errors == 0

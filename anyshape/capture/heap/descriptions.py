@@ -30,6 +30,8 @@ _BRACKETS: Mapping[type, tuple[str, str]] = {
     frozenset: ("frozenset({", "})"),
 }
 _BY_NAME = (types.FunctionType, types.BuiltinFunctionType, type(list.append), type(object.__init__))
+_OF_PYBIND = "pybind11_builtins"
+"""The module of what its functions are bound to, which names nothing."""
 _OF_TORCH = frozenset({"dtype", "device", "layout", "memory_format", "Size"})
 _qualified_name: Callable[[Any], str] = vars(type)["__qualname__"].__get__
 
@@ -43,9 +45,13 @@ def short(value: Any) -> str:
 def name_of(fn: Any) -> str:
     """What a function, method or class is called; an object by its class."""
     if type(fn) in _BY_NAME:
-        return str(fn.__qualname__)
+        of_pybind = vars(type(getattr(fn, "__self__", None))).get("__module__") == _OF_PYBIND
+        return str(fn.__name__ if of_pybind else fn.__qualname__)
     if type(fn) is types.MethodType:
         return name_of(fn.__func__)
+    own_name = vars(type(fn)).get("__qualname__")
+    if type(own_name) is types.GetSetDescriptorType:  # a function of Cython
+        return str(own_name.__get__(fn))
     return _qualified_name(fn if issubclass(type(fn), type) else type(fn))
 
 

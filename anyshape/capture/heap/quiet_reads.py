@@ -10,7 +10,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from anyshape.capture.heap.descriptions import HEAP_TYPE
+from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.heap.hidden_dicts import hides, names_of
 
 SLOTS_ASKED: Mapping[str, tuple[str, ...]] = {

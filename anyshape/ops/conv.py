@@ -6,7 +6,9 @@ Sizes are floor divisions of symbolic sizes. Results are row-major, or channels-
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 from anyshape.ir.dtypes import int64
@@ -383,14 +385,28 @@ for _n in (1, 2, 3):
 # --- resizing ---
 
 
-def _scaled(cx: TypeContext, size: Dim, factor: Any) -> Dim:
-    """``floor(size * factor)``, exactly: the factor as a ratio of integers."""
+def _scaled(size: Dim, factor: Any) -> Dim:
+    """``int(size * factor)``, where the product is a rounded float."""
     if not isinstance(factor, (int, float)):
         raise NoRow("interpolate with a symbolic scale factor has no row")
     if isinstance(size, int):
         return int(float(size) * factor)
-    above, below = float(factor).as_integer_ratio()
-    return floordiv(size * above, below)
+    if not 0 < factor < math.inf:
+        raise NoRow("interpolate with a scale factor that is no positive number has no row")
+    ratio = Fraction(factor).limit_denominator(LARGEST_DENOMINATOR)
+    if float(ratio) != factor or not _rounds_to_whole(ratio, Fraction(factor)):
+        raise NoRow("interpolate with a factor whose products round either way has no row")
+    return floordiv(size * ratio.numerator, ratio.denominator)
+
+
+LARGEST_DENOMINATOR = 1000
+"""So that a product which is no whole number is too far from one to be rounded to it."""
+
+
+def _rounds_to_whole(ratio: Fraction, factor: Fraction) -> bool:
+    """Whether ``size * factor`` is rounded to ``size * ratio`` wherever that is a whole number: it
+    is not below it, or by less than half of the least distance between floats, relative to them."""
+    return factor >= ratio or (ratio - factor) / ratio < Fraction(1, 2**54)
 
 
 def _interpolate_type(
@@ -407,7 +423,7 @@ def _interpolate_type(
         sizes: Shape = spread(size, n)
     else:
         factors = spread(scale_factor, n)
-        sizes = tuple(_scaled(cx, t.shape[d + 2], factors[d]) for d in range(n))
+        sizes = tuple(_scaled(t.shape[d + 2], factors[d]) for d in range(n))
     last = suggests_channels_last(cx, t) and (n != 3 or mode != "area")
     return _image(cx, t, (*t.shape[:2], *sizes), last)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from anyshape.ir.dtypes import DType, float32, promote_two
 from anyshape.ir.graph import Arg, TensorType
-from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import numel, preserved_strides
 from anyshape.ops.reduce import cast, wide
 from anyshape.ops.rules import is_tensor, new, number_category, of_numbers, require_sizes, tensor
@@ -32,9 +32,7 @@ def finish(b: Any, x: Any, reduction: Arg, dtype: Any = None) -> Any:
     """The loss of each element, its sum or its mean, in ``dtype``."""
     if reduction not in ("none", "sum", "mean", "elementwise_mean"):
         raise OpError(f"{reduction} is not a valid value for reduction")
-    if reduction == "none":
-        return x if dtype is None else cast(b, x, dtype)
-    made = b.sum(x) if reduction == "sum" else b.mean(x)
+    made = x if reduction == "none" else b.sum(x) if reduction == "sum" else b.mean(x)
     return made if dtype is None else cast(b, made, dtype)
 
 
@@ -78,7 +76,7 @@ def _soft_labels(
 ) -> Any:
     logs = cast(b, logs, wide(dtype))
     goal = cast(b, target, logs.dtype)
-    if smoothing != 0:
+    if smoothing > 0:
         goal = b.add(
             b.mul(goal, of_numbers("sub", 1.0, smoothing)), _share(smoothing, logs.shape[dim])
         )
@@ -118,7 +116,7 @@ def _nll(
         scale = b.reshape(flat, safe.shape)
         picked = b.mul(picked, scale)
     loss = b.where(counts, picked, zero)
-    if smoothing != 0:
+    if smoothing > 0:
         weighted = logs if weight is None else b.mul(logs, _over_classes(b, weight, logs, dim))
         smooth = b.where(counts, b.neg(b.sum(weighted, (dim,))), zero)
         share = _share(smoothing, logs.shape[dim])
@@ -158,6 +156,8 @@ def _cross_entropy_type(
     reduction: Arg,
     smoothing: Arg = 0.0,
 ) -> TensorType:
+    if not isinstance(smoothing, (int, float)):
+        raise NoRow("the labels' smoothing is computed: whether there is any, only a call tells")
     return _nll_type(cx, x, target, weight, reduction_of(size_average, reduce, reduction))
 
 
@@ -551,6 +551,8 @@ def _gaussian_nll_expand(
     b: Any, x: Any, y: Any, var: Any, full: Any = False, eps: Any = 1e-6, reduction: Any = "mean"
 ) -> Any:
     """Eager raises a small variance to ``eps`` where no gradient is recorded: it passes there."""
+    if reduction == "elementwise_mean":
+        raise OpError("elementwise_mean is not valid here")
     own = _own_variance(b, x, var)
     low = b.where(b.lt(own, eps), b.add(own, b.detach(b.rsub(own, eps))), own)
     made = b.mul(b.add(b.log(low), b.div(_square(b, b.sub(x, y)), low)), 0.5)

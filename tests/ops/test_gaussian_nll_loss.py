@@ -60,6 +60,7 @@ REFUSED: dict[str, Callable[[Tensor], Tensor]] = {
     "a negative element": loss_with(lambda x: x),
     "an integer": loss_with(lambda x: 2),
     "a reduction of another name": loss_with(lambda x: x.abs(), reduction="some"),
+    "a mean by its old name": loss_with(lambda x: x.abs(), reduction="elementwise_mean"),
 }
 
 

@@ -42,6 +42,7 @@ NOT_RECORDED = {
     "library.logging": "the set of handlers, from which some are gone, is written",
     "generators.asyncio": OUTSIDE,
     "exceptions.except_star": SHOWN,
+    "exceptions.a_naked_exception_caught_by_except_star_lends_its_group_no_traceback": SHOWN,
     "semantics.a_stack_of_exits_keeps_the_order_of_contexts": SHOWN,
 }
 

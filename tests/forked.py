@@ -6,6 +6,7 @@ In: a function that is handed ``tell``. Out: what it tells, as it comes.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import json
 import os
@@ -81,7 +82,9 @@ def little_memory(more_bytes: int) -> Iterator[None]:
 
 
 def mapped_bytes() -> int:
-    """What the process has: torch for GPUs maps some gigabytes as it is loaded."""
+    """What the process has, but for what it has freed: torch for GPUs maps some gigabytes as it is
+    loaded."""
+    ctypes.CDLL(None).malloc_trim(0)
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 

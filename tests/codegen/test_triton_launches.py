@@ -132,13 +132,16 @@ def test_one_region_does_products_and_kernels_at_every_size(gpu):
 
 
 def test_a_region_whose_call_is_made_again_is_replayed(gpu):
-    """With what the same memory has at each call."""
+    """With what the same memory has at each call; results lie where the allocator has room, so it
+    may take a while until one lies where one was."""
     compiled = compile_sketch(chain, "a b", "b b", driver=Driver(OPTIONS, targets=gpu.targets))
     assert "replays_of_table_0(arena[1], table_0, 0, " in compiled.linked.code.host.text
     x, w = torch.randn(33, 64), torch.randn(64, 64) / 8
-    for _ in range(20):
+    for turn in range(300):
         x.copy_(torch.randn(33, 64))
         same_as_reference(compiled, x, w, tolerance=1e-4)
+        if turn >= 20 and len(gpu.recorded) < gpu.replayed:
+            break
     assert 1 <= len(gpu.recorded) < gpu.replayed
 
 

@@ -82,10 +82,14 @@ def little_memory(more_bytes: int) -> Iterator[None]:
 
 
 def mapped_bytes() -> int:
-    """What the process has, but for what it has freed: torch for GPUs maps some gigabytes as it is
-    loaded."""
-    ctypes.CDLL(None).malloc_trim(0)
+    """What the process has: torch for GPUs maps some gigabytes as it is loaded."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+def used_bytes() -> int:
+    """What of it is in memory, but for what malloc has been given back and keeps mapped."""
+    ctypes.CDLL(None).malloc_trim(0)
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def _be_modest(errors: int, memory_bytes: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.forked import in_a_process, mapped_bytes
+from tests.forked import in_a_process, mapped_bytes, used_bytes
 from tests.fuzz_python import workers
 from tests.fuzz_python.classes import PRELUDE
 from tests.fuzz_python.workers import MEMORY_BYTES, NATIVE_BYTES, verdict, warm
@@ -36,11 +36,11 @@ ENDLESS = ["itertools.pairwise(GLOBAL)", "itertools.repeat(GLOBAL)", "pairs(GLOB
 def test_what_an_endless_program_makes_is_dropped(rest: str) -> None:
     def work(tell: Callable[[Any], None]) -> None:
         program = PRELUDE + PROGRAM.format(rest=rest)
-        verdict(program, "whole")  # memory that is mapped once
-        before = mapped_bytes()
+        verdict(program, "whole")  # memory that is taken once
+        mapped, before = mapped_bytes(), used_bytes()
         tell(verdict(program, "whole"))
-        tell(mapped_bytes() - before)
-        tell(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before)
+        tell(used_bytes() - before)
+        tell(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - mapped)
 
     warm()
     found, grown_bytes, most_bytes = in_a_process(work, MEMORY_BYTES)

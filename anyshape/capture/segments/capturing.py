@@ -53,7 +53,7 @@ from anyshape.capture.tensors.autograd_functions import (
     why_native,
 )
 from anyshape.capture.tensors.leaves import (
-    FrozenViewsAreSeen,
+    FrozenLeafIsSeen,
     refuse_frozen_views,
     with_flags_of_the_graph,
 )
@@ -278,7 +278,7 @@ class Capturer:
                     rely_on_strides_of_ones(recorder, outputs)
                     outputs = aliases.settled(recorder, outputs)
                 aliases.refuse_seen_gradients(recorder, outputs)
-                refuse_frozen_views(recorder, outputs)
+                refuse_frozen_views(domain, outputs)
                 recorder.choices.refuse_seen(recorder.builder.nodes, outputs)
                 refuse_open(recorder)
                 refuse_unspent(domain, outputs)
@@ -375,6 +375,8 @@ class Capturer:
             raise _NumbersAreNeeded from None
         if recorder.choices.seen:
             raise ChoicesAreSeen(frozenset(recorder.choices.seen)) from None
+        if recorder.replaced.is_seen:
+            raise FrozenLeafIsSeen from None
         if recorder.modes.checkpoint:
             raise _NotOnce from None
         if domain.functions.transforms:
@@ -548,7 +550,7 @@ class _LedElsewhere(BaseException):
 DENIALS: Mapping[type[BaseException], Callable[[_Assumed, Any], dict[str, Any]]] = {
     _LooksIntoTexts: lambda assumed, found: {"forms_texts": False},
     aliases.PicksAreSeen: lambda assumed, found: {"picks_are_views": True},
-    FrozenViewsAreSeen: lambda assumed, found: {"freezes": False},
+    FrozenLeafIsSeen: lambda assumed, found: {"freezes": False},
     aliases.GradientsAreSeen: lambda assumed, found: (
         {"takes_gradients": False} if assumed.lays_gradients_out else {"lays_gradients_out": True}
     ),

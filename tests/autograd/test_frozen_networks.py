@@ -247,7 +247,7 @@ def function_that_gives_what_is_frozen(x, nets):
     a, b = pair(nets)
     b.requires_grad_(False)
     p, q = Left.apply(a, b)
-    flags = p.requires_grad, q.requires_grad, q is b
+    flags = p.requires_grad, q.requires_grad
     b.requires_grad_(True)
     (p.sum() + q.sum()).backward()
     return x + 1, flags

@@ -81,12 +81,14 @@ class Replaced:
 
     def leads(self, nodes: list[Node], value: Value) -> Iterator[Value]:
         """What gradients come from to the value, and may have saved it."""
-        readers = (n for view in self.views(nodes, value) for n in self.readers(nodes, view))
-        for node in readers:
+        views = self.views(nodes, value)
+        for node in (reader for view in views for reader in self.readers(nodes, view)):
+            if node.modes is None or not node.modes.grad:
+                continue
             row = OPS.get(node.op)
             written = values_in(node.args[:1]) if row is not None and row.mutates else ()
             for made in (*node.outputs, *written):
-                if is_tensor(made) and made.tensor.requires_grad:
+                if is_tensor(made) and made.tensor.requires_grad and made not in views:
                     yield made
 
     def meets_other_flags(

@@ -348,6 +348,8 @@ class Capturer:
             machine.frame = inflate(entry.point, virtual, domain.bound_method)
             return machine.resume(), None
         except Break as signal:
+            if recorder.replaced.is_seen:
+                raise  # all of it is eager's: its segments know no flags of other times
             self._take_back(machine, domain, signal)
             if machine.frame is None or signal.reason == "escape":
                 raise
@@ -375,8 +377,6 @@ class Capturer:
             raise _NumbersAreNeeded from None
         if recorder.choices.seen:
             raise ChoicesAreSeen(frozenset(recorder.choices.seen)) from None
-        if recorder.replaced.is_seen:
-            raise FrozenLeafIsSeen from None
         if recorder.modes.checkpoint:
             raise _NotOnce from None
         if domain.functions.transforms:

@@ -145,10 +145,10 @@ def refuse_frozen_views(domain: RecordingDomain, outputs: Sequence[Arg]) -> None
         if replaced.thawed.get(detached, views) != views or not handed_out.isdisjoint(views):
             raise FrozenLeafIsSeen
     if replaced.is_seen or _asks_for_flags(domain):
-        raise FrozenLeafIsSeen
+        raise replaced.seen()
     if any(requires(v) and v in makers and v not in recorder.spent for v in handed_out):
         if replaced.meets_other_flags(recorder.builder.nodes, recorder.spent):
-            raise FrozenLeafIsSeen
+            raise replaced.seen()
 
 
 def with_flags_of_the_graph(recorder: Recorder) -> None:

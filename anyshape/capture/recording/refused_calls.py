@@ -83,7 +83,7 @@ class Replaced:
         """What gradients come from to the value, and may have saved it."""
         views = self.views(nodes, value)
         for node in (reader for view in views for reader in self.readers(nodes, view)):
-            if node.modes is None or not node.modes.grad:
+            if node.modes is None or not node.modes.grad or node.op in DETACHED:
                 continue
             row = OPS.get(node.op)
             written = values_in(node.args[:1]) if row is not None and row.mutates else ()

@@ -89,6 +89,8 @@ def _frozen(domain: RecordingDomain, x: TensorValue, real: torch.Tensor) -> bool
     recorder, value, functions = domain.recorder, x.value, domain.functions
     if not real.requires_grad and value not in functions.flagged:
         return False  # it was written since, and is no leaf
+    if _is_checkpointed(recorder):
+        raise recorder.replaced.seen()
     if not functions.freezes or _asks_for_flags(domain):
         return False
     if any(getattr(real, name) is not None for name in HOOKS):
@@ -102,7 +104,7 @@ def _frozen(domain: RecordingDomain, x: TensorValue, real: torch.Tensor) -> bool
 def _thawed(domain: RecordingDomain, x: TensorValue) -> bool:
     """What views it requires gradients from now on, too, and is to be read no more."""
     recorder = domain.recorder
-    if _asks_for_flags(domain):
+    if _asks_for_flags(domain) or _is_checkpointed(recorder):
         raise recorder.replaced.seen()
     detached = recorder.replaced.frozen.pop(x.value)
     recorder.replaced.thawed[detached] = views = _views(recorder, detached)
@@ -116,7 +118,17 @@ def _asks_for_flags(domain: RecordingDomain) -> bool:
     again, or acts on the answer, when it is differentiated."""
     functions = domain.functions
     unspent = not all(call.is_spent for call in functions.calls)
-    return bool(functions.alone or domain.recorder.checkpointed or unspent)
+    return bool(functions.alone or unspent)
+
+
+def _is_checkpointed(recorder: Recorder) -> bool:
+    """Whether a checkpoint is to compute again what gradients come from: with the flags of then."""
+    return bool(recorder.checkpointed) and any(
+        requires(made) and made not in recorder.spent
+        for node in recorder.builder.nodes
+        if node.modes is not None and node.modes.checkpoint
+        for made in node.outputs
+    )
 
 
 def _with_flag(domain: RecordingDomain, x: TensorValue, new: bool) -> bool:
@@ -144,7 +156,7 @@ def refuse_frozen_views(domain: RecordingDomain, outputs: Sequence[Arg]) -> None
         views = _views(recorder, detached)
         if replaced.thawed.get(detached, views) != views or not handed_out.isdisjoint(views):
             raise FrozenLeafIsSeen
-    if replaced.is_seen or _asks_for_flags(domain):
+    if replaced.is_seen or _asks_for_flags(domain) or _is_checkpointed(recorder):
         raise replaced.seen()
     if any(requires(v) and v in makers and v not in recorder.spent for v in handed_out):
         if replaced.meets_other_flags(recorder.builder.nodes, recorder.spent):

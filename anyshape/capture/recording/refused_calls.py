@@ -27,20 +27,13 @@ COSTLY = frozenset(
 )
 
 
-class FrozenLeafIsSeen(BaseException):
-    """What was recorded while a leaf was frozen, or before, meets another flag than it was recorded
-    under, and autograd asks for it: of a view that is read or handed out behind the thaw, of what
-    is saved for gradients that are differentiated again, of what is written. Capture begins again,
-    and ends where a leaf is frozen."""
-
-
 @mutable(eq=False)
 class Replaced:
     """Tensors whose `data` was replaced: ``by`` maps each to what lies there now. ``frozen`` maps
     each leaf that required gradients before to `detach()` of it, which is read while it does not;
     ``thawed`` has these of leaves that do again, with their views by then and how many nodes had
-    read each. ``leaves`` maps each leaf of both kinds to all these. ``is_seen``: capture is to
-    begin again (`FrozenLeafIsSeen`).
+    read each. ``leaves`` maps each leaf of both kinds to all these. ``is_seen``: autograd
+    asks for a flag of another time than now, and eager torch is to run all that was captured.
 
     Recorded nodes are looked through once, however many tensors are replaced: an average of a
     model's parameters replaces them all."""
@@ -65,6 +58,8 @@ class Replaced:
         return self._readers.get(value, ())
 
     def seen(self) -> Break:
+        """The break where it is so: behind it nothing is captured either, as segments that are
+        differentiated know no flags of other times."""
         self.is_seen = True
         return broken("left-to-autograd", "what read a leaf under another flag")
 
@@ -105,8 +100,8 @@ class Replaced:
     def refuse_write(
         self, builder: Builder, target: Value, records: bool, spent: Collection[Value]
     ) -> None:
-        """Breaks where a write into memory of a leaf whose flag has changed
-        makes it a result, or meets what has saved it."""
+        """Breaks where a write into memory of a leaf whose flag has changed makes it a result, or
+        meets what has saved it."""
         leaf = base_of(target, builder.makers, OPS)
         if leaf not in self.leaves:
             return

@@ -53,8 +53,8 @@ from anyshape.capture.tensors.autograd_functions import (
     why_native,
 )
 from anyshape.capture.tensors.leaves import (
-    FrozenLeafIsSeen,
-    refuse_frozen_views,
+    FrozenViewsAreSeen,
+    refuse_other_flags,
     with_flags_of_the_graph,
 )
 from anyshape.capture.tensors.mode_contexts import NotWithin, refuse_open, under_inference
@@ -278,7 +278,7 @@ class Capturer:
                     rely_on_strides_of_ones(recorder, outputs)
                     outputs = aliases.settled(recorder, outputs)
                 aliases.refuse_seen_gradients(recorder, outputs)
-                refuse_frozen_views(domain, outputs)
+                refuse_other_flags(domain, outputs)
                 recorder.choices.refuse_seen(recorder.builder.nodes, outputs)
                 refuse_open(recorder)
                 refuse_unspent(domain, outputs)
@@ -550,7 +550,7 @@ class _LedElsewhere(BaseException):
 DENIALS: Mapping[type[BaseException], Callable[[_Assumed, Any], dict[str, Any]]] = {
     _LooksIntoTexts: lambda assumed, found: {"forms_texts": False},
     aliases.PicksAreSeen: lambda assumed, found: {"picks_are_views": True},
-    FrozenLeafIsSeen: lambda assumed, found: {"freezes": False},
+    FrozenViewsAreSeen: lambda assumed, found: {"freezes": False},
     aliases.GradientsAreSeen: lambda assumed, found: (
         {"takes_gradients": False} if assumed.lays_gradients_out else {"lays_gradients_out": True}
     ),

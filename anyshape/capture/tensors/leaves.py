@@ -16,7 +16,6 @@ from anyshape.capture.heap.values import TensorValue
 from anyshape.capture.recording import gradients
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.capture.recording.refused_calls import FrozenLeafIsSeen
 from anyshape.capture.tensors.reached import HOOKS, rely_on_leaf, requires
 from anyshape.ir.graph import Arg, Value, values_in
 from anyshape.ops import OPS
@@ -145,22 +144,28 @@ def _views(recorder: Recorder, detached: Value) -> dict[Value, int]:
     return {view: len(replaced.readers(nodes, view)) for view in views}
 
 
-def refuse_frozen_views(domain: RecordingDomain, outputs: Sequence[Arg]) -> None:
-    """At the end of a segment. Raises `FrozenLeafIsSeen`."""
+class FrozenViewsAreSeen(BaseException):
+    """A view of a leaf that was frozen then is read behind the thaw, or handed out: to autograd it
+    is a view of the leaf, with its flag. Capture begins again, and ends where a leaf is frozen."""
+
+
+def refuse_other_flags(domain: RecordingDomain, outputs: Sequence[Arg]) -> None:
+    """At the end of a segment. Raises `FrozenViewsAreSeen`; breaks where gradients are to come,
+    outside, of what has read a leaf under another flag than it has now."""
     recorder = domain.recorder
     replaced, makers = recorder.replaced, recorder.builder.makers
     if not replaced.frozen and not replaced.thawed:
         return
     handed_out = {*values_in(tuple(outputs))}
-    for detached in (*replaced.frozen.values(), *replaced.thawed):
-        views = _views(recorder, detached)
-        if replaced.thawed.get(detached, views) != views or not handed_out.isdisjoint(views):
-            raise FrozenLeafIsSeen
     if replaced.is_seen or _asks_for_flags(domain) or _is_checkpointed(recorder):
         raise replaced.seen()
     if any(requires(v) and v in makers and v not in recorder.spent for v in handed_out):
         if replaced.meets_other_flags(recorder.builder.nodes, recorder.spent):
             raise replaced.seen()
+    for detached in (*replaced.frozen.values(), *replaced.thawed):
+        views = _views(recorder, detached)
+        if replaced.thawed.get(detached, views) != views or not handed_out.isdisjoint(views):
+            raise FrozenViewsAreSeen
 
 
 def with_flags_of_the_graph(recorder: Recorder) -> None:

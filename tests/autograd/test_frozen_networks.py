@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import anyshape
 
@@ -202,14 +203,224 @@ def written_while_frozen(x, nets):
     return judged
 
 
+# ---- what autograd asks of a flag behind its change ----------------------------------------------
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return a * b
+
+    @staticmethod
+    def backward(ctx, cotangent):
+        a, b = ctx.saved_tensors
+        return cotangent * b, cotangent * a
+
+
+class Left(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.mark_non_differentiable(b)
+        return a * 2, b
+
+    @staticmethod
+    def backward(ctx, cotangent, _):
+        return cotangent * 2, None
+
+
+def pair(nets):
+    """Two leaves of one size, without gradients."""
+    nets.makes.zero_grad()
+    nets.judges.zero_grad()
+    return nets.makes[0].bias, nets.judges[0].bias
+
+
+def function_applied_while_frozen(x, nets):
+    a, b = pair(nets)
+    b.requires_grad_(False)
+    loss = Product.apply(a, b).sum() * x.sum()
+    b.requires_grad_(True)
+    loss.backward()
+    return loss.detach()
+
+
+def function_that_gives_what_is_frozen(x, nets):
+    a, b = pair(nets)
+    b.requires_grad_(False)
+    p, q = Left.apply(a, b)
+    flags = p.requires_grad, q.requires_grad
+    b.requires_grad_(True)
+    (p.sum() + q.sum()).backward()
+    return x + 1, flags
+
+
+def function_asked_for_gradients_behind_a_thaw(x, nets):
+    a, b = pair(nets)
+    b.requires_grad_(False)
+    loss = Product.apply(a, b).sum() * x.sum()
+    b.requires_grad_(True)
+    return torch.autograd.grad(loss, [a, b], allow_unused=True)
+
+
+def function_differentiated_outside(x, nets):
+    a, b = pair(nets)
+    b.requires_grad_(False)
+    loss = Product.apply(a, b).sum() * x.sum()
+    return loss, b
+
+
+def slope_of_what_was_read_before(x, nets):
+    a, b = pair(nets)
+    loss = (a * b).pow(2).sum() * x.sum()
+    b.requires_grad_(False)
+    (slope,) = torch.autograd.grad(loss, [a], create_graph=True)
+    b.requires_grad_(True)
+    slope.sum().backward()
+    return slope.detach()
+
+
+def slope_at_what_was_made(x, nets):
+    a, b = pair(nets)
+    made = a * 1
+    loss = (made * b * 0.1).exp().sum() * x.sum()
+    b.requires_grad_(False)
+    (slope,) = torch.autograd.grad(loss, [made], create_graph=True)
+    b.requires_grad_(True)
+    slope.sum().backward()
+    return slope.detach()
+
+
+def slope_of_a_view_that_was_read_before(x, nets):
+    a, b = pair(nets)
+    loss = (a * b.view(-1)).pow(2).sum() * x.sum()
+    b.requires_grad_(False)
+    (slope,) = torch.autograd.grad(loss, [a], create_graph=True)
+    b.requires_grad_(True)
+    slope.sum().backward()
+    return slope.detach()
+
+
+def slope_behind_a_thaw(x, nets):
+    a, b = pair(nets)
+    b.requires_grad_(False)
+    loss = (a * b).pow(2).sum() * x.sum()
+    b.requires_grad_(True)
+    (slope,) = torch.autograd.grad(loss, [a], create_graph=True)
+    slope.sum().backward()
+    return slope.detach()
+
+
+def slope_of_a_view_behind_a_thaw(x, nets):
+    a, b = pair(nets)
+    b.requires_grad_(False)
+    loss = (a * b.view(-1)).pow(2).sum() * x.sum()
+    b.requires_grad_(True)
+    (slope,) = torch.autograd.grad(loss, [a], create_graph=True)
+    slope.sum().backward()
+    return slope.detach()
+
+
+def slope_made_while_frozen(x, nets):
+    a, b = pair(nets)
+    b.requires_grad_(False)
+    loss = (a * b).pow(3).sum() * x.sum()
+    (slope,) = torch.autograd.grad(loss, [a], create_graph=True)
+    b.requires_grad_(True)
+    slope.sum().backward()
+    return slope.detach()
+
+
+def written_before_its_backward(x, nets):
+    a, b = pair(nets)
+    loss = (a * b).sum() * x.sum()
+    b.requires_grad_(False)
+    with torch.no_grad():
+        b.add_(1)
+    try:
+        loss.backward()
+    except RuntimeError:
+        flag = b.requires_grad
+        b.requires_grad_(True)
+        return x + 1, "raised", flag
+    return x + 1
+
+
+def written_through_a_view_before_its_backward(x, nets):
+    a, b = pair(nets)
+    b.requires_grad_(False)
+    loss = (a * b).sum() * x.sum()
+    view = b.view(-1)
+    with torch.no_grad():
+        view.add_(1)
+    b.requires_grad_(True)
+    try:
+        loss.backward()
+    except RuntimeError:
+        return x + 1, "raised", b.requires_grad
+    return x + 1
+
+
+def written_with_gradients_through_a_view(x, nets):
+    a, b = pair(nets)
+    if not b.is_leaf:
+        return x + 1, False
+    b.requires_grad_(False)
+    view = b[:1]
+    view.add_(a[:1])
+    return x + 1, b.requires_grad, b.is_leaf
+
+
+def checkpointed_before_a_freeze(x, nets):
+    a, b = pair(nets)
+    made = checkpoint(lambda a: torch.tanh(a * b), a, use_reentrant=False).sum() * x.sum()
+    b.requires_grad_(False)
+    return differentiated_in_a_try(x, made, b)
+
+
+def checkpointed_while_frozen(x, nets):
+    a, b = pair(nets)
+    b.requires_grad_(False)
+    made = checkpoint(lambda a: torch.tanh(a * b) * a, a, use_reentrant=False).sum() * x.sum()
+    b.requires_grad_(True)
+    return differentiated_in_a_try(x, made, b)
+
+
+def differentiated_in_a_try(x, made, leaf):
+    try:
+        made.backward()
+        raised = "nothing"
+    except RuntimeError as error:
+        raised = type(error).__name__
+    leaf.requires_grad_(True)
+    return x + 1, raised
+
+
+def watched_while_frozen(x, nets):
+    a, b = pair(nets)
+    called = []
+    handle = b.register_post_accumulate_grad_hook(lambda p: called.append(1))
+    loss = (a * b).sum() * x.sum()
+    b.requires_grad_(False)
+    loss.backward()
+    b.requires_grad_(True)
+    handle.remove()
+    return loss.detach(), called
+
+
 ONE_SEGMENT: list[Callable[..., Any]] = [
     *[thawed_first, frozen_first, each_in_turn, with_a_penalty, cleared_while_frozen],
-    *[with_a_penalty_while_frozen, penalty_of_what_was_judged_before],
+    with_a_penalty_while_frozen,
     *[frozen_before_backward, read_while_frozen, viewed_and_done_with],
     asked_of_a_view_after_the_thaw,
 ]
 CUT: list[Callable[..., Any]] = [view_read_after_the_thaw, view_handed_out, written_while_frozen]
-CUT += [with_a_penalty_behind_a_step]
+CUT += [with_a_penalty_behind_a_step, penalty_of_what_was_judged_before]
+CUT += [function_applied_while_frozen, function_that_gives_what_is_frozen]
+CUT += [function_asked_for_gradients_behind_a_thaw, function_differentiated_outside]
+CUT += [slope_of_what_was_read_before, slope_at_what_was_made, slope_behind_a_thaw]
+CUT += [slope_of_a_view_that_was_read_before, slope_of_a_view_behind_a_thaw]
+CUT += [slope_made_while_frozen, written_before_its_backward]
+CUT += [written_through_a_view_before_its_backward, written_with_gradients_through_a_view]
+CUT += [checkpointed_before_a_freeze, checkpointed_while_frozen, watched_while_frozen]
 
 
 def seen(value: Any) -> tuple[Any, Any]:

@@ -414,11 +414,11 @@ class Recorder:
     # ---- nodes -----------------------------------------------------------------------------------
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Appends one row's application to the graph; breaks where eager would raise."""
-        args, kwargs = with_replaced(self.replaced, name, args, kwargs, self.modes.grad)
+        builder, grad = self.builder, self.modes.grad
+        args, kwargs = with_replaced(self.replaced, builder, self.spent, name, args, kwargs, grad)
         if name == "item" and (content := self.contents.read(self.builder, args[0])) is not None:
             return content
         refuse_in_vain(name, self.premise)
-        builder = self.builder
         self.here()
         builder.modes = self.node_modes()
         before = len(builder.nodes)

@@ -54,7 +54,7 @@ from anyshape.capture.tensors.autograd_functions import (
 )
 from anyshape.capture.tensors.leaves import (
     FrozenViewsAreSeen,
-    refuse_frozen_views,
+    refuse_other_flags,
     with_flags_of_the_graph,
 )
 from anyshape.capture.tensors.mode_contexts import NotWithin, refuse_open, under_inference
@@ -278,7 +278,7 @@ class Capturer:
                     rely_on_strides_of_ones(recorder, outputs)
                     outputs = aliases.settled(recorder, outputs)
                 aliases.refuse_seen_gradients(recorder, outputs)
-                refuse_frozen_views(recorder, outputs)
+                refuse_other_flags(domain, outputs)
                 recorder.choices.refuse_seen(recorder.builder.nodes, outputs)
                 refuse_open(recorder)
                 refuse_unspent(domain, outputs)
@@ -348,6 +348,8 @@ class Capturer:
             machine.frame = inflate(entry.point, virtual, domain.bound_method)
             return machine.resume(), None
         except Break as signal:
+            if recorder.replaced.is_seen:
+                raise  # all of it is eager's: its segments know no flags of other times
             self._take_back(machine, domain, signal)
             if machine.frame is None or signal.reason == "escape":
                 raise

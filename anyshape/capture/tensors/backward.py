@@ -130,7 +130,7 @@ def autograd_grad(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[s
     given.pop("only_inputs", None)
     zeros, unused = given.pop("materialize_grads", False), given.pop("allow_unused", None)
     again = _is_recorded(domain, given)
-    found, retain = _walked(domain, tensors, seeds, given)
+    found, retain = _walked(domain, tensors, seeds, given, again)
     if found.results or _retained(domain, found):
         raise not_captured("through an autograd.Function, or what retains its gradient")
     if not all(type(x) is TensorValue and x.value.tensor.requires_grad for x in wanted):
@@ -257,9 +257,13 @@ def _accumulate_all(
 
 
 def _walked(
-    domain: RecordingDomain, tensors: tuple[Any, ...], seeds: tuple[Any, ...], options: Any
+    domain: RecordingDomain,
+    tensors: tuple[Any, ...],
+    seeds: tuple[Any, ...],
+    options: Any,
+    again: bool = False,
 ) -> tuple[Reached, bool]:
-    """What is gone through, and whether it may be again."""
+    """What is gone through, and whether it may be again. ``again``: the gradients are recorded."""
     recorder = domain.recorder
     retain = options.pop("retain_graph", None)
     if recorder.depth or any(options.values()) or retain not in (None, False, True):
@@ -270,7 +274,11 @@ def _walked(
         _refuse_unfit(domain, x, seed)
     found = Reached.of(domain, [x.value for x in tensors])
     found.refuse_spent(recorder.spent)
-    if second_gradients.lie_behind_gradients(recorder, found.values):
+    behind = second_gradients.lie_behind_gradients(recorder, found.values)
+    replaced, nodes = recorder.replaced, recorder.builder.nodes
+    if (again or behind) and replaced.meets_other_flags(nodes, (), found.values):
+        raise replaced.seen()  # eager is asked below with the flags of now
+    if behind:
         if found.results:
             raise not_captured("through an autograd.Function")
         of, given = [x.value for x in tensors], [None if s is None else s.value for s in seeds]

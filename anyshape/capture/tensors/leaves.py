@@ -16,7 +16,7 @@ from anyshape.capture.heap.values import TensorValue
 from anyshape.capture.recording import gradients
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.capture.tensors.reached import rely_on_no_result
+from anyshape.capture.tensors.reached import HOOKS, rely_on_leaf, requires
 from anyshape.ir.graph import Arg, Value, values_in
 from anyshape.ops import OPS
 from anyshape.ops.gradients.backward import AS_LEAF
@@ -88,25 +88,46 @@ def _frozen(domain: RecordingDomain, x: TensorValue, real: torch.Tensor) -> bool
     recorder, value, functions = domain.recorder, x.value, domain.functions
     if not real.requires_grad and value not in functions.flagged:
         return False  # it was written since, and is no leaf
-    if (
-        not functions.freezes
-        or functions.alone
-        or not all(call.is_spent for call in functions.calls)
-    ):
-        return False  # which arguments need gradients was asked when they were called
-    rely_on_no_result(domain, x)
-    recorder.replaced.frozen[value] = recorder.call("detach", value)
+    if _is_checkpointed(recorder):
+        raise recorder.replaced.seen()
+    if not functions.freezes or _asks_for_flags(domain):
+        return False
+    if any(getattr(real, name) is not None for name in HOOKS):
+        return False  # autograd calls these of a leaf that is frozen, too
+    rely_on_leaf(domain, x)
+    recorder.replaced.frozen[value] = detached = recorder.call("detach", value)
+    recorder.replaced.leaves.setdefault(value, []).append(detached)
     return _with_flag(domain, x, False)
 
 
 def _thawed(domain: RecordingDomain, x: TensorValue) -> bool:
     """What views it requires gradients from now on, too, and is to be read no more."""
     recorder = domain.recorder
+    if _asks_for_flags(domain) or _is_checkpointed(recorder):
+        raise recorder.replaced.seen()
     detached = recorder.replaced.frozen.pop(x.value)
     recorder.replaced.thawed[detached] = views = _views(recorder, detached)
     for view in views:
         gradients.mark(view, True)
     return _with_flag(domain, x, True)
+
+
+def _asks_for_flags(domain: RecordingDomain) -> bool:
+    """Whether something was called that asks which of its arguments require gradients, and asks
+    again, or acts on the answer, when it is differentiated."""
+    functions = domain.functions
+    unspent = not all(call.is_spent for call in functions.calls)
+    return bool(functions.alone or unspent)
+
+
+def _is_checkpointed(recorder: Recorder) -> bool:
+    """Whether a checkpoint is to compute again what gradients come from: with the flags of then."""
+    return bool(recorder.checkpointed) and any(
+        requires(made) and made not in recorder.spent
+        for node in recorder.builder.nodes
+        if node.modes is not None and node.modes.checkpoint
+        for made in node.outputs
+    )
 
 
 def _with_flag(domain: RecordingDomain, x: TensorValue, new: bool) -> bool:
@@ -118,16 +139,9 @@ def _with_flag(domain: RecordingDomain, x: TensorValue, new: bool) -> bool:
 
 def _views(recorder: Recorder, detached: Value) -> dict[Value, int]:
     """What views a leaf that is frozen, and how many nodes read each."""
-    found: dict[Value, int] = {}
-    waiting = [detached]
-    while waiting:
-        value = waiting.pop()
-        readers = recorder.replaced.readers(recorder.builder.nodes, value)
-        found[value] = len(readers)
-        for node in readers:
-            if node.op not in DETACHED and (node.op not in OPS or OPS[node.op].alias != "none"):
-                waiting += [view for view in node.outputs if view not in found]
-    return found
+    nodes, replaced = recorder.builder.nodes, recorder.replaced
+    views = replaced.views(nodes, detached)
+    return {view: len(replaced.readers(nodes, view)) for view in views}
 
 
 class FrozenViewsAreSeen(BaseException):
@@ -135,10 +149,19 @@ class FrozenViewsAreSeen(BaseException):
     is a view of the leaf, with its flag. Capture begins again, and ends where a leaf is frozen."""
 
 
-def refuse_frozen_views(recorder: Recorder, outputs: Sequence[Arg]) -> None:
-    """Raises `FrozenViewsAreSeen`."""
-    replaced = recorder.replaced
-    handed_out = {*values_in(tuple(outputs))} if replaced.frozen or replaced.thawed else set()
+def refuse_other_flags(domain: RecordingDomain, outputs: Sequence[Arg]) -> None:
+    """At the end of a segment. Raises `FrozenViewsAreSeen`; breaks where gradients are to come,
+    outside, of what has read a leaf under another flag than it has now."""
+    recorder = domain.recorder
+    replaced, makers = recorder.replaced, recorder.builder.makers
+    if not replaced.frozen and not replaced.thawed:
+        return
+    handed_out = {*values_in(tuple(outputs))}
+    if replaced.is_seen or _asks_for_flags(domain) or _is_checkpointed(recorder):
+        raise replaced.seen()
+    if any(requires(v) and v in makers and v not in recorder.spent for v in handed_out):
+        if replaced.meets_other_flags(recorder.builder.nodes, recorder.spent):
+            raise replaced.seen()
     for detached in (*replaced.frozen.values(), *replaced.thawed):
         views = _views(recorder, detached)
         if replaced.thawed.get(detached, views) != views or not handed_out.isdisjoint(views):

@@ -102,6 +102,8 @@ def _register_after(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict
     real = domain.recorder.real_tensor(args[0])
     if real is None or not (real.requires_grad and real.is_leaf and _leaves_no_handle(domain)):
         raise left
+    if not args[0].value.tensor.requires_grad:  # it is frozen by now
+        raise left
     rely_on_no_result(domain, args[0])
     _at_the_end(domain, AFTER, *args)
 

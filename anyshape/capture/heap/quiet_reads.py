@@ -28,13 +28,15 @@ SLOTS_ASKED: Mapping[str, tuple[str, ...]] = {
 }
 """The special methods that a guard of a kind, or a step of a path, calls."""
 _mro = type.__dict__["__mro__"].__get__
+_namespace = type.__dict__["__dict__"].__get__
 
 
 def class_entry(cls: type, name: str) -> Any:
     """What the first class of the MRO has under a name; None where none has it."""
     for base in _mro(cls):
-        if name in base.__dict__:
-            return base.__dict__[name]
+        names = _namespace(base)
+        if name in names:
+            return names[name]
     return None
 
 
@@ -92,7 +94,7 @@ def is_unset(obj: Any, name: str) -> bool:
 
 def _getattribute_in_c(cls: type) -> Any:
     """What a class would answer with, were it not for code of the program."""
-    found = (vars(base).get("__getattribute__") for base in _mro(cls))
+    found = (_namespace(base).get("__getattribute__") for base in _mro(cls))
     return next(f for f in found if f is not None and type(f) is not types.FunctionType)
 
 
@@ -141,7 +143,7 @@ def is_of_its_own(obj: Any, name: Any) -> bool:
     of a metaclass is its own, that of the dictionary of `type` is for the classes made by it."""
     if not issubclass(type(obj), type):
         return name in (names_of(obj) or ())
-    if name not in vars(obj):
+    if name not in _namespace(obj):
         return False
     if not issubclass(obj, type):
         return True

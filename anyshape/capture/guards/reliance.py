@@ -38,7 +38,9 @@ class Reliance:
         """Does a read of this kind look into a module or class of a library?"""
         if kind in ("global", "unbound"):
             name = obj.get("__name__", "")
-        elif isinstance(obj, (type, types.FunctionType)):
+        elif issubclass(type(obj), type):
+            name = vars(type)["__dict__"].__get__(obj).get("__module__", "")
+        elif isinstance(obj, types.FunctionType):
             name = obj.__module__ or ""
         elif isinstance(obj, types.ModuleType):
             name = obj.__name__

@@ -34,8 +34,8 @@ _OF_PYBIND = "pybind11_builtins"
 """The module of what its functions are bound to, which names nothing."""
 _OF_TORCH = frozenset({"dtype", "device", "layout", "memory_format", "Size"})
 _qualified_name: Callable[[Any], str] = vars(type)["__qualname__"].__get__
-_name: Callable[[Any], str] = vars(type)["__name__"].__get__
-_module: Callable[[Any], str] = vars(type)["__module__"].__get__
+bare_name: Callable[[Any], str] = vars(type)["__name__"].__get__
+module_name: Callable[[Any], Any] = vars(type)["__module__"].__get__
 _flags: Callable[[Any], int] = vars(type)["__flags__"].__get__
 _namespace: Callable[[Any], Mapping[str, Any]] = vars(type)["__dict__"].__get__
 
@@ -61,9 +61,9 @@ def name_of(fn: Any) -> str:
 
 def class_name(cls: type) -> str:
     """What errors of C call a class: with its module, if C made it."""
-    flags, name = _flags(cls), _name(cls)
+    flags, name = _flags(cls), bare_name(cls)
     made_in_c = not flags & HEAP_TYPE or flags & IMMUTABLE_TYPE
-    if made_in_c and (module := _module(cls)) != "builtins":
+    if made_in_c and (module := module_name(cls)) != "builtins":
         return f"{module}.{name}"
     return name
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anyshape.capture.heap.class_flags import HEAP_TYPE
-from anyshape.capture.heap.hidden_dicts import hides, names_of
+from anyshape.capture.heap.hidden_dicts import hidden_dict, hides, names_of
 
 SLOTS_ASKED: Mapping[str, tuple[str, ...]] = {
     "length": ("__len__",),
@@ -73,7 +73,8 @@ def asks_keys(obj: Any, kind: str) -> bool:
 def kind_of_absence(obj: Any, kind: str) -> str:
     """The guard that says that an object has no such attribute (`missing`: of its own), without
     asking code of the program."""
-    if kind == "missing" and hides(type(obj)):
+    asked = issubclass(type(obj), type) and asks_the_program(obj, kind)
+    if kind == "missing" and (asked or hides(type(obj))):
         return "hidden"
     return "unset_in_c" if kind == "unset" and asks_the_program(obj, kind) else kind
 
@@ -148,6 +149,16 @@ def is_of_its_own(obj: Any, name: Any) -> bool:
     if not issubclass(obj, type):
         return True
     return class_entry(type(class_entry(type(obj), name)), "__set__") is None
+
+
+def own_names(obj: Any) -> Any:
+    """What the object's own dictionary is, which no code of the program is asked for."""
+    return _namespace(obj) if issubclass(type(obj), type) else names_of(obj)
+
+
+def hidden_names(obj: Any) -> Any:
+    """The same where no `__dict__` of C shows them; those of a class, which its metaclass might."""
+    return _namespace(obj) if issubclass(type(obj), type) else hidden_dict(obj) or ()
 
 
 def _runs_a_function(descriptor: Any) -> bool:

@@ -6,7 +6,6 @@ In: a function that is handed ``tell``. Out: what it tells, as it comes.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import json
 import os
@@ -84,12 +83,6 @@ def little_memory(more_bytes: int) -> Iterator[None]:
 def mapped_bytes() -> int:
     """What the process has: torch for GPUs maps some gigabytes as it is loaded."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-
-
-def used_bytes() -> int:
-    """What of it is in memory, but for what malloc has been given back and keeps mapped."""
-    ctypes.CDLL(None).malloc_trim(0)
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def _be_modest(errors: int, memory_bytes: int) -> None:

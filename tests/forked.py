@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import json
 import os
 import re
@@ -87,8 +88,11 @@ def mapped_bytes() -> int:
 
 def _be_modest(errors: int, memory_bytes: int) -> None:
     """A program that asks for all memory gets none beyond `memory_bytes` more, and leaves no picture
-    of it."""
+    of it. No hook of who runs the tests is left: a callback of the collector (hypothesis has one)
+    swallows what a signal raises in it, and pytest keeps the frames of what was swallowed."""
     faulthandler.disable()
+    gc.callbacks.clear()
+    sys.unraisablehook = sys.__unraisablehook__
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if not has_sanitizer():  # whose shadow is terabytes
         most = mapped_bytes() + memory_bytes

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import resource
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,17 +29,11 @@ def program(x):
         note(type(error).__name__)
     return y * 2, len(GLOBAL)
 """
-SCRIPT = """
-import json, sys
-from tests.fuzz_python.test_workers import measured
-print(json.dumps(measured(sys.argv[1])))
-"""
 ENDLESS = ["itertools.pairwise(GLOBAL)", "itertools.repeat(GLOBAL)", "pairs(GLOBAL)"]
 
 
-def measured(rest: str) -> list[Any]:
-    """How an endless program differs, the memory that it leaves, and the most that it took."""
-
+@pytest.mark.parametrize("rest", ENDLESS)
+def test_what_an_endless_program_makes_is_dropped(rest: str) -> None:
     def work(tell: Callable[[Any], None]) -> None:
         program = PRELUDE + PROGRAM.format(rest=rest)
         verdict(program, "whole")  # memory that is mapped once
@@ -53,19 +43,7 @@ def measured(rest: str) -> list[Any]:
         tell(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before)
 
     warm()
-    return [*in_a_process(work, MEMORY_BYTES)]
-
-
-@pytest.mark.parametrize("rest", ENDLESS)
-def test_what_an_endless_program_makes_is_dropped(rest: str) -> None:
-    """In a process of its own: what is free in a process that has run other tests decides where the
-    program meets its bound."""
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT, rest],
-        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    found, grown_bytes, most_bytes = json.loads(run.stdout)
+    found, grown_bytes, most_bytes = in_a_process(work, MEMORY_BYTES)
     assert found == ""
     assert grown_bytes < NATIVE_BYTES * 3 // 4
     assert most_bytes < 2 * NATIVE_BYTES

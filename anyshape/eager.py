@@ -46,8 +46,9 @@ def gradients(
     """What ``backward()`` adds to the ``.grad`` of each of ``wanted``, in memory of its own.
     ``more``: others of the same ``backward()`` follow; ``again``: they are recorded; ``orders``:
     of dimensions in memory, innermost first, where it does not lie as the tensor does."""
-    options = {"retain_graph": retain or more, "create_graph": again, "allow_unused": True}
-    made = torch.autograd.grad(of, wanted, cotangents, **options)
+    made = torch.autograd.grad(
+        of, wanted, cotangents, retain_graph=retain or more, create_graph=again, allow_unused=True
+    )
     if any(gradient is None for gradient in made):
         raise CheckFailed("a tensor that requires gradients gets none")
     orders = orders or (None,) * len(made)

@@ -30,6 +30,8 @@ def numbers(shape: tuple[int, ...], seed: int) -> Tensor:
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
 def test_what_is_broadcast_is_as_eagers(program: Callable[[Tensor, Tensor], Tensor]) -> None:
+    options = {"max_variants": 64, "fallback": "error"}
+    whole = anyshape.compile(program, fullgraph=True, options=options)
     fast, refused = anyshape.compile(program, options={"max_variants": 64}), 0
     for shape, other in itertools.product(SHAPES[:4], SHAPES):
         arguments = numbers(shape, 1), numbers(other, 2)
@@ -40,8 +42,10 @@ def test_what_is_broadcast_is_as_eagers(program: Callable[[Tensor, Tensor], Tens
             with pytest.raises(type(error)):
                 fast(*arguments)
         else:
+            torch.testing.assert_close(whole(*arguments), wanted)
             torch.testing.assert_close(fast(*arguments), wanted)
     assert 0 < refused < 4 * len(SHAPES)
+    assert whole.stats().graph_breaks == whole.stats().internal_errors == 0
 
 
 @pytest.mark.parametrize("target", [torch.tensor(0), torch.tensor(1.0)], ids=["label", "share"])

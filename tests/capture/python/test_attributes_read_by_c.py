@@ -81,7 +81,7 @@ TAKEN: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("how", TAKEN)
-@pytest.mark.parametrize("kind", (Members, Frozen, Ordered, Queue))
+@pytest.mark.parametrize("kind", (Members, Frozen, Ordered, Queue, Text))
 def test_copies_take_the_attributes_that_an_object_has_then(kind: type, how: str) -> None:
     obj, take = kind(), TAKEN[how]
 

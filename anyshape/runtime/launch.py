@@ -456,13 +456,28 @@ def with_strides(
     ``CheckFailed`` where it has another shape than is relied on. A stride of 0 is of what is empty:
     a product with a size of 0, which says nothing."""
     if shape is not None and tensor.shape != shape:
-        raise CheckFailed("a library returned another shape than its type rule says")
+        raise CheckFailed(OTHER_SHAPE)
     if tensor.stride() == strides or _same_layout(tensor, strides):
         return tensor
     if 0 in strides and tensor.numel() == 0:
         return tensor
+    if tensor.numel() and _overlap(tensor.shape, strides):  # they are of another shape
+        raise CheckFailed(OTHER_SHAPE)
     result = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
     return result.copy_(tensor)
+
+
+OTHER_SHAPE = "a library returned another shape than its type rule says"
+
+
+def _overlap(shape: torch.Size, strides: tuple[int, ...]) -> bool:
+    """Whether elements may lie in the same place, so that one is written over another."""
+    end = 1
+    for stride, size in sorted((s, n) for n, s in zip(shape, strides, strict=True) if n > 1):
+        if stride < end:
+            return True
+        end = stride * (size - 1) + end
+    return False
 
 
 def as_guessed(

@@ -40,14 +40,14 @@ PROGRAMS: dict[str, tuple[str, int, Callable[..., Any], tuple[torch.Tensor, ...]
 """By what reads the result: the row with the wrong rule, which result, the program, arguments."""
 
 
-def grown(rule: Callable[..., Any], which: int) -> Callable[..., Any]:
-    """The rule with one element more in the last dimension of a result."""
+def grown(rule: Callable[..., Any], which: int, more: int = 1) -> Callable[..., Any]:
+    """The rule with one element more, or less, in the last dimension of a result."""
 
     def wrong(cx: TypeContext, *args: Any, **kwargs: Any) -> Any:
         made = rule(cx, *args, **kwargs)
         types = list(made) if isinstance(made, tuple) else [made]
         *sizes, last = types[which].shape
-        types[which] = new(cx, types[which], (*sizes, last + 1))
+        types[which] = new(cx, types[which], (*sizes, last + more))
         return tuple(types) if isinstance(made, tuple) else types[0]
 
     return wrong
@@ -79,6 +79,23 @@ def test_a_result_of_nothing_has_the_shape_too() -> None:
     assert with_strides(empty, (3, 1), (0, 3)) is empty
     with pytest.raises(CheckFailed):
         with_strides(empty, (3, 1), (2, 3))
+
+
+def test_strides_of_a_smaller_shape_lay_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CheckFailed, match="another shape"):
+        with_strides(torch.zeros(2, 3, 3), (6, 2, 1))
+    x = torch.arange(24.0).view(2, 3, 4)
+    for strides in ((1, 2, 6), (12, 1, 3), (4, 8, 1), (40, 12, 3)):  # dense ones, and one with gaps
+        laid = with_strides(x, strides)
+        assert torch.equal(laid, x) and laid.stride() == strides
+    row = table.OPS["interpolate"]
+    assert row.type is not None
+    monkeypatch.setitem(table._rows, "interpolate", replace(row, type=grown(row.type, 0, -1)))
+    fast = anyshape.compile(lambda x: F.interpolate(x, scale_factor=2.0))
+    with torch.no_grad():
+        for size in (3, 5):
+            x = torch.randn(2, 3, size)
+            assert torch.equal(fast(x), F.interpolate(x, scale_factor=2.0))
 
 
 def test_each_dimension_of_a_result_tells_its_size_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from anyshape.ir.dtypes import DType, float32, promote_two
+from anyshape.ir.dtypes import DType, float32, float64, promote_two
 from anyshape.ir.graph import Arg, TensorType
-from anyshape.ops.context import NoRow, OpError, TypeContext
+from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.layout import numel, preserved_strides
 from anyshape.ops.reduce import cast, wide
 from anyshape.ops.rules import is_tensor, new, number_category, of_numbers, require_sizes, tensor
@@ -64,22 +64,22 @@ def _share(smoothing: Any, classes: Dim) -> Any:
     return of_numbers("truediv", smoothing, classes) if classes != 0 else math.inf
 
 
+def _if_smoothed(b: Any, smoothing: Any, plain: Any, smoothed: Callable[[], Any]) -> Any:
+    """Eager ignores an amount that is not above 0; of one that is computed only a call tells."""
+    if isinstance(smoothing, (int, float)):
+        return smoothed() if smoothing > 0 else plain
+    amount = b.full((), smoothing, float64, plain.type.device)
+    return b.where(b.gt(amount, 0), smoothed(), plain)
+
+
 def _soft_labels(
-    b: Any,
-    logs: Any,
-    target: Any,
-    weight: Any,
-    dim: int,
-    reduction: Arg,
-    smoothing: Any,
-    dtype: Any,
-) -> Any:
+    b: Any, logs: Any, target: Any, weight: Any,
+    dim: int, reduction: Arg, smoothing: Any, dtype: Any,
+) -> Any:  # fmt: skip
     logs = cast(b, logs, wide(dtype))
     goal = cast(b, target, logs.dtype)
-    if smoothing > 0:
-        goal = b.add(
-            b.mul(goal, of_numbers("sub", 1.0, smoothing)), _share(smoothing, logs.shape[dim])
-        )
+    rest, share = of_numbers("sub", 1.0, smoothing), _share(smoothing, logs.shape[dim])
+    goal = _if_smoothed(b, smoothing, goal, lambda: b.add(b.mul(goal, rest), share))
     if weight is not None:
         goal = b.mul(goal, _over_classes(b, weight, logs, dim))
     loss = b.neg(b.sum(b.mul(logs, goal), (dim,)))
@@ -95,16 +95,9 @@ def _over_classes(b: Any, weight: Any, logs: Any, dim: int) -> Any:
 
 
 def _nll(
-    b: Any,
-    logs: Any,
-    target: Any,
-    weight: Any,
-    ignore_index: Any,
-    dim: int,
-    reduction: Arg,
-    smoothing: Any,
-    dtype: Any,
-) -> Any:
+    b: Any, logs: Any, target: Any, weight: Any, ignore_index: Any,
+    dim: int, reduction: Arg, smoothing: Any, dtype: Any,
+) -> Any:  # fmt: skip
     """Negative log likelihood of integer targets; those equal to ``ignore_index`` do not count."""
     counts = b.ne(target, ignore_index)
     safe = b.where(counts, target, b.full((), 0, target.dtype, target.type.device))
@@ -116,11 +109,14 @@ def _nll(
         scale = b.reshape(flat, safe.shape)
         picked = b.mul(picked, scale)
     loss = b.where(counts, picked, zero)
-    if smoothing > 0:
+
+    def smoothed() -> Any:
         weighted = logs if weight is None else b.mul(logs, _over_classes(b, weight, logs, dim))
         smooth = b.where(counts, b.neg(b.sum(weighted, (dim,))), zero)
-        share = _share(smoothing, logs.shape[dim])
-        loss = b.add(b.mul(loss, of_numbers("sub", 1.0, smoothing)), b.mul(smooth, share))
+        rest, share = of_numbers("sub", 1.0, smoothing), _share(smoothing, logs.shape[dim])
+        return b.add(b.mul(loss, rest), b.mul(smooth, share))
+
+    loss = _if_smoothed(b, smoothing, loss, smoothed)
     if reduction != "mean":
         return finish(b, loss, reduction, dtype)
     ones = cast(b, counts, logs.dtype) if scale is None else b.where(counts, scale, zero)
@@ -156,8 +152,6 @@ def _cross_entropy_type(
     reduction: Arg,
     smoothing: Arg = 0.0,
 ) -> TensorType:
-    if not isinstance(smoothing, (int, float)):
-        raise NoRow("the labels' smoothing is computed: whether there is any, only a call tells")
     return _nll_type(cx, x, target, weight, reduction_of(size_average, reduce, reduction))
 
 

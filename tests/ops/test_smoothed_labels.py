@@ -40,3 +40,17 @@ def test_an_amount_that_changes_is_read_in_each_call() -> None:
     for amount in (0.1, 0.2, 0.3, -0.5, 0.0, 0.4, -1.0):
         wanted = F.cross_entropy(x, y, label_smoothing=amount)
         torch.testing.assert_close(fast(x, y, amount), wanted)
+
+
+@pytest.mark.parametrize("shares", [False, True], ids=["labels", "shares"])
+def test_an_amount_that_is_made_of_a_size_may_be_none_or_some(shares: bool) -> None:
+    def loss(x: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(x, target, label_smoothing=0.2 - x.shape[0] / 10)
+
+    fast = anyshape.compile(loss, fullgraph=True)
+    for rows in (1, 2, 3, 5):
+        x = torch.randn(rows, 3)
+        x[0, 0] = float("-inf")  # of no weight where nothing is smoothed
+        target = torch.eye(3)[torch.arange(rows) % 2 + 1] if shares else torch.arange(rows) % 2 + 1
+        torch.testing.assert_close(fast(x, target), loss(x, target), equal_nan=True)
+    assert fast.stats().specializations == 1

@@ -17,6 +17,7 @@ from anyshape.capture.guards.constant_kinds import CONSTANTS, is_simple
 from anyshape.capture.guards.definitions import MRO, FunctionState
 from anyshape.capture.guards.guard_code import Guard, own_names, same_constant
 from anyshape.capture.heap.class_attributes import may_change
+from anyshape.capture.heap.descriptions import module_name
 from anyshape.capture.heap.purity import is_library
 from anyshape.capture.heap.sources import Sources
 from anyshape.nouns import mutable
@@ -38,7 +39,9 @@ class Reliance:
         """Does a read of this kind look into a module or class of a library?"""
         if kind in ("global", "unbound"):
             name = obj.get("__name__", "")
-        elif isinstance(obj, (type, types.FunctionType)):
+        elif issubclass(type(obj), type):
+            name = module_name(obj)
+        elif isinstance(obj, types.FunctionType):
             name = obj.__module__ or ""
         elif isinstance(obj, types.ModuleType):
             name = obj.__name__

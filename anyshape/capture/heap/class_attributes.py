@@ -19,6 +19,7 @@ from anyshape.capture.heap.quiet_reads import class_entry
 from anyshape.capture.heap.values import NULL
 
 NOT_WRITTEN = object()
+_flags = type.__dict__["__flags__"].__get__
 _set, _delete = type.__setattr__, type.__delattr__
 
 
@@ -66,7 +67,8 @@ def may_change(obj: Any) -> bool:
     """Whether what `type` says of a class, its name for one, may be another thing later."""
     if not issubclass(type(obj), type):
         return True
-    return obj.__flags__ & (HEAP_TYPE | IMMUTABLE_TYPE) == HEAP_TYPE
+    flags: int = _flags(obj)
+    return flags & (HEAP_TYPE | IMMUTABLE_TYPE) == HEAP_TYPE
 
 
 def refuse_hidden(heap: Heap, obj: Any, descriptor: Any, name: str) -> None:

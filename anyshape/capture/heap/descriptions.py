@@ -34,6 +34,10 @@ _OF_PYBIND = "pybind11_builtins"
 """The module of what its functions are bound to, which names nothing."""
 _OF_TORCH = frozenset({"dtype", "device", "layout", "memory_format", "Size"})
 _qualified_name: Callable[[Any], str] = vars(type)["__qualname__"].__get__
+bare_name: Callable[[Any], str] = vars(type)["__name__"].__get__
+module_name: Callable[[Any], Any] = vars(type)["__module__"].__get__
+_flags: Callable[[Any], int] = vars(type)["__flags__"].__get__
+_namespace: Callable[[Any], Mapping[str, Any]] = vars(type)["__dict__"].__get__
 
 
 def short(value: Any) -> str:
@@ -49,7 +53,7 @@ def name_of(fn: Any) -> str:
         return str(fn.__name__ if of_pybind else fn.__qualname__)
     if type(fn) is types.MethodType:
         return name_of(fn.__func__)
-    own_name = vars(type(fn)).get("__qualname__")
+    own_name = _namespace(type(fn)).get("__qualname__")
     if type(own_name) is types.GetSetDescriptorType:  # a function of Cython
         return str(own_name.__get__(fn))
     return _qualified_name(fn if issubclass(type(fn), type) else type(fn))
@@ -57,10 +61,11 @@ def name_of(fn: Any) -> str:
 
 def class_name(cls: type) -> str:
     """What errors of C call a class: with its module, if C made it."""
-    made_in_c = not cls.__flags__ & HEAP_TYPE or cls.__flags__ & IMMUTABLE_TYPE
-    if made_in_c and cls.__module__ != "builtins":
-        return f"{cls.__module__}.{cls.__name__}"
-    return cls.__name__
+    flags, name = _flags(cls), bare_name(cls)
+    made_in_c = not flags & HEAP_TYPE or flags & IMMUTABLE_TYPE
+    if made_in_c and (module := module_name(cls)) != "builtins":
+        return f"{module}.{name}"
+    return name
 
 
 def text_of_absence(obj: Any, name: str) -> str:
@@ -94,7 +99,7 @@ def _pair(item: tuple[Any, Any], depth: int) -> str:
 
 def _is_known(kind: type) -> bool:
     """Whether the class is ours, or one of torch's or numpy's whose values are plain."""
-    module = str(vars(kind).get("__module__", ""))
+    module = str(_namespace(kind).get("__module__", ""))
     if module.partition(".")[0] == "anyshape":
         return True
     if module == "torch":

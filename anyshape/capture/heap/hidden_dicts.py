@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import gc
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,14 +29,22 @@ PARTIAL_FIELDS = {
 _namespace = type.__dict__["__dict__"].__get__
 
 
+_OF_C = (types.GetSetDescriptorType, types.MemberDescriptorType)
+
+
 def hides(cls: type) -> bool:
-    """Whether objects of a class have attributes of their own and no `__dict__`."""
-    if _offset(cls) == 0:
-        return False
+    """Whether objects of a class have attributes of their own and no `__dict__`, or another than
+    these: what a property of the program says."""
+    return _offset(cls) != 0 and not _shows(cls)
+
+
+def _shows(cls: type) -> bool:
+    """Whether C code gives the `__dict__` of objects of a class."""
     for base in _mro(cls):  # no generator: it is asked for each attribute
-        if "__dict__" in _namespace(base):
-            return False
-    return True
+        names = _namespace(base)
+        if "__dict__" in names:
+            return type(names["__dict__"]) in _OF_C
+    return False
 
 
 def hidden_dict(obj: Any) -> dict[str, Any] | None:
@@ -88,8 +97,13 @@ def replace_namespace(
 
 
 def names_of(obj: Any) -> Any:
-    """`obj.__dict__`, None where it has none: a `__getattr__` is asked for that."""
-    if gets_a_dict(obj):
+    """`obj.__dict__`, None where it has none, or code of the program is asked for it."""
+    return None if gets_a_dict(obj) else shown_dict(obj)
+
+
+def shown_dict(obj: Any) -> Any:
+    """The same; an object may get it by being asked."""
+    if not _shows(type(obj)):
         return None
     try:
         return object.__getattribute__(obj, "__dict__")

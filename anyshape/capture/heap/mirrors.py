@@ -10,6 +10,7 @@ import gc
 import operator
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -39,11 +40,41 @@ def maker_of(view: type) -> Any:
 
 @mutable
 class Mirror:
-    """The stand-in of an outside container; `written` once it no longer shows what is outside."""
+    """The stand-in of an outside container; `written` once it no longer shows what is outside.
+
+    One that was made for a write to an attribute has not been read: `touched` are the names that
+    were written, and the other entries lie in it as outside. It is None once all has been read.
+    """
 
     real: Any
     state: Any
     written: bool = False
+    touched: set[str] | None = None
+
+    def touch(self, name: str) -> Callable[[], None] | None:
+        """The entry is written; gives what takes that back, None where nothing has changed."""
+        if self.touched is None or name in self.touched:
+            return None
+        self.touched.add(name)
+        return partial(self.touched.remove, name)
+
+    def read_whole(self, read: Read) -> Callable[[], None]:
+        """Reads what has not been written; gives what takes that back."""
+        touched, before = self.touched, dict(self.state)
+        assert touched is not None
+        keys = keys_in_order(self.real)
+        read(self.real, "keys", None, keys)
+        for key in keys:
+            if key not in touched:
+                value = dict.__getitem__(self.real, key)
+                self.state[key] = read(self.real, kind_of_entry(self.real), key, value)
+        self.touched = None
+        return partial(self._forget_read, touched, before)
+
+    def _forget_read(self, touched: set[str], before: dict[str, Any]) -> None:
+        self.touched = touched
+        self.state.clear()
+        self.state.update(before)
 
 
 def mapping_behind(view: Any) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anyshape.capture.heap.class_flags import HEAP_TYPE
-from anyshape.capture.heap.hidden_dicts import hides, names_of
+from anyshape.capture.heap.hidden_dicts import hidden_dict, hides, names_of
 
 SLOTS_ASKED: Mapping[str, tuple[str, ...]] = {
     "length": ("__len__",),
@@ -28,13 +28,15 @@ SLOTS_ASKED: Mapping[str, tuple[str, ...]] = {
 }
 """The special methods that a guard of a kind, or a step of a path, calls."""
 _mro = type.__dict__["__mro__"].__get__
+_namespace = type.__dict__["__dict__"].__get__
 
 
 def class_entry(cls: type, name: str) -> Any:
     """What the first class of the MRO has under a name; None where none has it."""
     for base in _mro(cls):
-        if name in base.__dict__:
-            return base.__dict__[name]
+        names = _namespace(base)
+        if name in names:
+            return names[name]
     return None
 
 
@@ -71,7 +73,8 @@ def asks_keys(obj: Any, kind: str) -> bool:
 def kind_of_absence(obj: Any, kind: str) -> str:
     """The guard that says that an object has no such attribute (`missing`: of its own), without
     asking code of the program."""
-    if kind == "missing" and hides(type(obj)):
+    asked = issubclass(type(obj), type) and asks_the_program(obj, kind)
+    if kind == "missing" and (asked or hides(type(obj))):
         return "hidden"
     return "unset_in_c" if kind == "unset" and asks_the_program(obj, kind) else kind
 
@@ -92,7 +95,7 @@ def is_unset(obj: Any, name: str) -> bool:
 
 def _getattribute_in_c(cls: type) -> Any:
     """What a class would answer with, were it not for code of the program."""
-    found = (vars(base).get("__getattribute__") for base in _mro(cls))
+    found = (_namespace(base).get("__getattribute__") for base in _mro(cls))
     return next(f for f in found if f is not None and type(f) is not types.FunctionType)
 
 
@@ -141,11 +144,21 @@ def is_of_its_own(obj: Any, name: Any) -> bool:
     of a metaclass is its own, that of the dictionary of `type` is for the classes made by it."""
     if not issubclass(type(obj), type):
         return name in (names_of(obj) or ())
-    if name not in vars(obj):
+    if name not in _namespace(obj):
         return False
     if not issubclass(obj, type):
         return True
     return class_entry(type(class_entry(type(obj), name)), "__set__") is None
+
+
+def own_names(obj: Any) -> Any:
+    """What the object's own dictionary is, which no code of the program is asked for."""
+    return _namespace(obj) if issubclass(type(obj), type) else names_of(obj)
+
+
+def hidden_names(obj: Any) -> Any:
+    """The same where no `__dict__` of C shows them; those of a class, which its metaclass might."""
+    return _namespace(obj) if issubclass(type(obj), type) else hidden_dict(obj) or ()
 
 
 def _runs_a_function(descriptor: Any) -> bool:

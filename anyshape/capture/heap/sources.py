@@ -242,7 +242,7 @@ def expression(source: Source, constant: Callable[[Any, str], str]) -> str:
 
 
 def _in_names_of(base: Source, key: Any, constant: Callable[[Any, str], str]) -> str:
-    names = constant(vars(base.pinned), base.text + ".__dict__")
+    names = constant(quiet_reads.own_names(base.pinned), base.text + ".__dict__")
     return f"{names}[{_key(key, constant)}]"
 
 

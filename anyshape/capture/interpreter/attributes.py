@@ -25,11 +25,11 @@ from types import (
 )
 from typing import Any
 
-from anyshape.capture.heap import answers, class_attributes, decimals
+from anyshape.capture.heap import answers, class_attributes, decimals, descriptions
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.class_flags import HEAP_TYPE, IMMUTABLE_TYPE
 from anyshape.capture.heap.deaths import PROXY_KINDS, Hook, target_of
-from anyshape.capture.heap.hidden_dicts import dict_of_partial, hidden_dict
+from anyshape.capture.heap.hidden_dicts import dict_of_partial, hidden_dict, shown_dict
 from anyshape.capture.heap.mirrors import mapping_behind
 from anyshape.capture.heap.values import NULL, PROXIES, REFUSAL_CODE, Call
 from anyshape.capture.interpreter import polyfills
@@ -200,9 +200,8 @@ def instance_dict(obj: Any) -> dict[str, Any] | None:
 
 def made_dict(obj: Any) -> dict[str, Any] | None:
     """The same, of one that gets it by being asked for it, too."""
-    try:
-        namespace = _object_getattribute(obj, "__dict__")
-    except AttributeError:
+    namespace = shown_dict(obj)
+    if namespace is None:
         return hidden_dict(obj)
     return namespace if isinstance(namespace, dict) else None
 
@@ -394,9 +393,7 @@ def _no_attribute(obj: Any, name: str) -> AttributeError:
             object.__getattribute__(obj, name)
         except AttributeError as error:
             return error.with_traceback(None)
-    return AttributeError(
-        f"{type(obj).__name__!r} object has no attribute {name!r}", name=name, obj=obj
-    )
+    return AttributeError(descriptions.text_of_absence(obj, name), name=name, obj=obj)
 
 
 def load_method(machine: Interpreter, obj: Any, name: str) -> Any:

@@ -206,7 +206,7 @@ def read_by_code(cls: type) -> frozenset[str]:
     found: frozenset[str] = frozenset()
     for name, kinds, reads in READ_BY_METHOD:
         if issubclass(cls, kinds):
-            method = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
+            method = class_entry(cls, name)
             if type(method) is types.FunctionType:
                 found |= reads
     return found

@@ -6,7 +6,9 @@ between two calls.
 from __future__ import annotations
 
 import copy
+import json
 import pickle
+import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
@@ -33,6 +35,18 @@ class Ordered(OrderedDict[str, int]):
     pass
 
 
+class Entries(dict[str, int]):
+    pass
+
+
+class Listed(list[int]):
+    pass
+
+
+class Pair(tuple[int, ...]):
+    pass
+
+
 class Queue(deque[str]):
     pass
 
@@ -50,6 +64,16 @@ READS: dict[str, Callable[[], Any]] = {
     "equal": lambda: vars(OUTSIDE) == {"there": 1, "z": 4},
     "equal inside a tuple": lambda: (vars(OUTSIDE),) == ({"there": 1, "z": 4},),
     "reduced": lambda: repr(OUTSIDE.__reduce_ex__(2)[2]),
+    "dict": lambda: dict(vars(OUTSIDE)),
+    "length": lambda: len(vars(OUTSIDE)),
+    "iterated": lambda: [*vars(OUTSIDE).items()],
+    "copied": lambda: vars(copy.copy(OUTSIDE)),
+    "json": lambda: json.dumps(vars(OUTSIDE)),
+    "pickled": lambda: pickle.loads(pickle.dumps(vars(OUTSIDE))),
+    "one entry": lambda: vars(OUTSIDE)["there"],
+    "one entry or none": lambda: vars(OUTSIDE).get("extra"),
+    "a key": lambda: "extra" in vars(OUTSIDE),
+    "names": lambda: [name for name in dir(OUTSIDE) if not name.startswith("_")],
 }
 
 
@@ -65,10 +89,51 @@ def test_c_code_sees_the_attributes_that_the_segment_has_set(name: str) -> None:
         del OUTSIDE.z  # type: ignore[attr-defined]
         return x + 1, found
 
-    expected = program(torch.ones(2))[1]
     fast = anyshape.compile(program)
-    assert [fast(torch.ones(n))[1] for n in (2, 3)] == [expected] * 2
-    assert vars(OUTSIDE) == {"there": 1}
+    for attributes in ({"there": 1}, {"there": 1}, {"there": 2}, {"there": 2, "extra": 0}):
+        vars(OUTSIDE).clear()
+        vars(OUTSIDE).update(attributes)
+        assert repr(fast(torch.ones(2))[1]) == repr(program(torch.ones(2))[1])
+        assert vars(OUTSIDE) == attributes
+
+
+def test_a_write_to_an_attribute_relies_on_no_other() -> None:
+    """One that differs at each call makes no other specialization, where others are asked for."""
+    obj = Plain()
+    vars(obj).update(there=1, counter=0)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        obj.z = 4  # type: ignore[attr-defined]
+        return x + vars(obj)["there"] + int("missing" in vars(obj))
+
+    fast = anyshape.compile(program)
+    obj.z = 0  # type: ignore[attr-defined]
+    for counter in range(4):
+        vars(obj)["counter"] = counter
+        assert fast(torch.ones(2)).tolist() == [2.0, 2.0]
+    assert fast.stats().specializations == 1
+
+
+def test_what_a_side_of_a_branch_reads_is_read_on_the_other_too() -> None:
+    obj = Plain()
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        obj.z = 4  # type: ignore[attr-defined]
+        if x.shape[0] > 3:
+            obj.z = len(vars(obj))  # type: ignore[attr-defined]
+        else:
+            x = x + sum(vars(obj).values())
+        return x + obj.z + obj.there  # type: ignore[attr-defined]
+
+    fast = anyshape.compile(program)
+    for there in (1, 2):
+        for n in (2, 5):
+            vars(obj).clear()
+            vars(obj)["there"] = there
+            expected = program(torch.ones(n))
+            vars(obj).clear()
+            vars(obj)["there"] = there
+            assert torch.equal(fast(torch.ones(n)), expected)
 
 
 TAKEN: dict[str, Callable[[Any], Any]] = {
@@ -77,12 +142,19 @@ TAKEN: dict[str, Callable[[Any], Any]] = {
     "pickle": lambda obj: vars(pickle.loads(pickle.dumps(obj))),
     "reduce": lambda obj: repr(obj.__reduce__()[2]),
     "protocol 0": lambda obj: repr(obj.__reduce_ex__(0)[2]),
+    "state": lambda obj: repr(object.__getstate__(obj)),  # type: ignore[attr-defined]
+    "names": lambda obj: [name for name in dir(obj) if not name.startswith("_")],
+    "names of object": lambda obj: sorted(object.__dir__(obj))[-3:],
 }
 
 
 @pytest.mark.parametrize("how", TAKEN)
-@pytest.mark.parametrize("kind", (Members, Frozen, Ordered, Queue, Text))
+@pytest.mark.parametrize(
+    "kind", (Members, Frozen, Ordered, Queue, Text, Entries, Listed, Pair)
+)
 def test_copies_take_the_attributes_that_an_object_has_then(kind: type, how: str) -> None:
+    if how == "state" and sys.version_info < (3, 11):
+        pytest.skip("object has no __getstate__ before 3.11")
     obj, take = kind(), TAKEN[how]
 
     def program(x: torch.Tensor) -> tuple[torch.Tensor, Any]:

@@ -168,7 +168,8 @@ def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if fn in purity.PAIR_READERS and len(args) > 1:
         args = (target, _pairs(heap, args[1]), *args[2:])
     outside = heap.domain.records and id(target) not in heap.created
-    if outside and is_blind(fn, args[1:], kwargs) and id(target) not in heap.mirrors:
+    blind = outside and is_blind(fn, args[1:], kwargs)
+    if blind and id(target) not in heap.mirrors:
         if issubclass(type(target), dict):
             heap.domain.will_look_up(target, args[1])
         heap.store_unread(fn, target, args[1:])
@@ -176,7 +177,8 @@ def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     rest = args[1:]
     if fn in purity.ABSORBERS or (fn in purity.SLICE_WRITERS and slice in map(type, rest[:1])):
         rest = tuple([_given(heap, arg) if outside else heap.mirror(arg) for arg in rest])
-    state = heap.write(target)
+    by_key = blind and issubclass(type(target), dict)
+    state = heap.write_entry(target, args[1]) if by_key else heap.write(target)
     if fn in purity.COMPARING_MUTATORS:
         heap.look_inside((*values_of(state), *rest))
     if fn in purity.STEPWISE and issubclass(type(state), (list, dict)):

@@ -160,8 +160,9 @@ class Heap(Journal):
         return NULL if unread is None else unread.find(key)
 
     def mirror_of(self, obj: Any) -> Any:
-        """The mirror's state if there is one already, else the object."""
-        known = self._known(obj)
+        """The mirror's state if there is one already, else the object: for who looks at what lies
+        there and relies on none of it."""
+        known = self._written(obj)
         return obj if known is None else known.state
 
     def _make_mirror(self, obj: Any, copier: Copier, read: Any = None) -> Any:
@@ -189,6 +190,15 @@ class Heap(Journal):
         if id(state) not in self.owners and id(state) not in self.created:
             require_growth_of(state, obj)
         self._mark_written(state)
+        self.will_write(state)
+        return state
+
+    def write_entry(self, obj: Any, key: Any) -> Any:
+        """The same for a dict, of which the entry under the key is written and nothing read."""
+        known = self.mirrors.get(id(obj))
+        if known is None or known.touched is None or type(key) is not str:
+            return self.write(obj)
+        state = self._names_to_write(obj, key)
         self.will_write(state)
         return state
 

@@ -98,13 +98,15 @@ def test_c_code_sees_the_attributes_that_the_segment_has_set(name: str) -> None:
 
 
 def test_a_write_to_an_attribute_relies_on_no_other() -> None:
-    """One that differs at each call makes no other specialization, where others are asked for."""
+    """One that differs at each call makes no other specialization, where others are asked for, or
+    written by what `functools.cached_property` does."""
     obj = Plain()
     vars(obj).update(there=1, counter=0)
 
     def program(x: torch.Tensor) -> torch.Tensor:
         obj.z = 4  # type: ignore[attr-defined]
-        return x + vars(obj)["there"] + int("missing" in vars(obj))
+        vars(obj)["y"] = 0
+        return x + vars(obj)["there"] + vars(obj)["y"] + int("missing" in vars(obj))
 
     fast = anyshape.compile(program)
     obj.z = 0  # type: ignore[attr-defined]
@@ -134,6 +136,32 @@ def test_what_a_side_of_a_branch_reads_is_read_on_the_other_too() -> None:
             vars(obj).clear()
             vars(obj)["there"] = there
             assert torch.equal(fast(torch.ones(n)), expected)
+
+
+def test_what_a_side_that_data_decides_reads_as_a_whole_leaves_the_other_one_as_it_was() -> None:
+    """Written twice, read by one side alone, merged: a side that is taken back has done nothing."""
+    obj = Plain()
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        obj.z = 4  # type: ignore[attr-defined]
+        if x.sum() > 3:
+            obj.z = 5  # type: ignore[attr-defined]
+            obj.z = sum(vars(obj).values())  # type: ignore[attr-defined]
+        else:
+            obj.there = obj.there + 1  # type: ignore[attr-defined]
+        return x + obj.z + obj.there  # type: ignore[attr-defined]
+
+    fast = anyshape.compile(program)
+    for there in (1, 2):
+        for value in (1.0, 2.0):
+            found = []
+            for run in (program, fast):
+                vars(obj).clear()
+                vars(obj).update(there=there, z=0)
+                found.append((run(torch.full((2,), value)), dict(vars(obj))))
+            assert torch.equal(found[0][0], found[1][0])
+            assert found[0][1] == found[1][1]
+    assert fast.stats().graph_breaks == 0
 
 
 TAKEN: dict[str, Callable[[Any], Any]] = {

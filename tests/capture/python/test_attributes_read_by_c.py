@@ -138,6 +138,22 @@ def test_what_a_side_of_a_branch_reads_is_read_on_the_other_too() -> None:
             assert torch.equal(fast(torch.ones(n)), expected)
 
 
+def test_a_side_that_reads_attributes_as_a_whole_has_written_nothing() -> None:
+    obj = Plain()
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        obj.z = 4  # type: ignore[attr-defined]
+        return x + (len(vars(obj)) - 2 if x.shape[0] > 3 else 0)
+
+    fast = anyshape.compile(program)
+    for attributes in ({"there": 1}, {"there": 1, "more": 1}):
+        for n in (2, 5):
+            vars(obj).clear()
+            vars(obj).update(attributes)
+            assert torch.equal(fast(torch.ones(n)), program(torch.ones(n)))
+        assert "more" in attributes or fast.stats().specializations == 1
+
+
 def test_what_a_side_that_data_decides_reads_as_a_whole_leaves_the_other_one_as_it_was() -> None:
     """Written twice, read by one side alone, merged: a side that is taken back has done nothing."""
     obj = Plain()

@@ -193,9 +193,7 @@ TAKEN: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("how", TAKEN)
-@pytest.mark.parametrize(
-    "kind", (Members, Frozen, Ordered, Queue, Text, Entries, Listed, Pair)
-)
+@pytest.mark.parametrize("kind", (Members, Frozen, Ordered, Queue, Text, Entries, Listed, Pair))
 def test_copies_take_the_attributes_that_an_object_has_then(kind: type, how: str) -> None:
     if how == "state" and sys.version_info < (3, 11):
         pytest.skip("object has no __getstate__ before 3.11")

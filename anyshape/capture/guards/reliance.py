@@ -17,8 +17,13 @@ from anyshape.capture.guards.constant_kinds import CONSTANTS, is_simple
 from anyshape.capture.guards.definitions import MRO, FunctionState
 from anyshape.capture.guards.guard_code import Guard, own_names, same_constant
 from anyshape.capture.heap.class_attributes import may_change
-from anyshape.capture.heap.descriptions import module_name
 from anyshape.capture.heap.purity import is_library
+from anyshape.capture.heap.quiet_classes import (
+    bare_name,
+    class_module,
+    namespace_of,
+    qualified_name,
+)
 from anyshape.capture.heap.sources import Sources
 from anyshape.nouns import mutable
 
@@ -40,7 +45,7 @@ class Reliance:
         if kind in ("global", "unbound"):
             name = obj.get("__name__", "")
         elif issubclass(type(obj), type):
-            name = module_name(obj)
+            name = class_module(obj)
         elif isinstance(obj, types.FunctionType):
             name = obj.__module__ or ""
         elif isinstance(obj, types.ModuleType):
@@ -90,13 +95,17 @@ class Reliance:
         """A name was looked up along the MRO of a class, which other bases change; that of a class
         with no base but `object` is what it is, and those of libraries are left as they are."""
         mro = MRO(cls)
-        if may_change(cls) and len(mro) > 2 and not is_library(str(vars(cls).get("__module__"))):
+        if (
+            may_change(cls)
+            and len(mro) > 2
+            and not is_library(str(namespace_of(cls).get("__module__")))
+        ):
             self._inherited.setdefault(id(cls), (cls, mro))
 
     def not_a_subclass(self, sub: type, cls: type) -> None:
         """An abstract class may take the other in later, by `register`; those of libraries have
         done so."""
-        if not (is_library(sub.__module__) and is_library(cls.__module__)):
+        if not (is_library(class_module(sub)) and is_library(class_module(cls))):
             self._answered(issubclass, (sub, cls), False)
 
     def _answered(self, fn: Any, args: tuple[Any, ...], answer: Any) -> bool:
@@ -138,9 +147,13 @@ def _names_in(holder: Any) -> dict[Any, Any] | None:
 
 def function_name(fn: Any) -> str:
     """The name of a callable."""
-    return str(getattr(fn, "__qualname__", None) or type(fn).__name__)
+    if issubclass(type(fn), type):
+        return qualified_name(fn)
+    return str(getattr(fn, "__qualname__", None) or bare_name(type(fn)))
 
 
 def holder_name(holder: Any) -> str:
+    if issubclass(type(holder), type):
+        return bare_name(holder)
     named = holder.get("__name__") if type(holder) is dict else getattr(holder, "__name__", None)
     return str(named or "names")

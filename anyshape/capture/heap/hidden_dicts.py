@@ -15,18 +15,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.quiet_classes import mro_of, namespace_of
 from anyshape.capture.heap.values import NULL
 
 _generic_dict: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.c_void_p)(
     ("PyObject_GenericGetDict", ctypes.pythonapi)
 )
 _offset = type.__dict__["__dictoffset__"].__get__
-_mro = type.__dict__["__mro__"].__get__
 PARTIAL_FIELDS = {
     name: functools.partial.__dict__[name].__get__ for name in ("func", "args", "keywords")
 }
 """What a partial holds, whatever its class says."""
-_namespace = type.__dict__["__dict__"].__get__
 
 
 _OF_C = (types.GetSetDescriptorType, types.MemberDescriptorType)
@@ -40,8 +39,8 @@ def hides(cls: type) -> bool:
 
 def _shows(cls: type) -> bool:
     """Whether C code gives the `__dict__` of objects of a class."""
-    for base in _mro(cls):  # no generator: it is asked for each attribute
-        names = _namespace(base)
+    for base in mro_of(cls):  # no generator: it is asked for each attribute
+        names = namespace_of(base)
         if "__dict__" in names:
             return type(names["__dict__"]) in _OF_C
     return False

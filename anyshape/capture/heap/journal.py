@@ -14,6 +14,7 @@ from anyshape.capture.heap import undo
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.iterators import SETTABLE, can_fork
 from anyshape.capture.heap.observer import Observer
+from anyshape.capture.heap.quiet_classes import bare_name
 from anyshape.capture.heap.raised_state import put_back, state_of
 from anyshape.capture.heap.values import NULL
 
@@ -101,7 +102,7 @@ class Journal:
                 self.journal.append(lambda: iterator.__setstate__(position))
             elif not self.is_made_inside(iterator):
                 if shared or id(iterator) in self.iterators or not can_fork(iterator):
-                    kind = type(iterator).__name__
+                    kind = bare_name(type(iterator))
                     raise broken("fork", f"{kind} is advanced")
         return next(iterator, NULL)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.class_flags import HEAP_TYPE
-from anyshape.capture.heap.quiet_reads import class_entry
+from anyshape.capture.heap.quiet_classes import bare_name, class_entry, flags_of, has_entry
 from anyshape.nouns import mutable
 
 Read = Callable[[Any, str, Any, Any], Any]
@@ -124,7 +124,7 @@ def _mirror_tuple(read: Read, obj: Any) -> Any:
     read(obj, "count", None, tuple.__len__(obj))
     values = [read(obj, "item", i, value) for i, value in enumerate(tuple.__iter__(obj))]
     try:
-        if hasattr(type(obj), "n_sequence_fields"):  # a struct sequence of C: torch.return_types
+        if has_entry(type(obj), "n_sequence_fields"):  # a struct sequence of C: torch.return_types
             return type(obj)(values)
         return tuple.__new__(type(obj), values)
     except TypeError:  # one that cannot be made (sys.version_info): constants
@@ -147,7 +147,7 @@ def keys_in_order(obj: Any) -> tuple[Any, ...]:
 
 def kind_of_entry(obj: dict[Any, Any]) -> str:
     """How guards read what lies in a dict: past a `__getitem__` of its class."""
-    return "item" if type(obj).__getitem__ is dict.__getitem__ else "entry"
+    return "item" if class_entry(type(obj), "__getitem__") is dict.__getitem__ else "entry"
 
 
 def _mirror_dict(read: Read, obj: Any) -> Any:
@@ -242,13 +242,13 @@ _COPIERS: tuple[tuple[type, Copier], ...] = (
 
 def dies_in_python(kind: type) -> bool:
     """Whether code of the program runs where an object of the class dies: a copy would be one."""
-    return bool(kind.__flags__ & HEAP_TYPE) and class_entry(kind, "__del__") is not None
+    return bool(flags_of(kind) & HEAP_TYPE) and class_entry(kind, "__del__") is not None
 
 
 def copier_of(obj: Any) -> Copier | None:
     for kind, copier in _COPIERS:
         if issubclass(type(obj), kind):
             if dies_in_python(type(obj)):
-                raise broken("unknown-call", f"{type(obj).__name__}.__del__, of a copy,")
+                raise broken("unknown-call", f"{bare_name(type(obj))}.__del__, of a copy,")
             return copier
     return None

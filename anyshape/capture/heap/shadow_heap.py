@@ -43,6 +43,7 @@ from anyshape.capture.heap.mirrors import (
 )
 from anyshape.capture.heap.nested_containers import containers_in, item_of, length_of, values_of
 from anyshape.capture.heap.observer import Observer
+from anyshape.capture.heap.quiet_classes import bare_name
 from anyshape.capture.heap.quiet_reads import kind_of_absence
 from anyshape.capture.heap.sorted_lists import SortedLists
 from anyshape.capture.heap.unread_writes import Unread, is_key
@@ -385,7 +386,7 @@ class Heap(Journal):
         """C code raised something else than AttributeError for an attribute: of an outside object,
         no guard can say when it will again."""
         if id(obj) not in self.created:
-            raise broken("unknown-call", f"{type(obj).__name__}.{name}, which raised") from error
+            raise broken("unknown-call", f"{bare_name(type(obj))}.{name}, which raised") from error
 
     def attribute(self, obj: Any, name: str, value: Any) -> Any:
         """An attribute that C code gave."""
@@ -484,7 +485,7 @@ class Heap(Journal):
         """Set (or, with `NULL`, delete) an attribute through a C descriptor."""
         if self.domain.records and id(obj) not in self.created:
             if not undo.takes(descriptor, value):
-                raise broken("python-effect", f"setting {name!r} of a {type(obj).__name__}")
+                raise broken("python-effect", f"setting {name!r} of a {bare_name(type(obj))}")
             if value is NULL:
                 undo.require_attribute(name, partial(self.slot, obj, descriptor, type(obj), name))
             self.set_written(obj, name, value)

@@ -31,6 +31,13 @@ from anyshape.capture.heap.class_flags import HEAP_TYPE, IMMUTABLE_TYPE
 from anyshape.capture.heap.deaths import PROXY_KINDS, Hook, target_of
 from anyshape.capture.heap.hidden_dicts import dict_of_partial, hidden_dict, shown_dict
 from anyshape.capture.heap.mirrors import mapping_behind
+from anyshape.capture.heap.quiet_classes import (
+    bare_name,
+    class_module,
+    flags_of,
+    mro_of,
+    namespace_of,
+)
 from anyshape.capture.heap.values import NULL, PROXIES, REFUSAL_CODE, Call
 from anyshape.capture.interpreter import polyfills
 from anyshape.capture.interpreter.continuations import say_of_what
@@ -92,7 +99,7 @@ def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
         return _module_getattr(machine, obj, cls, name)
     if getattribute is _super_getattribute:
         return super_getattr(machine, obj, name)
-    if not cls.__flags__ & HEAP_TYPE or cls in _FORWARDING or _is_foreign(cls):
+    if not flags_of(cls) & HEAP_TYPE or cls in _FORWARDING or _is_foreign(cls):
         return _native_getattr(machine, obj, name)
     hook = machine.lookup(cls, "__getattr__")
     if hook is not NULL:
@@ -244,7 +251,7 @@ def descriptor_get(machine: Interpreter, attribute: Any, obj: Any, cls: type, na
         return attribute
     if type(getter) is FunctionType:
         return Call(getter, (attribute, instance, cls))
-    if kind in C_FUNCTIONS or kind.__name__ == INSTANCE_METHOD:
+    if kind in C_FUNCTIONS or bare_name(kind) == INSTANCE_METHOD:
         if obj is None:  # which to a descriptor means no object
             return getattr(obj, attribute.__name__)
         return getter(attribute, instance, cls)
@@ -264,9 +271,11 @@ EVALUATED = frozenset({"__bound__", "__constraints__", "__default__", "__value__
 
 def _refuse_evaluation(machine: Interpreter, obj: Any, name: str) -> None:
     """C would call code of the program, unseen."""
-    if name in EVALUATED and type(obj).__module__ == "typing" and machine.heap.is_created(obj):
+    if name in EVALUATED and class_module(type(obj)) == "typing" and machine.heap.is_created(obj):
         if any(type(part) is FunctionType for part in gc.get_referents(obj)):
-            raise broken("unknown-call", f"{type(obj).__name__}.{name}, computed when it is read,")
+            raise broken(
+                "unknown-call", f"{bare_name(type(obj))}.{name}, computed when it is read,"
+            )
 
 
 def type_getattr(machine: Interpreter, obj: Any, meta: type, name: str) -> Any:
@@ -287,7 +296,7 @@ def type_getattr(machine: Interpreter, obj: Any, meta: type, name: str) -> Any:
     if hook is not NULL:
         return call_bound(machine, hook, obj, (name,), None)
     raise AttributeError(
-        f"type object {obj.__name__!r} has no attribute {name!r}", name=name, obj=obj
+        f"type object {bare_name(obj)!r} has no attribute {name!r}", name=name, obj=obj
     )
 
 
@@ -314,7 +323,7 @@ def rely_on_names(machine: Interpreter, value: Any) -> None:
     for base, names in _SHOWN_BY.items():
         if issubclass(type(value), base):
             for name in names:
-                _metatype_get(machine, vars(base)[name], value, type(value), name)
+                _metatype_get(machine, namespace_of(base)[name], value, type(value), name)
 
 
 def rely_on_being_abstract(machine: Interpreter, cls: type) -> None:
@@ -364,10 +373,10 @@ def super_lookup(
 ) -> Any:
     """`super(this, receiver).name`: along the MRO of `start` after `this`."""
     machine.domain.inherits(start)
-    mro = start.__mro__
+    mro = mro_of(start)
     position = mro.index(this) + 1 if this in mro else len(mro)
     for base in mro[position:]:
-        namespace = type.__dict__["__dict__"].__get__(base)
+        namespace = namespace_of(base)
         attribute = class_attributes.written(machine.heap, base, name)
         if attribute is not class_attributes.NOT_WRITTEN:
             if attribute is NULL:
@@ -388,7 +397,7 @@ def super_lookup(
 
 
 def _no_attribute(obj: Any, name: str) -> AttributeError:
-    if not type(obj).__flags__ & HEAP_TYPE or type(obj).__flags__ & IMMUTABLE_TYPE:
+    if not flags_of(type(obj)) & HEAP_TYPE or flags_of(type(obj)) & IMMUTABLE_TYPE:
         try:  # C's own text, which names classes of C with their modules
             object.__getattribute__(obj, name)
         except AttributeError as error:
@@ -460,7 +469,7 @@ def _is_generic(machine: Interpreter, cls: type) -> bool:
     reading alone, which must meet what the generic writing has left."""
     if cls in _GENERIC:
         return True
-    of_c = issubclass(cls, BaseException) and not cls.__flags__ & HEAP_TYPE
+    of_c = issubclass(cls, BaseException) and not flags_of(cls) & HEAP_TYPE
     return of_c and machine.lookup(cls, "__setattr__") is _object_setattr
 
 
@@ -469,7 +478,7 @@ def _is_foreign(cls: type) -> bool:
 
 
 def _is_generic_setter(cls: type) -> bool:
-    return bool(cls.__flags__ & HEAP_TYPE) and not issubclass(cls, (type, *_FOREIGN))
+    return bool(flags_of(cls) & HEAP_TYPE) and not issubclass(cls, (type, *_FOREIGN))
 
 
 def generic_setattr(machine: Interpreter, obj: Any, name: str, value: Any) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 
 from anyshape.capture.heap import class_attributes, purity
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.quiet_classes import bare_name, mro_of
 from anyshape.capture.heap.values import NULL, PROXIES, Call, contents
 from anyshape.capture.interpreter import attributes, class_polyfills, polyfills
 from anyshape.capture.interpreter.domain import Interpreter
@@ -175,7 +176,7 @@ def _tells_the_program(machine: Interpreter, args: Args, namespace: Any) -> bool
         hook = machine.lookup(type(value), "__set_name__")
         if hook is not NULL and (_is_of_the_program(hook) or not machine.heap.is_created(value)):
             return True
-    mro = [cls for base in args[-2] if issubclass(type(base), type) for cls in base.__mro__]
+    mro = [cls for base in args[-2] if issubclass(type(base), type) for cls in mro_of(base)]
     inherited = next((vars(c)[SUBCLASS] for c in mro if SUBCLASS in vars(c)), None)
     return _is_of_the_program(getattr(inherited, "__func__", inherited))
 
@@ -260,7 +261,7 @@ def _instance_of(machine: Interpreter, obj: Any, cls: type) -> Any:
         return issubclass(machine.domain.type_of(obj), cls)
     abstract = type(cls) is not type
     machine.domain.inherits(kind)
-    if kind is cls or (not abstract and any(base is cls for base in kind.__mro__)):
+    if kind is cls or (not abstract and any(base is cls for base in mro_of(kind))):
         return True
     if _says_its_class(machine, kind):
         return Call(class_polyfills.instance_by_class, (obj, cls, abstract))
@@ -425,7 +426,7 @@ def _run_source(machine: Interpreter, mode: str, args: Args, kwargs: Kwargs) -> 
         if names is None:
             names = _locals(machine, (), {})
     elif not issubclass(type(globals_), dict):
-        raise TypeError(f"{mode}() globals must be a dict, not {type(globals_).__name__}")
+        raise TypeError(f"{mode}() globals must be a dict, not {bare_name(type(globals_))}")
     if names is None:
         names = globals_
     code = source if type(source) is CodeType else _compile(frame, source, mode)

@@ -11,6 +11,7 @@ from typing import Any
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.class_flags import HEAP_TYPE
+from anyshape.capture.heap.quiet_classes import bare_name, flags_of, mro_of
 from anyshape.capture.heap.values import PROXIES, Call
 from anyshape.capture.interpreter import attributes, class_polyfills
 from anyshape.capture.interpreter.domain import Interpreter
@@ -59,9 +60,9 @@ REDUCERS = [vars(cls)["__reduce__"] for cls in (set, frozenset, deque, OrderedDi
 def refuse_state(machine: Interpreter, obj: Any) -> None:
     """C reads all attributes of the object: from outside, these are neither relied on nor what the
     segment has set them to."""
-    if machine.recording and type(obj).__flags__ & HEAP_TYPE:
+    if machine.recording and flags_of(type(obj)) & HEAP_TYPE:
         if type(obj) not in PROXIES and not machine.heap.is_created(obj):
-            raise broken("unknown-call", f"the state of a {type(obj).__name__}")
+            raise broken("unknown-call", f"the state of a {bare_name(type(obj))}")
 
 
 def _getstate(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
@@ -81,9 +82,9 @@ REDUCED = (object, list, dict, tuple, int, float, str, bytes, complex)
 
 def _is_reduced(machine: Interpreter, kind: type) -> bool:
     """Whether all that the object has is in its attributes, or in a base that tells it."""
-    if not kind.__flags__ & HEAP_TYPE or issubclass(kind, type):
+    if not flags_of(kind) & HEAP_TYPE or issubclass(kind, type):
         return False
-    bases = [b for b in kind.__mro__ if not b.__flags__ & HEAP_TYPE]
+    bases = [b for b in mro_of(kind) if not flags_of(b) & HEAP_TYPE]
     own = isinstance(machine.lookup(kind, "__dict__"), property)
     return not own and all(any(b is base for base in REDUCED) for b in bases)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from anyshape.capture.heap.iterators import TELLING
 from anyshape.capture.heap.nested_containers import elements_of
-from anyshape.capture.heap.quiet_reads import class_entry
+from anyshape.capture.heap.quiet_classes import class_entry
 from anyshape.capture.heap.values import PROXIES, Call, SizeValue
 from anyshape.capture.interpreter import protocol, search_polyfills, sort_polyfills
 from anyshape.capture.interpreter.attributes import C_FUNCTIONS

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -122,3 +124,157 @@ def test_an_attribute_behind_a_dict_of_the_program_is_guarded() -> None:
         assert fast(torch.ones(2))[1:] == (value, False)
     obj.later = 1  # type: ignore[attr-defined]
     assert fast(torch.ones(2))[1:] == (3, True)
+
+
+class Attributes(metaclass=Listening):
+    def __init__(self, a: int = 1) -> None:
+        self.a = a
+
+    @property
+    def shown(self) -> int:
+        return self.a
+
+    @classmethod
+    def made(cls) -> int:
+        return 1
+
+
+class Special(Attributes):
+    def __call__(self) -> int:
+        return 3
+
+    def __len__(self) -> int:
+        return 2
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([1, 2])
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __add__(self, other: Any) -> int:
+        return 3
+
+    def __getitem__(self, index: Any) -> Any:
+        return index
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+    def __repr__(self) -> str:
+        return "special"
+
+
+class Entries(dict[str, int], metaclass=Listening):
+    pass
+
+
+class Fixed(tuple[int, ...], metaclass=Listening):
+    pass
+
+
+class Row(list[int], metaclass=Listening):
+    pass
+
+
+class Number(int, metaclass=Listening):
+    pass
+
+
+class Text(str, metaclass=Listening):
+    pass
+
+
+class Failure(Exception, metaclass=Listening):
+    pass
+
+
+def matched(o: Any) -> int:
+    match o:
+        case Attributes(a=1):
+            return 1
+        case [_, *_]:
+            return 2
+        case {}:
+            return 3
+    return 4
+
+
+def raised(o: Any) -> Any:
+    raise Failure("said")
+
+
+def within(o: Any) -> Any:
+    with o as entered:
+        return entered is o
+
+
+def with_another(o: Any) -> Any:
+    o.another = 1
+    return o.another
+
+
+USES: dict[str, Callable[[Any], Any]] = {
+    "an attribute": lambda o: o.a,
+    "none": lambda o: o.zz,
+    "a property": lambda o: o.shown,
+    "a class method": lambda o: o.made(),
+    "set": with_another,
+    "instance": lambda o: (isinstance(o, Attributes), isinstance(o, (int, list))),
+    "subclass": lambda o: issubclass(type(o), Attributes),
+    "text": lambda o: repr(o)[:2],
+    "format": lambda o: f"{o}"[:1],
+    "length": lambda o: len(o),
+    "list": lambda o: [*o],
+    "iterated": lambda o: [i for i in o],
+    "equal": lambda o: (o == o, o == 3),
+    "hash": lambda o: hash(o) and 1,
+    "sum": lambda o: o + 1,
+    "sum on the right": lambda o: 1 + o,
+    "item": lambda o: o[0],
+    "contains": lambda o: 1 in o,
+    "truth": lambda o: bool(o),
+    "call": lambda o: o(),
+    "context": within,
+    "made": lambda o: [Attributes(2).a, Attributes(3).shown],
+    "key": lambda o: {o: 1}[o],
+    "searched": lambda o: [1, o].index(1),
+    "index": lambda o: [1, 2][o],
+    "sorted": lambda o: len(sorted([o])),
+    "float": lambda o: float(o),
+    "names": lambda o: len(dir(o)),
+    "class": lambda o: o.__class__ is type(o),
+    "super": lambda o: super(Attributes, o).__init__(),
+    "tensor": lambda o: (torch.ones(2) + o).sum().item(),
+    "json": lambda o: json.dumps([o]),
+    "deleted": lambda o: delattr(o, "a"),
+    "matched": matched,
+    "raised": raised,
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_metaclass_is_asked_what_cpython_asks_it(use: str) -> None:
+    """Of everything else, what `type` keeps is read (`quiet_classes.py`)."""
+    for kind in (Attributes, Slotted, Special, Entries, Fixed, Row, Number, Text):
+
+        def program(x: torch.Tensor, obj: Any) -> tuple[torch.Tensor, Any]:
+            try:
+                return x + 1, USES[use](obj)
+            except Exception as error:
+                return x + 1, repr(error)
+
+        fast = anyshape.compile(program)
+        for _ in range(2):
+            ASKED.clear()
+            wanted = repr(program(torch.ones(2), kind())[1]), [*ASKED]
+            ASKED.clear()
+            given = kind()
+            assert (repr(fast(torch.ones(2), given)[1]), ASKED) == wanted, kind
+        assert fast.stats().internal_errors == 0

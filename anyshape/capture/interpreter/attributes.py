@@ -39,7 +39,7 @@ from anyshape.capture.heap.quiet_classes import (
     namespace_of,
 )
 from anyshape.capture.heap.values import NULL, PROXIES, REFUSAL_CODE, Call
-from anyshape.capture.interpreter import polyfills
+from anyshape.capture.interpreter import class_polyfills, polyfills
 from anyshape.capture.interpreter.continuations import say_of_what
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame_views import FrameView
@@ -60,6 +60,7 @@ _FORWARDING = frozenset({GenericAlias, MethodType})
 # C types with an attribute access of their own.
 _FOREIGN = (type(threading.local()), *PROXY_KINDS)
 
+_READ_BY_US = (Generator, FrameView)
 _object_getattribute = object.__getattribute__
 _type_getattribute = type.__getattribute__
 _module_getattribute = ModuleType.__getattribute__
@@ -80,21 +81,26 @@ def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
         return obj.read(machine, name)
     if obj is None:  # a descriptor cannot tell None from no object
         return getattr(obj, name)
+    try:
+        return _found(machine, obj, cls, name)
+    except AttributeError as error:
+        say_of_what(error, obj, name)
+        raise
+
+
+def _found(machine: Interpreter, obj: Any, cls: type, name: str) -> Any:
+    """By what the class has for `__getattribute__`."""
     getattribute = machine.lookup(cls, "__getattribute__")
     if getattribute is _object_getattribute or _is_generic(machine, cls):
         hook = machine.lookup(cls, "__getattr__")
         if hook is not NULL:
             return _getattr_with_hook(machine, obj, cls, name, hook)
-        try:
-            return generic_getattr(machine, obj, cls, name)
-        except AttributeError as error:
-            say_of_what(error, obj, name)
-            raise
+        return generic_getattr(machine, obj, cls, name)
     if not _is_slot(getattribute, "__getattribute__"):
         known = answers.recalled(machine.heap, obj, name) if machine.recording else NULL
         return Call(polyfills.custom_getattr, (obj, name)) if known is NULL else known
     if issubclass(cls, type):  # pybind11's metaclass has one of its own
-        return type_getattr(machine, obj, cls, name)
+        return _class_getattr(machine, obj, cls, name)
     if getattribute is _module_getattribute:
         return _module_getattr(machine, obj, cls, name)
     if getattribute is _super_getattribute:
@@ -278,10 +284,27 @@ def _refuse_evaluation(machine: Interpreter, obj: Any, name: str) -> None:
             )
 
 
+def _class_getattr(machine: Interpreter, obj: Any, meta: type, name: str) -> Any:
+    """The same, then the metaclass's `__getattr__`."""
+    refusal = None
+    try:
+        result = type_getattr(machine, obj, meta, name)
+    except AttributeError as error:
+        refusal, result = error, NULL
+    if result is not NULL and type(result) is not Call:
+        return result
+    hook = machine.lookup(meta, "__getattr__")
+    if hook is NULL:
+        if refusal is not None:
+            raise refusal
+        return result
+    if refusal is not None:
+        return call_bound(machine, hook, obj, (name,), None)
+    return Call(class_polyfills.class_attribute_or_hook, (obj, name, hook))
+
+
 def type_getattr(machine: Interpreter, obj: Any, meta: type, name: str) -> Any:
-    """`type.__getattribute__`: metaclass data descriptor, own MRO, metaclass attribute, the
-    metaclass's `__getattr__`.
-    """
+    """`type.__getattribute__`: metaclass data descriptor, own MRO, metaclass attribute."""
     meta_attribute = machine.lookup(meta, name)
     kind = type(meta_attribute)
     is_data = meta_attribute is not NULL and is_data_descriptor(machine, kind)
@@ -292,12 +315,7 @@ def type_getattr(machine: Interpreter, obj: Any, meta: type, name: str) -> Any:
         return descriptor_get(machine, attribute, NULL, obj, name)
     if meta_attribute is not NULL:
         return descriptor_get(machine, meta_attribute, obj, meta, name)
-    hook = machine.lookup(meta, "__getattr__")
-    if hook is not NULL:
-        return call_bound(machine, hook, obj, (name,), None)
-    raise AttributeError(
-        f"type object {bare_name(obj)!r} has no attribute {name!r}", name=name, obj=obj
-    )
+    raise AttributeError(f"type object {bare_name(obj)!r} has no attribute {name!r}")
 
 
 def _metatype_get(machine: Interpreter, attribute: Any, obj: Any, meta: type, name: str) -> Any:
@@ -418,9 +436,21 @@ def load_method(machine: Interpreter, obj: Any, name: str) -> Any:
             namespace = instance_dict(obj)
             if namespace is None or not _holds(machine, obj, namespace, name):
                 return _Bound(attribute)
-        if type(attribute) is MemberDescriptorType and machine.lookup(cls, "__getattr__") is NULL:
-            return generic_getattr(machine, obj, cls, name)  # an error does not say of what it is
+        if cls not in _READ_BY_US and obj is not None and is_silent(machine, obj, name):
+            return generic_getattr(machine, obj, cls, name)
     return load_attr(machine, obj, name)
+
+
+def is_silent(machine: Interpreter, obj: Any, name: str) -> bool:
+    """Whether what is called is looked for by `_PyObject_GetMethod` alone, after which an error of
+    a descriptor does not say of what it is."""
+    cls = type(obj)
+    return (
+        cls not in PROXIES
+        and machine.lookup(cls, "__getattribute__") is _object_getattribute
+        and machine.lookup(cls, "__getattr__") is NULL
+        and machine.lookup(cls, name) is not NULL
+    )
 
 
 def _holds(machine: Interpreter, obj: Any, namespace: dict[str, Any], name: str) -> bool:

@@ -99,13 +99,15 @@ def say_of_what(error: AttributeError, owner: Any, name: str) -> None:
 
 @frozen(eq=False)
 class AttributeOf(Continuation):
-    """The frame gives an attribute: an AttributeError that does not say of what gets it."""
+    """The frame gives an attribute: an AttributeError that does not say of what gets it, unless
+    the look for it is `silent`."""
 
     owner: Any
     name: str
+    silent: bool = False
 
     def raised(self, machine: Interpreter, frame: Frame, error: Any) -> Frame | None:
-        if issubclass(type(error), AttributeError):
+        if not self.silent and issubclass(type(error), AttributeError):
             say_of_what(error, self.owner, self.name)
         return None
 

@@ -83,9 +83,9 @@ def load_method(machine: Interpreter, frame: Frame, arg: str) -> Frame | None:
         return None
     owner, kind = stack[-1], type(found)
     if kind is Call or kind is Frame:
-        found = machine.settle(found)
+        found, silent = machine.settle(found), attributes.is_silent(machine, owner, arg)
         stack[-1] = NULL
-        return push_by(machine, frame, 0, found, AttributeOf(owner, arg))
+        return push_by(machine, frame, 0, found, AttributeOf(owner, arg, silent))
     stack[-1] = NULL
     stack.append(found)
     return None
@@ -105,7 +105,8 @@ def load_attr_or_callee(machine: Interpreter, frame: Frame, arg: tuple[str, bool
     found = attributes.load_method(machine, stack[-1], name)
     kind = type(found)
     if kind is Call or kind is Frame:
-        return push_by(machine, frame, 1, found, CalleeOf(stack[-1], name))
+        silent = attributes.is_silent(machine, stack[-1], name)
+        return push_by(machine, frame, 1, found, CalleeOf(stack[-1], name, silent))
     if kind is BOUND:
         stack.insert(-1, found.function)
     else:

@@ -20,10 +20,12 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.quiet_classes import bare_name, mro_of
 from anyshape.capture.heap.values import NULL, PROXIES, Call, contents
 from anyshape.capture.interpreter import attributes, class_polyfills, polyfills
+from anyshape.capture.interpreter.continuations import AttributeOf
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame, handled_exception
 from anyshape.capture.interpreter.frame_views import FrameView, locals_of, outer_frame
 from anyshape.capture.interpreter.generators import Generator
+from anyshape.capture.interpreter.opcode_results import also
 from anyshape.capture.interpreter.unwinding import exception_info
 from anyshape.capture.python import pickles
 from anyshape.capture.python.compiled_text import compiled
@@ -37,7 +39,8 @@ Handler = Callable[["Interpreter", Args, Kwargs], Any]
 # ---- attributes ----------------------------------------------------------------------------------
 def _getattr(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2 and type(args[1]) is str and not kwargs:
-        return attributes.load_attr(machine, *args)
+        found = machine.settle(attributes.load_attr(machine, *args))
+        return also(found, AttributeOf(*args)) if type(found) is Frame else found
     if len(args) == 3 and type(args[1]) is str and not kwargs:
         try:
             result = attributes.load_attr(machine, args[0], args[1])

@@ -105,7 +105,7 @@ class Reliance:
     def not_a_subclass(self, sub: type, cls: type) -> None:
         """An abstract class may take the other in later, by `register`; those of libraries have
         done so."""
-        if not (is_library(class_module(sub)) and is_library(class_module(cls))):
+        if not (_is_of_library(sub) and _is_of_library(cls)):
             self._answered(issubclass, (sub, cls), False)
 
     def _answered(self, fn: Any, args: tuple[Any, ...], answer: Any) -> bool:
@@ -143,6 +143,12 @@ def _names_in(holder: Any) -> dict[Any, Any] | None:
     if not may_change(holder):
         return None
     return holder if type(holder) is dict else own_names(holder)
+
+
+def _is_of_library(cls: Any) -> bool:
+    """Of a class, or what `issubclass` takes for one: a union, an object with `__bases__`."""
+    is_class = issubclass(type(cls), type)
+    return is_library(class_module(cls) if is_class else str(getattr(cls, "__module__", "")))
 
 
 def function_name(fn: Any) -> str:

@@ -278,3 +278,17 @@ def test_a_metaclass_is_asked_what_cpython_asks_it(use: str) -> None:
             given = kind()
             assert (repr(fast(torch.ones(2), given)[1]), ASKED) == wanted, kind
         assert fast.stats().internal_errors == 0
+
+
+def test_what_is_no_class_may_stand_for_one() -> None:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        return (
+            x + 1,
+            issubclass(Row, int | Text),
+            issubclass(Row, int | Row),
+            isinstance(3, int | Row),
+        )
+
+    fast = anyshape.compile(program)
+    assert fast(torch.ones(2))[1:] == (False, True, True)
+    assert fast.stats().internal_errors == 0

@@ -12,12 +12,24 @@ from typing import Any
 _GETTERS = type.__dict__
 
 flags_of: Callable[[Any], int] = _GETTERS["__flags__"].__get__
-mro_of: Callable[[Any], tuple[type, ...]] = _GETTERS["__mro__"].__get__
-namespace_of: Callable[[Any], Mapping[str, Any]] = _GETTERS["__dict__"].__get__
 bare_name: Callable[[Any], str] = _GETTERS["__name__"].__get__
 qualified_name: Callable[[Any], str] = _GETTERS["__qualname__"].__get__
 weakref_offset: Callable[[Any], int] = _GETTERS["__weakrefoffset__"].__get__
 _module: Callable[[Any], Any] = _GETTERS["__module__"].__get__
+_mro: Callable[[Any], tuple[type, ...] | None] = _GETTERS["__mro__"].__get__
+_namespace: Callable[[Any], Mapping[str, Any] | None] = _GETTERS["__dict__"].__get__
+
+
+def mro_of(cls: type) -> tuple[type, ...]:
+    """The classes in which names are looked up. C makes some of its own ready where the first
+    attribute of them is read; these have no metaclass but `type`."""
+    return _mro(cls) or cls.__mro__
+
+
+def namespace_of(cls: type) -> Mapping[str, Any]:
+    """What a class has under its own names, once C has made it ready."""
+    found = _namespace(cls)
+    return vars(cls) if found is None else found
 
 
 def class_module(cls: Any) -> str:

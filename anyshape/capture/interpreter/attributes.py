@@ -285,7 +285,7 @@ def _refuse_evaluation(machine: Interpreter, obj: Any, name: str) -> None:
 
 
 def _class_getattr(machine: Interpreter, obj: Any, meta: type, name: str) -> Any:
-    """The same, then the metaclass's `__getattr__`."""
+    """`type.__getattribute__`, then the metaclass's `__getattr__`."""
     refusal = None
     try:
         result = type_getattr(machine, obj, meta, name)

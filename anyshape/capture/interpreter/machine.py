@@ -396,7 +396,7 @@ class Machine:
             self.classes.append(cls)
             self.domain.inherits(cls)
         value: Any = NULL
-        for base in mro_of(cls) or (cls, object):
+        for base in mro_of(cls):
             namespace = type.__dict__["__dict__"].__get__(base) or {}
             changed = class_attributes.written(self.heap, base, name)
             if changed is NULL:

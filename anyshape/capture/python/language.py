@@ -26,7 +26,6 @@ from anyshape.capture.interpreter.domain import Domain, Interpreter
 from anyshape.capture.interpreter.frame import Code
 from anyshape.capture.interpreter.machine import Language, Machine
 from anyshape.capture.python import (
-    heap_polyfills,
     instances,
     itertools_polyfills,
     json_polyfills,
@@ -49,7 +48,7 @@ POLYFILLS = (
     *(polyfills, class_polyfills, iteration_polyfills, mapping_polyfills),
     *(search_polyfills, sort_polyfills, itertools_polyfills, time_polyfills),
     *(pickle_polyfills, json_polyfills, warning_polyfills),
-    *(text_polyfills, heap_polyfills),
+    text_polyfills,
 )
 
 

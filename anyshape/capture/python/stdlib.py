@@ -25,7 +25,6 @@ from anyshape.capture.interpreter import protocol, search_polyfills, sort_polyfi
 from anyshape.capture.interpreter.attributes import C_FUNCTIONS
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.python import (
-    heap_polyfills,
     instances,
     itertools_polyfills,
     jsons,
@@ -122,11 +121,11 @@ def _bisected(function: Any, polyfill: Callable[..., Any]) -> Handler:
 
 def _sifted(name: str, count: int) -> Handler:
     """C compares elements in the middle of its writes: those of constants, or in a large list."""
-    function, polyfill = getattr(heapq, name), getattr(heap_polyfills, name)
+    function, polyfill = getattr(heapq, name), getattr(sort_polyfills, name)
 
     def handler(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         fits = machine.recording and len(args) == count and type(args[0]) is list and not kwargs
-        if not fits or list.__len__(machine.heap.mirror(args[0])) > heap_polyfills.LARGE:
+        if not fits or list.__len__(machine.heap.mirror(args[0])) > sort_polyfills.LARGE_HEAP:
             return machine.native(function, args, kwargs)
         if any(_is_programs(machine, arg) for arg in args):
             return Call(polyfill, args)

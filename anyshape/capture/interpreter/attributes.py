@@ -60,7 +60,6 @@ _FORWARDING = frozenset({GenericAlias, MethodType})
 # C types with an attribute access of their own.
 _FOREIGN = (type(threading.local()), *PROXY_KINDS)
 
-_READ_BY_US = (Generator, FrameView)
 _object_getattribute = object.__getattribute__
 _type_getattribute = type.__getattribute__
 _module_getattribute = ModuleType.__getattribute__
@@ -279,9 +278,8 @@ def _refuse_evaluation(machine: Interpreter, obj: Any, name: str) -> None:
     """C would call code of the program, unseen."""
     if name in EVALUATED and class_module(type(obj)) == "typing" and machine.heap.is_created(obj):
         if any(type(part) is FunctionType for part in gc.get_referents(obj)):
-            raise broken(
-                "unknown-call", f"{bare_name(type(obj))}.{name}, computed when it is read,"
-            )
+            kind = bare_name(type(obj))
+            raise broken("unknown-call", f"{kind}.{name}, computed when it is read,")
 
 
 def _class_getattr(machine: Interpreter, obj: Any, meta: type, name: str) -> Any:
@@ -294,13 +292,12 @@ def _class_getattr(machine: Interpreter, obj: Any, meta: type, name: str) -> Any
     if result is not NULL and type(result) is not Call:
         return result
     hook = machine.lookup(meta, "__getattr__")
+    if refusal is None:
+        either = Call(class_polyfills.class_attribute_or_hook, (obj, name, hook))
+        return result if hook is NULL else either
     if hook is NULL:
-        if refusal is not None:
-            raise refusal
-        return result
-    if refusal is not None:
-        return call_bound(machine, hook, obj, (name,), None)
-    return Call(class_polyfills.class_attribute_or_hook, (obj, name, hook))
+        raise refusal
+    return call_bound(machine, hook, obj, (name,), None)
 
 
 def type_getattr(machine: Interpreter, obj: Any, meta: type, name: str) -> Any:
@@ -436,14 +433,13 @@ def load_method(machine: Interpreter, obj: Any, name: str) -> Any:
             namespace = instance_dict(obj)
             if namespace is None or not _holds(machine, obj, namespace, name):
                 return _Bound(attribute)
-        if cls not in _READ_BY_US and obj is not None and is_silent(machine, obj, name):
+        if cls not in (Generator, FrameView) and obj is not None and is_silent(machine, obj, name):
             return generic_getattr(machine, obj, cls, name)
     return load_attr(machine, obj, name)
 
 
 def is_silent(machine: Interpreter, obj: Any, name: str) -> bool:
-    """Whether what is called is looked for by `_PyObject_GetMethod` alone, after which an error of
-    a descriptor does not say of what it is."""
+    """Whether `_PyObject_GetMethod` alone looks for it: a descriptor's error stays as it is."""
     cls = type(obj)
     return (
         cls not in PROXIES

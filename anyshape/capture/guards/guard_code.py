@@ -18,10 +18,11 @@ import torch
 from anyshape.capture.guards.definitions import MRO
 from anyshape.capture.guards.no_alias import NoAlias
 from anyshape.capture.heap import descriptions, purity, random_states
-from anyshape.capture.heap.hidden_dicts import dict_as_it_lies, hidden_dict
+from anyshape.capture.heap.hidden_dicts import dict_as_it_lies
 from anyshape.capture.heap.mirrors import buffer_of
 from anyshape.capture.heap.numpy_scalars import is_numpy_number
-from anyshape.capture.heap.quiet_reads import is_unset
+from anyshape.capture.heap.quiet_classes import bare_name, class_module
+from anyshape.capture.heap.quiet_reads import hidden_names, is_unset
 from anyshape.capture.heap.sources import (
     Source,
     expression,
@@ -109,7 +110,7 @@ def _equals_text(path: str, expected: Any, name: Namer) -> str:
     constant = name(expected, "value")
     if expected is None or isinstance(expected, bool):
         return f"{path} is not {expected}"
-    kind = name(type(expected), type(expected).__name__)
+    kind = name(type(expected), bare_name(type(expected)))
     if type(expected) is float and (expected == 0.0 or math.isnan(expected)):
         differs = f"type(v) is not {kind} or repr(v) != {str(expected)!r}"
         return f"(v := {path}) is not {constant} and ({differs})"
@@ -157,7 +158,7 @@ def _is_plain(value: Any) -> bool:
     """Whether `==` with it runs no code of the program: C compares it, or the standard library."""
     if type(value) is frozenset:
         return all(map(_is_plain, value))
-    return purity.is_library(str(type(value).__module__))
+    return purity.is_library(class_module(type(value)))
 
 
 def _referent(obj: Any) -> str:
@@ -167,7 +168,7 @@ def _referent(obj: Any) -> str:
 def short(value: Any) -> str:
     """A value on one line; no code of the program is called for it."""
     if type(value) in (torch.Tensor, torch.nn.Parameter):
-        return f"<{type(value).__name__} {tuple(value.shape)} {value.dtype} {value.device}>"
+        return f"<{bare_name(type(value))} {tuple(value.shape)} {value.dtype} {value.device}>"
     return descriptions.short(value)
 
 
@@ -206,9 +207,9 @@ KINDS: Mapping[str, GuardKind] = {
         steps=True,
     ),
     "type": GuardKind(
-        lambda path, expected, name: f"type({path}) is not {name(expected, expected.__name__)}",
+        lambda path, expected, name: f"type({path}) is not {name(expected, bare_name(expected))}",
         lambda value, expected: type(value) is expected,
-        lambda path, expected: f"type({path}) is {expected.__qualname__}",
+        lambda path, expected: f"type({path}) is {descriptions.name_of(expected)}",
     ),
     "length": GuardKind(
         lambda path, expected, name: f"len({path}) != {expected}",
@@ -260,9 +261,9 @@ KINDS: Mapping[str, GuardKind] = {
     ),
     "hidden": GuardKind(
         lambda path, expected, name: (
-            f"{expected!r} in ({name(hidden_dict, 'hidden_dict')}({path}) or ())"
+            f"{expected!r} in {name(hidden_names, 'hidden_names')}({path})"
         ),
-        lambda obj, name: name not in (hidden_dict(obj) or ()),
+        lambda obj, name: name not in hidden_names(obj),
         lambda path, expected: f"{path} has no {expected!r} of its own",
     ),
     "unset": GuardKind(

@@ -23,6 +23,7 @@ from anyshape.capture.guards.guard_code import (
     short,
 )
 from anyshape.capture.heap import quiet_reads
+from anyshape.capture.heap.quiet_classes import bare_name
 from anyshape.capture.heap.sources import Source, describe_step, read_path, read_source
 from anyshape.ir.graph import Location
 from anyshape.ir.scalars import Scalar, ScalarInput, evaluate_scalar
@@ -172,7 +173,7 @@ def explain_guard(guard: Guard, values: list[Any]) -> Failure | None:
             else relation(found, guard.expected, values)
         )
     except UNREADABLE as error:
-        return Failure(str(guard), f"{type(error).__name__}: {error}", guard.location)
+        return Failure(str(guard), f"{bare_name(type(error))}: {error}", guard.location)
     if holds:
         return None
     numbers = guard.kind == "equals" and _widens(guard.expected, found)

@@ -18,6 +18,12 @@ from anyshape.capture.guards.definitions import MRO, FunctionState
 from anyshape.capture.guards.guard_code import Guard, own_names, same_constant
 from anyshape.capture.heap.class_attributes import may_change
 from anyshape.capture.heap.purity import is_library
+from anyshape.capture.heap.quiet_classes import (
+    bare_name,
+    class_module,
+    namespace_of,
+    qualified_name,
+)
 from anyshape.capture.heap.sources import Sources
 from anyshape.nouns import mutable
 
@@ -38,7 +44,9 @@ class Reliance:
         """Does a read of this kind look into a module or class of a library?"""
         if kind in ("global", "unbound"):
             name = obj.get("__name__", "")
-        elif isinstance(obj, (type, types.FunctionType)):
+        elif issubclass(type(obj), type):
+            name = class_module(obj)
+        elif isinstance(obj, types.FunctionType):
             name = obj.__module__ or ""
         elif isinstance(obj, types.ModuleType):
             name = obj.__name__
@@ -87,13 +95,17 @@ class Reliance:
         """A name was looked up along the MRO of a class, which other bases change; that of a class
         with no base but `object` is what it is, and those of libraries are left as they are."""
         mro = MRO(cls)
-        if may_change(cls) and len(mro) > 2 and not is_library(str(vars(cls).get("__module__"))):
+        if (
+            may_change(cls)
+            and len(mro) > 2
+            and not is_library(str(namespace_of(cls).get("__module__")))
+        ):
             self._inherited.setdefault(id(cls), (cls, mro))
 
     def not_a_subclass(self, sub: type, cls: type) -> None:
         """An abstract class may take the other in later, by `register`; those of libraries have
         done so."""
-        if not (is_library(sub.__module__) and is_library(cls.__module__)):
+        if not (_is_of_library(sub) and _is_of_library(cls)):
             self._answered(issubclass, (sub, cls), False)
 
     def _answered(self, fn: Any, args: tuple[Any, ...], answer: Any) -> bool:
@@ -133,11 +145,21 @@ def _names_in(holder: Any) -> dict[Any, Any] | None:
     return holder if type(holder) is dict else own_names(holder)
 
 
+def _is_of_library(cls: Any) -> bool:
+    """Of a class, or what `issubclass` takes for one: a union, an object with `__bases__`."""
+    is_class = issubclass(type(cls), type)
+    return is_library(class_module(cls) if is_class else str(getattr(cls, "__module__", "")))
+
+
 def function_name(fn: Any) -> str:
     """The name of a callable."""
-    return str(getattr(fn, "__qualname__", None) or type(fn).__name__)
+    if issubclass(type(fn), type):
+        return qualified_name(fn)
+    return str(getattr(fn, "__qualname__", None) or bare_name(type(fn)))
 
 
 def holder_name(holder: Any) -> str:
+    if issubclass(type(holder), type):
+        return bare_name(holder)
     named = holder.get("__name__") if type(holder) is dict else getattr(holder, "__name__", None)
     return str(named or "names")

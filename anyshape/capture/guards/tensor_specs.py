@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.quiet_classes import bare_name
 from anyshape.ir.dtypes import DTYPES, DType
 from anyshape.nouns import frozen
 from anyshape.symbolic import Dim
@@ -72,7 +73,7 @@ def refuse_unless_plain(tensor: torch.Tensor) -> None:
 def in_words(tensor: torch.Tensor) -> str:
     """What a tensor that is not plain is: "tensor of layout torch.sparse_coo"."""
     if type(tensor) not in _EXACT:
-        return f"tensor of class {type(tensor).__name__}"
+        return f"tensor of class {bare_name(type(tensor))}"
     if tensor.layout is not torch.strided:
         return f"tensor of layout {tensor.layout}"
     kinds = {"nested": tensor.is_nested, "quantized": tensor.is_quantized}

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.class_flags import HEAP_TYPE, IMMUTABLE_TYPE
 from anyshape.capture.heap.observer import Observer
-from anyshape.capture.heap.quiet_reads import class_entry
+from anyshape.capture.heap.quiet_classes import bare_name, class_entry, flags_of, mro_of
 from anyshape.capture.heap.values import NULL
 
 NOT_WRITTEN = object()
@@ -44,7 +44,7 @@ class Heap(Protocol):
 def write(heap: Heap, obj: Any, name: str, value: Any) -> None:
     """`cls.name = value` (`NULL` deletes); breaks where that is more than an entry of a dict."""
     if not _is_entry(obj, name) or (value is NULL and not _has(heap, obj, name)):
-        raise broken("python-effect", f"setting {name!r} of a {type(obj).__name__}")
+        raise broken("python-effect", f"setting {name!r} of a {bare_name(type(obj))}")
     heap.set_written(obj, name, value)
     heap.log(*(_delete, obj, (name,)) if value is NULL else (_set, obj, (name, value)))
     heap.domain.class_changed()
@@ -66,7 +66,8 @@ def may_change(obj: Any) -> bool:
     """Whether what `type` says of a class, its name for one, may be another thing later."""
     if not issubclass(type(obj), type):
         return True
-    return obj.__flags__ & (HEAP_TYPE | IMMUTABLE_TYPE) == HEAP_TYPE
+    flags = flags_of(obj)
+    return flags & (HEAP_TYPE | IMMUTABLE_TYPE) == HEAP_TYPE
 
 
 def refuse_hidden(heap: Heap, obj: Any, descriptor: Any, name: str) -> None:
@@ -97,7 +98,7 @@ def make_annotations(heap: Heap, cls: type) -> None:
 
 def rely_on_all_names(heap: Heap, cls: type) -> None:
     """C code lists the names of a class and its bases."""
-    for base in type.__dict__["__mro__"].__get__(cls):
+    for base in mro_of(cls):
         if may_change(base) and not heap.is_created(base):
             names = heap.behind(type.__dict__["__dict__"].__get__(base))
             heap.domain.read(names, "keys", None, tuple(names))
@@ -107,7 +108,7 @@ def _is_entry(obj: Any, name: Any) -> bool:
     """Whether setting it writes an entry of the class's dict, and does nothing else."""
     if not issubclass(type(obj), type) or type(name) is not str:
         return False
-    plain = obj.__flags__ & HEAP_TYPE and not obj.__flags__ & IMMUTABLE_TYPE
+    plain = flags_of(obj) & HEAP_TYPE and not flags_of(obj) & IMMUTABLE_TYPE
     special = name.startswith("__") and name.endswith("__")
     return bool(plain) and not special and class_entry(type(obj), name) is None
 

@@ -19,6 +19,7 @@ from types import FrameType, ModuleType
 from typing import Any, Literal
 
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.quiet_classes import class_module
 from anyshape.capture.heap.values import PROXIES, Break
 from anyshape.nouns import frozen
 
@@ -249,7 +250,7 @@ def _holders(values: list[Any], but: set[int]) -> list[Any]:
 
 
 def _is_ours(kind: type) -> bool:
-    return kind is not Hook and str(kind.__module__).startswith("anyshape.")
+    return kind is not Hook and str(class_module(kind)).startswith("anyshape.")
 
 
 def _is_this(holder: Any) -> bool:

@@ -15,8 +15,7 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.class_flags import HEAP_TYPE, IMMUTABLE_TYPE
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.nested_containers import values_of
-
-_mro: Callable[[type], tuple[type, ...]] = vars(type)["__mro__"].__get__
+from anyshape.capture.heap.quiet_classes import bare_name, class_module, flags_of, mro_of
 
 
 def are_among(values: Iterable[Any]) -> bool:
@@ -31,13 +30,13 @@ def _is_or_holds(value: Any) -> bool:
 
 
 def _is_decimal(value: Any) -> bool:
-    return any(map(_is_class, _mro(value if issubclass(type(value), type) else type(value))))
+    return any(map(_is_class, mro_of(value if issubclass(type(value), type) else type(value))))
 
 
 def _is_class(cls: type) -> bool:
-    if cls.__name__ != "Decimal" or cls.__module__ != "decimal":
+    if bare_name(cls) != "Decimal" or class_module(cls) != "decimal":
         return False
-    return cls.__flags__ & (HEAP_TYPE | IMMUTABLE_TYPE) != HEAP_TYPE  # `_pydecimal` has one, too
+    return flags_of(cls) & (HEAP_TYPE | IMMUTABLE_TYPE) != HEAP_TYPE  # `_pydecimal` has one, too
 
 
 def is_number(cls: type) -> bool:
@@ -47,7 +46,7 @@ def is_number(cls: type) -> bool:
 
 def refuse_signals(value: Any) -> None:
     """The flags and the traps of a context are read in C's memory, which its numbers write."""
-    if type(value).__name__ == "SignalDict":
+    if bare_name(type(value)) == "SignalDict":
         raise broken("unknown-call", "reading the signals of a decimal context")
 
 
@@ -63,7 +62,7 @@ def called(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     """`fn(*args, **kwargs)`, or a break where it sets a flag of the context, or might: another
     copy of the module has contexts of its own."""
     module = sys.modules["_decimal"]
-    classes = {cls for v in (fn, *args) for cls in _mro(type(v)) if _is_class(cls)}
+    classes = {cls for v in (fn, *args) for cls in mro_of(type(v)) if _is_class(cls)}
     if any(cls is not module.Decimal for cls in classes):
         raise broken("unknown-call", name_of(fn))
     context = module.getcontext()

@@ -12,6 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from anyshape.capture.heap.class_flags import HEAP_TYPE, IMMUTABLE_TYPE
+from anyshape.capture.heap.quiet_classes import (
+    bare_name,
+    class_module,
+    flags_of,
+    mro_of,
+    namespace_of,
+    qualified_name,
+)
 
 MOST_CHARACTERS = 80
 MOST_ITEMS = 12
@@ -33,7 +41,6 @@ _BY_NAME = (types.FunctionType, types.BuiltinFunctionType, type(list.append), ty
 _OF_PYBIND = "pybind11_builtins"
 """The module of what its functions are bound to, which names nothing."""
 _OF_TORCH = frozenset({"dtype", "device", "layout", "memory_format", "Size"})
-_qualified_name: Callable[[Any], str] = vars(type)["__qualname__"].__get__
 
 
 def short(value: Any) -> str:
@@ -45,22 +52,25 @@ def short(value: Any) -> str:
 def name_of(fn: Any) -> str:
     """What a function, method or class is called; an object by its class."""
     if type(fn) in _BY_NAME:
-        of_pybind = vars(type(getattr(fn, "__self__", None))).get("__module__") == _OF_PYBIND
+        of_pybind = (
+            namespace_of(type(getattr(fn, "__self__", None))).get("__module__") == _OF_PYBIND
+        )
         return str(fn.__name__ if of_pybind else fn.__qualname__)
     if type(fn) is types.MethodType:
         return name_of(fn.__func__)
-    own_name = vars(type(fn)).get("__qualname__")
+    own_name = namespace_of(type(fn)).get("__qualname__")
     if type(own_name) is types.GetSetDescriptorType:  # a function of Cython
         return str(own_name.__get__(fn))
-    return _qualified_name(fn if issubclass(type(fn), type) else type(fn))
+    return qualified_name(fn if issubclass(type(fn), type) else type(fn))
 
 
 def class_name(cls: type) -> str:
     """What errors of C call a class: with its module, if C made it."""
-    made_in_c = not cls.__flags__ & HEAP_TYPE or cls.__flags__ & IMMUTABLE_TYPE
-    if made_in_c and cls.__module__ != "builtins":
-        return f"{cls.__module__}.{cls.__name__}"
-    return cls.__name__
+    flags, name = flags_of(cls), bare_name(cls)
+    made_in_c = not flags & HEAP_TYPE or flags & IMMUTABLE_TYPE
+    if made_in_c and (module := class_module(cls)) != "builtins":
+        return f"{module}.{name}"
+    return name
 
 
 def text_of_absence(obj: Any, name: str) -> str:
@@ -85,7 +95,7 @@ def _text(value: Any, depth: int) -> str:
     if kind is slice:
         parts = (value.start, value.stop, value.step)
         return f"slice({', '.join(_text(part, depth + 1) for part in parts)})"
-    return f"<{_qualified_name(kind)}>"
+    return f"<{qualified_name(kind)}>"
 
 
 def _pair(item: tuple[Any, Any], depth: int) -> str:
@@ -94,12 +104,12 @@ def _pair(item: tuple[Any, Any], depth: int) -> str:
 
 def _is_known(kind: type) -> bool:
     """Whether the class is ours, or one of torch's or numpy's whose values are plain."""
-    module = str(vars(kind).get("__module__", ""))
+    module = str(namespace_of(kind).get("__module__", ""))
     if module.partition(".")[0] == "anyshape":
         return True
     if module == "torch":
-        return kind.__name__ in _OF_TORCH
-    return module == "numpy" and any(base.__name__ == "generic" for base in kind.__mro__)
+        return bare_name(kind) in _OF_TORCH
+    return module == "numpy" and any(bare_name(base) == "generic" for base in mro_of(kind))
 
 
 def _items(values: Any, depth: int, text: Callable[[Any, int], str]) -> str:

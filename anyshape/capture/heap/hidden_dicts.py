@@ -10,32 +10,40 @@ from __future__ import annotations
 import ctypes
 import functools
 import gc
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.quiet_classes import mro_of, namespace_of
 from anyshape.capture.heap.values import NULL
 
 _generic_dict: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.c_void_p)(
     ("PyObject_GenericGetDict", ctypes.pythonapi)
 )
 _offset = type.__dict__["__dictoffset__"].__get__
-_mro = type.__dict__["__mro__"].__get__
 PARTIAL_FIELDS = {
     name: functools.partial.__dict__[name].__get__ for name in ("func", "args", "keywords")
 }
 """What a partial holds, whatever its class says."""
-_namespace = type.__dict__["__dict__"].__get__
+
+
+_OF_C = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
 def hides(cls: type) -> bool:
-    """Whether objects of a class have attributes of their own and no `__dict__`."""
-    if _offset(cls) == 0:
-        return False
-    for base in _mro(cls):  # no generator: it is asked for each attribute
-        if "__dict__" in _namespace(base):
-            return False
-    return True
+    """Whether objects of a class have attributes of their own and no `__dict__`, or another than
+    these: what a property of the program says."""
+    return _offset(cls) != 0 and not _shows(cls)
+
+
+def _shows(cls: type) -> bool:
+    """Whether C code gives the `__dict__` of objects of a class."""
+    for base in mro_of(cls):  # no generator: it is asked for each attribute
+        names = namespace_of(base)
+        if "__dict__" in names:
+            return type(names["__dict__"]) in _OF_C
+    return False
 
 
 def hidden_dict(obj: Any) -> dict[str, Any] | None:
@@ -88,8 +96,13 @@ def replace_namespace(
 
 
 def names_of(obj: Any) -> Any:
-    """`obj.__dict__`, None where it has none: a `__getattr__` is asked for that."""
-    if gets_a_dict(obj):
+    """`obj.__dict__`, None where it has none, or code of the program is asked for it."""
+    return None if gets_a_dict(obj) else shown_dict(obj)
+
+
+def shown_dict(obj: Any) -> Any:
+    """The same; an object may get it by being asked."""
+    if not _shows(type(obj)):
         return None
     try:
         return object.__getattribute__(obj, "__dict__")

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.quiet_classes import bare_name
 from anyshape.nouns import frozen
 
 _LEAVES: frozenset[type] = frozenset(
@@ -102,7 +103,7 @@ def copy_iterator(value: Any, memo: dict[int, Any], *, inside: bool = False) -> 
     if kind in STARTS:
         position = position_of(value)
         if position is None:
-            raise broken("fork", f"{kind.__name__} of a container that has changed")
+            raise broken("fork", f"{bare_name(kind)} of a container that has changed")
         twin: Any = position.iterator()
     else:
         twin = _rebuild(value.__reduce__(), memo, deep=kind in _COMPOSITES)

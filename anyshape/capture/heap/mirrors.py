@@ -10,12 +10,13 @@ import gc
 import operator
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.class_flags import HEAP_TYPE
-from anyshape.capture.heap.quiet_reads import class_entry
+from anyshape.capture.heap.quiet_classes import bare_name, class_entry, flags_of, has_entry
 from anyshape.nouns import mutable
 
 Read = Callable[[Any, str, Any, Any], Any]
@@ -39,11 +40,41 @@ def maker_of(view: type) -> Any:
 
 @mutable
 class Mirror:
-    """The stand-in of an outside container; `written` once it no longer shows what is outside."""
+    """The stand-in of an outside container; `written` once it no longer shows what is outside.
+
+    One that was made for a write to an attribute has not been read: `touched` are the names that
+    were written, and the other entries lie in it as outside. It is None once all has been read.
+    """
 
     real: Any
     state: Any
     written: bool = False
+    touched: set[str] | None = None
+
+    def touch(self, name: str) -> Callable[[], None] | None:
+        """The entry is written; gives what takes that back, None where nothing has changed."""
+        if self.touched is None or name in self.touched:
+            return None
+        self.touched.add(name)
+        return partial(self.touched.remove, name)
+
+    def read_whole(self, read: Read) -> Callable[[], None]:
+        """Reads what has not been written; gives what takes that back."""
+        touched, before = self.touched, dict(self.state)
+        assert touched is not None
+        keys = keys_in_order(self.real)
+        read(self.real, "keys", None, keys)
+        for key in keys:
+            if key not in touched:
+                value = dict.__getitem__(self.real, key)
+                self.state[key] = read(self.real, kind_of_entry(self.real), key, value)
+        self.touched = None
+        return partial(self._forget_read, touched, before)
+
+    def _forget_read(self, touched: set[str], before: dict[str, Any]) -> None:
+        self.touched = touched
+        self.state.clear()
+        self.state.update(before)
 
 
 def mapping_behind(view: Any) -> Any:
@@ -93,7 +124,7 @@ def _mirror_tuple(read: Read, obj: Any) -> Any:
     read(obj, "count", None, tuple.__len__(obj))
     values = [read(obj, "item", i, value) for i, value in enumerate(tuple.__iter__(obj))]
     try:
-        if hasattr(type(obj), "n_sequence_fields"):  # a struct sequence of C: torch.return_types
+        if has_entry(type(obj), "n_sequence_fields"):  # a struct sequence of C: torch.return_types
             return type(obj)(values)
         return tuple.__new__(type(obj), values)
     except TypeError:  # one that cannot be made (sys.version_info): constants
@@ -116,7 +147,7 @@ def keys_in_order(obj: Any) -> tuple[Any, ...]:
 
 def kind_of_entry(obj: dict[Any, Any]) -> str:
     """How guards read what lies in a dict: past a `__getitem__` of its class."""
-    return "item" if type(obj).__getitem__ is dict.__getitem__ else "entry"
+    return "item" if class_entry(type(obj), "__getitem__") is dict.__getitem__ else "entry"
 
 
 def _mirror_dict(read: Read, obj: Any) -> Any:
@@ -211,13 +242,13 @@ _COPIERS: tuple[tuple[type, Copier], ...] = (
 
 def dies_in_python(kind: type) -> bool:
     """Whether code of the program runs where an object of the class dies: a copy would be one."""
-    return bool(kind.__flags__ & HEAP_TYPE) and class_entry(kind, "__del__") is not None
+    return bool(flags_of(kind) & HEAP_TYPE) and class_entry(kind, "__del__") is not None
 
 
 def copier_of(obj: Any) -> Copier | None:
     for kind, copier in _COPIERS:
         if issubclass(type(obj), kind):
             if dies_in_python(type(obj)):
-                raise broken("unknown-call", f"{type(obj).__name__}.__del__, of a copy,")
+                raise broken("unknown-call", f"{bare_name(type(obj))}.__del__, of a copy,")
             return copier
     return None

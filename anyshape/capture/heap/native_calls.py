@@ -17,7 +17,8 @@ from anyshape.capture.heap import purity
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.iterators import FORKABLE, TELLING, may_give
 from anyshape.capture.heap.nested_containers import values_of
-from anyshape.capture.heap.quiet_reads import class_entry, quiet_getattr
+from anyshape.capture.heap.quiet_classes import bare_name, class_entry, has_entry
+from anyshape.capture.heap.quiet_reads import quiet_getattr
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.unread_writes import is_blind, is_key
 from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, Call
@@ -95,7 +96,7 @@ def _asks_one_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 def _refuse_old_iterators(heap: Heap, args: tuple[Any, ...]) -> None:
     for arg in args:
         if type(arg) in FORKABLE and not heap.is_made_inside(arg):
-            raise broken("fork", f"C code gets a {type(arg).__name__}")
+            raise broken("fork", f"C code gets a {bare_name(type(arg))}")
 
 
 def _refuse_iterators(heap: Heap, fn: Any, args: tuple[Any, ...]) -> None:
@@ -112,8 +113,8 @@ def _refuse_written(heap: Heap, fn: Any, args: tuple[Any, ...]) -> None:
             names = vars(arg)
             known = heap.mirrors.get(id(names))
             if known is not None and not _shows(known.state, names):
-                name = getattr(fn, "__qualname__", type(fn).__name__)
-                raise broken("unknown-call", f"{name} of a written {type(arg).__name__}")
+                name = getattr(fn, "__qualname__", bare_name(type(fn)))
+                raise broken("unknown-call", f"{name} of a written {bare_name(type(arg))}")
 
 
 def _shows(state: dict[str, Any], names: dict[str, Any]) -> bool:
@@ -130,8 +131,8 @@ def _refuse_to_take(fn: Any, args: tuple[Any, ...]) -> None:
     owner = quiet_getattr(fn, "__objclass__")  # an iterator's own methods
     for arg in args:
         if type(arg) in TELLING and type(arg) is not owner and may_give(arg, PROXIES):
-            name = getattr(fn, "__qualname__", type(fn).__name__)
-            raise broken("proxy-leak", f"{name} takes numbers out of a {type(arg).__name__}")
+            name = getattr(fn, "__qualname__", bare_name(type(fn)))
+            raise broken("proxy-leak", f"{name} takes numbers out of a {bare_name(type(arg))}")
 
 
 def _result(heap: Heap, result: Any) -> Any:
@@ -168,7 +169,8 @@ def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if fn in purity.PAIR_READERS and len(args) > 1:
         args = (target, _pairs(heap, args[1]), *args[2:])
     outside = heap.domain.records and id(target) not in heap.created
-    if outside and is_blind(fn, args[1:], kwargs) and id(target) not in heap.mirrors:
+    blind = outside and is_blind(fn, args[1:], kwargs)
+    if blind and id(target) not in heap.mirrors:
         if issubclass(type(target), dict):
             heap.domain.will_look_up(target, args[1])
         heap.store_unread(fn, target, args[1:])
@@ -176,7 +178,8 @@ def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     rest = args[1:]
     if fn in purity.ABSORBERS or (fn in purity.SLICE_WRITERS and slice in map(type, rest[:1])):
         rest = tuple([_given(heap, arg) if outside else heap.mirror(arg) for arg in rest])
-    state = heap.write(target)
+    by_key = blind and issubclass(type(target), dict)
+    state = heap.write_entry(target, args[1]) if by_key else heap.write(target)
     if fn in purity.COMPARING_MUTATORS:
         heap.look_inside((*values_of(state), *rest))
     if fn in purity.STEPWISE and issubclass(type(state), (list, dict)):
@@ -198,7 +201,7 @@ def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 def _given(heap: Heap, arg: Any) -> Any:
     """What a writer is given to iterate over, such that the same can be written once more: what
     an iterator gives, it gives once."""
-    if hasattr(type(arg), "__next__"):
+    if has_entry(type(arg), "__next__"):
         return heap.create(heap.domain.call_native(list, (arg,), {}))
     return heap.mirror(arg)
 

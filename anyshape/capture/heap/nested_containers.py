@@ -18,7 +18,7 @@ from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.mirrors import VIEWS, mapping_behind
 from anyshape.capture.heap.numpy_scalars import is_numpy_number
 from anyshape.capture.heap.observer import Observer
-from anyshape.capture.heap.quiet_reads import class_entry
+from anyshape.capture.heap.quiet_classes import class_entry
 from anyshape.capture.heap.values import BOUND_IN_C
 
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)

@@ -45,7 +45,7 @@ def number_beside_tensor(value: Any) -> int | float | complex | None:
 def is_function_of_numbers(fn: Any, args: tuple[Any, ...]) -> bool:
     """Is it one of numpy's functions, such as ``numpy.sqrt``, called with numbers only?"""
     numpy = sys.modules.get("numpy")
-    if numpy is None or not isinstance(fn, numpy.ufunc):
+    if numpy is None or not issubclass(type(fn), numpy.ufunc):
         return False
     return all(plain_number(arg) is not None for arg in args)
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from anyshape.capture.heap.class_flags import HEAP_TYPE
-from anyshape.capture.heap.hidden_dicts import hides, names_of
+from anyshape.capture.heap.hidden_dicts import hidden_dict, hides, names_of
+from anyshape.capture.heap.quiet_classes import class_entry, flags_of, mro_of, namespace_of
 
 SLOTS_ASKED: Mapping[str, tuple[str, ...]] = {
     "length": ("__len__",),
@@ -27,15 +28,6 @@ SLOTS_ASKED: Mapping[str, tuple[str, ...]] = {
     "entry": ("__getitem__", "__missing__"),
 }
 """The special methods that a guard of a kind, or a step of a path, calls."""
-_mro = type.__dict__["__mro__"].__get__
-
-
-def class_entry(cls: type, name: str) -> Any:
-    """What the first class of the MRO has under a name; None where none has it."""
-    for base in _mro(cls):
-        if name in base.__dict__:
-            return base.__dict__[name]
-    return None
 
 
 def asks_the_program(obj: Any, kind: str) -> bool:
@@ -71,7 +63,8 @@ def asks_keys(obj: Any, kind: str) -> bool:
 def kind_of_absence(obj: Any, kind: str) -> str:
     """The guard that says that an object has no such attribute (`missing`: of its own), without
     asking code of the program."""
-    if kind == "missing" and hides(type(obj)):
+    asked = issubclass(type(obj), type) and asks_the_program(obj, kind)
+    if kind == "missing" and (asked or hides(type(obj))):
         return "hidden"
     return "unset_in_c" if kind == "unset" and asks_the_program(obj, kind) else kind
 
@@ -92,7 +85,7 @@ def is_unset(obj: Any, name: str) -> bool:
 
 def _getattribute_in_c(cls: type) -> Any:
     """What a class would answer with, were it not for code of the program."""
-    found = (vars(base).get("__getattribute__") for base in _mro(cls))
+    found = (namespace_of(base).get("__getattribute__") for base in mro_of(cls))
     return next(f for f in found if f is not None and type(f) is not types.FunctionType)
 
 
@@ -114,7 +107,7 @@ def attribute(obj: Any, name: str) -> Any:
 def quiet_getattr(fn: Any, name: str) -> Any:
     """What something that may be called says of itself; None if it says nothing, or by code of the
     program, which objects of C, nearly all that is asked, have none of."""
-    if not type(fn).__flags__ & HEAP_TYPE:
+    if not flags_of(type(fn)) & HEAP_TYPE:
         return getattr(fn, name, None)
     try:
         return attribute(fn, name)
@@ -141,11 +134,21 @@ def is_of_its_own(obj: Any, name: Any) -> bool:
     of a metaclass is its own, that of the dictionary of `type` is for the classes made by it."""
     if not issubclass(type(obj), type):
         return name in (names_of(obj) or ())
-    if name not in vars(obj):
+    if name not in namespace_of(obj):
         return False
     if not issubclass(obj, type):
         return True
     return class_entry(type(class_entry(type(obj), name)), "__set__") is None
+
+
+def own_names(obj: Any) -> Any:
+    """What the object's own dictionary is, which no code of the program is asked for."""
+    return namespace_of(obj) if issubclass(type(obj), type) else names_of(obj)
+
+
+def hidden_names(obj: Any) -> Any:
+    """The same where no `__dict__` of C shows them; those of a class, which its metaclass might."""
+    return namespace_of(obj) if issubclass(type(obj), type) else hidden_dict(obj) or ()
 
 
 def _runs_a_function(descriptor: Any) -> bool:

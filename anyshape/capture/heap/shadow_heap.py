@@ -6,14 +6,14 @@ heap knows the objects that the trace created (`created`); those are real and ar
 Any other mutable container that is written, iterated or handed to C code as a whole gets a
 *mirror*: a copy whose elements went through `Domain.read`. Later reads and writes go to the mirror,
 and each write is also an `Effect` that replays it on the real object. An instance's attributes are
-its `__dict__`, a container like any other. While a checkpoint is open, an undo journal remembers
-what writes replaced.
+its `__dict__`, a container like any other; a write to one of them reads no other, so that mirror
+is read as a whole only when the program does so.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from types import BuiltinFunctionType, CellType, MappingProxyType, ModuleType
 from typing import Any
@@ -29,7 +29,7 @@ from anyshape.capture.heap import (
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.hidden_dicts import refuse_to_give, replace_namespace
-from anyshape.capture.heap.iterators import SETTABLE, can_fork
+from anyshape.capture.heap.journal import Journal
 from anyshape.capture.heap.mirrors import (
     VIEWS,
     Copier,
@@ -43,8 +43,8 @@ from anyshape.capture.heap.mirrors import (
 )
 from anyshape.capture.heap.nested_containers import containers_in, item_of, length_of, values_of
 from anyshape.capture.heap.observer import Observer
+from anyshape.capture.heap.quiet_classes import bare_name
 from anyshape.capture.heap.quiet_reads import kind_of_absence
-from anyshape.capture.heap.raised_state import put_back, state_of
 from anyshape.capture.heap.sorted_lists import SortedLists
 from anyshape.capture.heap.unread_writes import Unread, is_key
 from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, contents
@@ -54,112 +54,31 @@ _delete_attribute = object.__delattr__
 IN_ORDER, BY_KEY = (list, tuple, deque), (dict, set, frozenset)
 
 
-class Heap:
+class Heap(Journal):
     """See the module. `effects` is the log; `created` and `mirrors` are keyed by `id` and keep
     their objects alive.
     """
 
     __slots__ = (
-        *("answers", "births", "created", "domain", "effects", "iterators", "journal", "marks"),
-        *("adopts", "mirrors", "namespaces", "old_writes", "owners", "slots", "sorting", "unread"),
+        *("adopts", "answers", "effects", "mirrors", "owners", "slots", "sorting", "unread"),
         "watcher",
     )
 
     def __init__(self, domain: Observer) -> None:
-        self.domain = domain
-        self.created: dict[int, Any] = {}
+        super().__init__(domain)
         self.mirrors: dict[int, Mirror] = {}
-        self.namespaces: dict[int, Any] = {}  # id of a `__dict__` made here -> its object
         self.owners: dict[int, int] = {}  # id of a mirror's state -> id of the real object
         self.answers: dict[tuple[int, str], tuple[int, Any, Any]] = {}
         self.unread: dict[int, Unread] = {}
         self.slots: dict[tuple[int, str], tuple[Any, Any]] = {}  # (id(obj), name) -> (obj, value)
         self.effects: list[Effect] = []
-        self.journal: list[Callable[[], object]] | None = None
-        self.marks: list[tuple[int, int]] = []  # positions in the journal and in `births`
-        self.births: dict[int, int] = {}
-        self.old_writes = 0  # to what had been made before the newest open checkpoint
-        self.iterators: dict[int, Any] = {}
         self.sorting = SortedLists()
         self.adopts: Callable[[Any, Any], Any] = lambda obj, state: None  # no mirror is to hold it
         self.watcher: Callable[[Any, Any, Any], None] | None = None  # see `watched_reads.py`
 
-    # ---- which objects ---------------------------------------------------------------------------
-    def create(self, value: Any) -> Any:
-        """Register an object made in this trace."""
-        self.created[id(value)] = value
-        if self.journal is not None:
-            self.births[id(value)] = len(self.births)
-        return value
-
-    def is_made_inside(self, value: Any) -> bool:
-        """Whether it was made after the newest open checkpoint: a rollback need not mind it."""
-        return self.births.get(id(value), -1) >= self.marks[-1][1]
-
     def is_created(self, value: Any) -> bool:
         """Whether the trace made this object (immutable constants count as neither)."""
         return id(value) in self.created
-
-    # ---- forks -----------------------------------------------------------------------------------
-    def checkpoint(self, iterators: Iterable[Any] = ()) -> int:
-        """``iterators``: iterators that lie on the stack of a frame, and that others hold."""
-        if self.journal is None:
-            self.journal = []
-        self.iterators.update((id(iterator), iterator) for iterator in iterators)
-        self.marks.append((len(self.journal), len(self.births)))
-        return len(self.journal)
-
-    def rollback(self, mark: int) -> None:
-        """Undo everything since `mark`, newest first; the checkpoint stays open."""
-        assert self.journal is not None
-        while len(self.journal) > mark:
-            self.journal.pop()()
-
-    def release(self, mark: int) -> None:
-        """Close a checkpoint; with the last one the journal ends."""
-        newest = max(index for index, (position, _) in enumerate(self.marks) if position == mark)
-        del self.marks[newest]
-        if not self.marks:
-            self.journal = None
-            self.births.clear()
-            self.iterators.clear()
-
-    def will_write(self, obj: Any, owner: Any = None) -> None:
-        """Called before a real write to a created container, cell or instance dict, that of the
-        ``owner``: the journal remembers its state."""
-        if self.journal is not None:
-            owner = self.namespaces.get(id(obj), obj) if owner is None else owner
-            self._journal_write(owner, undo.undo_contents(obj))
-
-    def _journal_write(self, obj: Any, put_back: Callable[[], object]) -> None:
-        self.old_writes += not self.is_made_inside(obj)
-        self._journal(put_back)
-
-    def will_raise(self, error: BaseException) -> None:
-        if self.journal is not None:
-            self.journal.append(partial(put_back, error, state_of(error)))
-
-    def advance(self, iterator: Any, *, shared: bool) -> Any:
-        """`next(iterator, NULL)` of a native iterator, such that a rollback can undo it.
-
-        One that is not `shared` lies on a stack: checkpoints copy it, unless others hold it."""
-        if self.domain.records:
-            self.domain.will_advance(iterator)
-        if self.journal is not None:
-            if type(iterator) in SETTABLE:
-                if not iterator.__length_hint__():
-                    return NULL  # an exhausted one could not be set back
-                position = iterator.__reduce__()[2]
-                self.journal.append(lambda: iterator.__setstate__(position))
-            elif not self.is_made_inside(iterator):
-                if shared or id(iterator) in self.iterators or not can_fork(iterator):
-                    kind = type(iterator).__name__
-                    raise broken("fork", f"{kind} is advanced")
-        return next(iterator, NULL)
-
-    def _journal(self, undo: Callable[[], object]) -> None:
-        if self.journal is not None:
-            self.journal.append(undo)
 
     # ---- mirrors ---------------------------------------------------------------------------------
     def mirror(self, obj: Any) -> Any:
@@ -194,6 +113,20 @@ class Heap:
         return mapping
 
     def _known(self, obj: Any) -> Mirror | None:
+        """The mirror that there is already, read as a whole."""
+        known = self._written(obj)
+        if known is not None and known.touched is not None:
+            self._journal(known.read_whole(self.domain.read))
+        return known
+
+    def _known_for(self, obj: Any, key: Any) -> Mirror | None:
+        """The mirror that tells what lies under a key; None where that is what lies outside."""
+        known = self.mirrors.get(id(obj))
+        if known is None or known.touched is None or not is_key(key):
+            return self._known(obj)
+        return known if key in known.touched else None
+
+    def _written(self, obj: Any) -> Mirror | None:
         """The mirror that there is already; one is made where only writes were remembered."""
         unread = self.unread.pop(id(obj), None) if self.unread else None
         if unread is not None:
@@ -228,8 +161,9 @@ class Heap:
         return NULL if unread is None else unread.find(key)
 
     def mirror_of(self, obj: Any) -> Any:
-        """The mirror's state if there is one already, else the object."""
-        known = self._known(obj)
+        """The mirror's state if there is one already, else the object: for who looks at what lies
+        there and relies on none of it."""
+        known = self._written(obj)
         return obj if known is None else known.state
 
     def _make_mirror(self, obj: Any, copier: Copier, read: Any = None) -> Any:
@@ -257,6 +191,15 @@ class Heap:
         if id(state) not in self.owners and id(state) not in self.created:
             require_growth_of(state, obj)
         self._mark_written(state)
+        self.will_write(state)
+        return state
+
+    def write_entry(self, obj: Any, key: Any) -> Any:
+        """The same for a dict, of which the entry under the key is written and nothing read."""
+        known = self.mirrors.get(id(obj))
+        if known is None or known.touched is None or type(key) is not str:
+            return self.write(obj)
+        state = self._names_to_write(obj, key)
         self.will_write(state)
         return state
 
@@ -304,7 +247,7 @@ class Heap:
         if issubclass(type(obj), dict) and is_key(key) and id(obj) in self.unread:
             value = self._stored(obj, key)
             return self._outside_item(obj, key) if value is NULL else value
-        known, in_order = self._known(obj), issubclass(type(obj), IN_ORDER)
+        known, in_order = self._known_for(obj, key), issubclass(type(obj), IN_ORDER)
         if known is not None:
             self.domain.outside_key(key)
             return self._part_of(obj, known.state, key)
@@ -352,7 +295,8 @@ class Heap:
             return stored
         if id(obj) in self.created:
             return dict.get(obj, key, NULL)
-        known, outside = self.mirrors.get(id(obj)), self.domain.outside_key(key)
+        outside = self.domain.outside_key(key)
+        known = self._known_for(obj, key) if id(obj) in self.mirrors else None
         if known is not None:
             return dict.get(known.state, key, NULL)
         return self._entry_or_null(obj, outside)
@@ -364,7 +308,7 @@ class Heap:
         if issubclass(type(container), dict) and self._stored(container, item) is not NULL:
             return self.created.setdefault(id(found := self.unread[id(container)].entries), found)
         if issubclass(type(container), BY_KEY):
-            known = self.mirrors.get(id(container))
+            known = self._known_for(container, item) if id(container) in self.mirrors else None
             self.domain.will_look_up(container, item)
             return container if known is None else known.state
         state = self.mirror(container)
@@ -412,9 +356,11 @@ class Heap:
 
     def instance_attribute(self, obj: Any, namespace: dict[str, Any], name: str) -> Any:
         """`obj.__dict__[name]`, or `NULL`."""
-        known = self._known(namespace)
+        known = self._known_for(namespace, name)
         if known is not None:
             value = known.state.get(name, NULL)
+            if known.touched is not None:
+                return value
             real = known.real.get(name, NULL)
             if value is NULL and real is NULL:
                 self.absent(obj, name)
@@ -440,7 +386,7 @@ class Heap:
         """C code raised something else than AttributeError for an attribute: of an outside object,
         no guard can say when it will again."""
         if id(obj) not in self.created:
-            raise broken("unknown-call", f"{type(obj).__name__}.{name}, which raised") from error
+            raise broken("unknown-call", f"{bare_name(type(obj))}.{name}, which raised") from error
 
     def attribute(self, obj: Any, name: str, value: Any) -> Any:
         """An attribute that C code gave."""
@@ -498,7 +444,7 @@ class Heap:
 
     def _name_in(self, scope: dict[str, Any], name: str) -> Any:
         """What was there before is relied on, not what the program has written since."""
-        known = self._known(scope)
+        known = self._known_for(scope, name)
         self.domain.will_look_up(scope, name)
         value = (scope if known is None else known.state).get(name, NULL)
         before = value if known is None else scope.get(name, NULL)
@@ -539,7 +485,7 @@ class Heap:
         """Set (or, with `NULL`, delete) an attribute through a C descriptor."""
         if self.domain.records and id(obj) not in self.created:
             if not undo.takes(descriptor, value):
-                raise broken("python-effect", f"setting {name!r} of a {type(obj).__name__}")
+                raise broken("python-effect", f"setting {name!r} of a {bare_name(type(obj))}")
             if value is NULL:
                 undo.require_attribute(name, partial(self.slot, obj, descriptor, type(obj), name))
             self.set_written(obj, name, value)
@@ -562,16 +508,13 @@ class Heap:
     ) -> None:
         """`obj.__dict__[name] = value` (`NULL` deletes)."""
         outside = self.domain.records and id(obj) not in self.created
+        if value is NULL and outside:  # that it is there, or not, is relied on
+            self.instance_attribute(obj, namespace, name)
         state = namespace
         if outside or id(namespace) in self.mirrors:
-            self.domain.will_look_up(namespace, name)
-            old = self._known(namespace)  # a new one is read entry by entry
-            state = old.state if old else self._make_mirror(namespace, lambda _, real: dict(real))
-            self._mark_written(state)
+            state = self._names_to_write(namespace, name)
         self.will_write(state, obj)
         if value is NULL:
-            if outside:  # that it is there, or not, is relied on
-                self.instance_attribute(obj, namespace, name)
             if name not in state:
                 raise AttributeError(descriptions.text_of_absence(obj, name))
             del state[name]
@@ -579,6 +522,20 @@ class Heap:
             state[name] = value
         if state is not namespace:
             self._log_attribute(obj, name, value)
+
+    def _names_to_write(self, namespace: dict[str, Any], name: str) -> Any:
+        """The mirror, of which nothing is read but what is asked for later."""
+        self.domain.will_look_up(namespace, name)
+        known = self._written(namespace)
+        if known is None:
+            self._make_mirror(namespace, lambda _, real: dict(real))
+            known = self.mirrors[id(namespace)]
+            known.touched = set()
+        self._mark_written(known.state)
+        undone = known.touch(name)
+        if undone is not None:
+            self._journal(undone)
+        return known.state
 
     def native_setattr(self, obj: Any, name: str, value: Any) -> None:
         """Set an attribute of a class, a function or another C object by C code."""

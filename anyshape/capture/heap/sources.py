@@ -17,6 +17,7 @@ from anyshape.capture.heap import quiet_reads
 from anyshape.capture.heap.descriptions import short
 from anyshape.capture.heap.mirrors import mapping_behind
 from anyshape.capture.heap.purity import is_library
+from anyshape.capture.heap.quiet_classes import class_module
 
 Kind = Literal[
     "slot",
@@ -191,7 +192,7 @@ def describe_step(base: Source | None, kind: str, key: Any) -> str:
 def number_in(tensor: Any) -> Any:
     """The number that a tensor without dimensions on the CPU holds; None for any other, and for one
     of a class of the program's, whose code would be asked."""
-    if not is_library(type(tensor).__module__) or not tensor.is_cpu or tensor.dim():
+    if not is_library(class_module(type(tensor))) or not tensor.is_cpu or tensor.dim():
         return None
     return tensor.item()
 
@@ -242,7 +243,7 @@ def expression(source: Source, constant: Callable[[Any, str], str]) -> str:
 
 
 def _in_names_of(base: Source, key: Any, constant: Callable[[Any, str], str]) -> str:
-    names = constant(vars(base.pinned), base.text + ".__dict__")
+    names = constant(quiet_reads.own_names(base.pinned), base.text + ".__dict__")
     return f"{names}[{_key(key, constant)}]"
 
 

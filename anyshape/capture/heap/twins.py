@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.quiet_classes import bare_name
 
 WORK = "(the twin)"
 """In place of an attribute's name."""
@@ -25,4 +26,4 @@ def twin_of(slots: Mapping[tuple[int, str], tuple[Any, Any]], obj: Any) -> Any:
 def refuse(slots: Mapping[tuple[int, str], tuple[Any, Any]], obj: Any, name: str) -> None:
     """An attribute is read or set."""
     if (id(obj), WORK) in slots and name != "__class__":
-        raise broken("unknown-call", f"{type(obj).__name__}.{name}")
+        raise broken("unknown-call", f"{bare_name(type(obj))}.{name}")

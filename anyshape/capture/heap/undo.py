@@ -15,7 +15,7 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.heap.hidden_dicts import names_of
 from anyshape.capture.heap.nested_containers import elements_of
-from anyshape.capture.heap.quiet_reads import class_entry
+from anyshape.capture.heap.quiet_classes import bare_name, class_entry, flags_of
 from anyshape.capture.heap.raised_state import UNRAISED, put_back
 from anyshape.capture.heap.values import NULL
 
@@ -47,7 +47,7 @@ def undo_contents(obj: Any) -> Callable[[], None]:
     if issubclass(type(obj), bytearray):
         content = bytes(bytearray.__iter__(obj))
         return lambda: bytearray.__setitem__(obj, slice(None), content)
-    raise broken("fork", f"a write to {type(obj).__name__}")
+    raise broken("fork", f"a write to {bare_name(type(obj))}")
 
 
 def container_of(undo: Callable[[], object]) -> Any:
@@ -144,7 +144,7 @@ def takes(descriptor: Any, value: Any) -> bool:
         objects = descriptor.__name__ in ("__doc__", "__module__")  # deleted, they are None
         return texts or (objects and value is not NULL)
     return type(descriptor) is MemberDescriptorType and bool(
-        descriptor.__objclass__.__flags__ & HEAP_TYPE
+        flags_of(descriptor.__objclass__) & HEAP_TYPE
     )
 
 

@@ -25,14 +25,21 @@ from types import (
 )
 from typing import Any
 
-from anyshape.capture.heap import answers, class_attributes, decimals
+from anyshape.capture.heap import answers, class_attributes, decimals, descriptions
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.class_flags import HEAP_TYPE, IMMUTABLE_TYPE
 from anyshape.capture.heap.deaths import PROXY_KINDS, Hook, target_of
-from anyshape.capture.heap.hidden_dicts import dict_of_partial, hidden_dict
+from anyshape.capture.heap.hidden_dicts import dict_of_partial, hidden_dict, shown_dict
 from anyshape.capture.heap.mirrors import mapping_behind
+from anyshape.capture.heap.quiet_classes import (
+    bare_name,
+    class_module,
+    flags_of,
+    mro_of,
+    namespace_of,
+)
 from anyshape.capture.heap.values import NULL, PROXIES, REFUSAL_CODE, Call
-from anyshape.capture.interpreter import polyfills
+from anyshape.capture.interpreter import class_polyfills, polyfills
 from anyshape.capture.interpreter.continuations import say_of_what
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame_views import FrameView
@@ -73,26 +80,31 @@ def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
         return obj.read(machine, name)
     if obj is None:  # a descriptor cannot tell None from no object
         return getattr(obj, name)
+    try:
+        return _found(machine, obj, cls, name)
+    except AttributeError as error:
+        say_of_what(error, obj, name)
+        raise
+
+
+def _found(machine: Interpreter, obj: Any, cls: type, name: str) -> Any:
+    """By what the class has for `__getattribute__`."""
     getattribute = machine.lookup(cls, "__getattribute__")
     if getattribute is _object_getattribute or _is_generic(machine, cls):
         hook = machine.lookup(cls, "__getattr__")
         if hook is not NULL:
             return _getattr_with_hook(machine, obj, cls, name, hook)
-        try:
-            return generic_getattr(machine, obj, cls, name)
-        except AttributeError as error:
-            say_of_what(error, obj, name)
-            raise
+        return generic_getattr(machine, obj, cls, name)
     if not _is_slot(getattribute, "__getattribute__"):
         known = answers.recalled(machine.heap, obj, name) if machine.recording else NULL
         return Call(polyfills.custom_getattr, (obj, name)) if known is NULL else known
     if issubclass(cls, type):  # pybind11's metaclass has one of its own
-        return type_getattr(machine, obj, cls, name)
+        return _class_getattr(machine, obj, cls, name)
     if getattribute is _module_getattribute:
         return _module_getattr(machine, obj, cls, name)
     if getattribute is _super_getattribute:
         return super_getattr(machine, obj, name)
-    if not cls.__flags__ & HEAP_TYPE or cls in _FORWARDING or _is_foreign(cls):
+    if not flags_of(cls) & HEAP_TYPE or cls in _FORWARDING or _is_foreign(cls):
         return _native_getattr(machine, obj, name)
     hook = machine.lookup(cls, "__getattr__")
     if hook is not NULL:
@@ -200,9 +212,8 @@ def instance_dict(obj: Any) -> dict[str, Any] | None:
 
 def made_dict(obj: Any) -> dict[str, Any] | None:
     """The same, of one that gets it by being asked for it, too."""
-    try:
-        namespace = _object_getattribute(obj, "__dict__")
-    except AttributeError:
+    namespace = shown_dict(obj)
+    if namespace is None:
         return hidden_dict(obj)
     return namespace if isinstance(namespace, dict) else None
 
@@ -245,7 +256,7 @@ def descriptor_get(machine: Interpreter, attribute: Any, obj: Any, cls: type, na
         return attribute
     if type(getter) is FunctionType:
         return Call(getter, (attribute, instance, cls))
-    if kind in C_FUNCTIONS or kind.__name__ == INSTANCE_METHOD:
+    if kind in C_FUNCTIONS or bare_name(kind) == INSTANCE_METHOD:
         if obj is None:  # which to a descriptor means no object
             return getattr(obj, attribute.__name__)
         return getter(attribute, instance, cls)
@@ -265,15 +276,32 @@ EVALUATED = frozenset({"__bound__", "__constraints__", "__default__", "__value__
 
 def _refuse_evaluation(machine: Interpreter, obj: Any, name: str) -> None:
     """C would call code of the program, unseen."""
-    if name in EVALUATED and type(obj).__module__ == "typing" and machine.heap.is_created(obj):
+    if name in EVALUATED and class_module(type(obj)) == "typing" and machine.heap.is_created(obj):
         if any(type(part) is FunctionType for part in gc.get_referents(obj)):
-            raise broken("unknown-call", f"{type(obj).__name__}.{name}, computed when it is read,")
+            kind = bare_name(type(obj))
+            raise broken("unknown-call", f"{kind}.{name}, computed when it is read,")
+
+
+def _class_getattr(machine: Interpreter, obj: Any, meta: type, name: str) -> Any:
+    """`type.__getattribute__`, then the metaclass's `__getattr__`."""
+    refusal = None
+    try:
+        result = type_getattr(machine, obj, meta, name)
+    except AttributeError as error:
+        refusal, result = error, NULL
+    if result is not NULL and type(result) is not Call:
+        return result
+    hook = machine.lookup(meta, "__getattr__")
+    if refusal is None:
+        either = Call(class_polyfills.class_attribute_or_hook, (obj, name, hook))
+        return result if hook is NULL else either
+    if hook is NULL:
+        raise refusal
+    return call_bound(machine, hook, obj, (name,), None)
 
 
 def type_getattr(machine: Interpreter, obj: Any, meta: type, name: str) -> Any:
-    """`type.__getattribute__`: metaclass data descriptor, own MRO, metaclass attribute, the
-    metaclass's `__getattr__`.
-    """
+    """`type.__getattribute__`: metaclass data descriptor, own MRO, metaclass attribute."""
     meta_attribute = machine.lookup(meta, name)
     kind = type(meta_attribute)
     is_data = meta_attribute is not NULL and is_data_descriptor(machine, kind)
@@ -284,12 +312,7 @@ def type_getattr(machine: Interpreter, obj: Any, meta: type, name: str) -> Any:
         return descriptor_get(machine, attribute, NULL, obj, name)
     if meta_attribute is not NULL:
         return descriptor_get(machine, meta_attribute, obj, meta, name)
-    hook = machine.lookup(meta, "__getattr__")
-    if hook is not NULL:
-        return call_bound(machine, hook, obj, (name,), None)
-    raise AttributeError(
-        f"type object {obj.__name__!r} has no attribute {name!r}", name=name, obj=obj
-    )
+    raise AttributeError(f"type object {bare_name(obj)!r} has no attribute {name!r}")
 
 
 def _metatype_get(machine: Interpreter, attribute: Any, obj: Any, meta: type, name: str) -> Any:
@@ -315,7 +338,7 @@ def rely_on_names(machine: Interpreter, value: Any) -> None:
     for base, names in _SHOWN_BY.items():
         if issubclass(type(value), base):
             for name in names:
-                _metatype_get(machine, vars(base)[name], value, type(value), name)
+                _metatype_get(machine, namespace_of(base)[name], value, type(value), name)
 
 
 def rely_on_being_abstract(machine: Interpreter, cls: type) -> None:
@@ -365,10 +388,10 @@ def super_lookup(
 ) -> Any:
     """`super(this, receiver).name`: along the MRO of `start` after `this`."""
     machine.domain.inherits(start)
-    mro = start.__mro__
+    mro = mro_of(start)
     position = mro.index(this) + 1 if this in mro else len(mro)
     for base in mro[position:]:
-        namespace = type.__dict__["__dict__"].__get__(base)
+        namespace = namespace_of(base)
         attribute = class_attributes.written(machine.heap, base, name)
         if attribute is not class_attributes.NOT_WRITTEN:
             if attribute is NULL:
@@ -389,14 +412,12 @@ def super_lookup(
 
 
 def _no_attribute(obj: Any, name: str) -> AttributeError:
-    if not type(obj).__flags__ & HEAP_TYPE or type(obj).__flags__ & IMMUTABLE_TYPE:
+    if not flags_of(type(obj)) & HEAP_TYPE or flags_of(type(obj)) & IMMUTABLE_TYPE:
         try:  # C's own text, which names classes of C with their modules
             object.__getattribute__(obj, name)
         except AttributeError as error:
             return error.with_traceback(None)
-    return AttributeError(
-        f"{type(obj).__name__!r} object has no attribute {name!r}", name=name, obj=obj
-    )
+    return AttributeError(descriptions.text_of_absence(obj, name), name=name, obj=obj)
 
 
 def load_method(machine: Interpreter, obj: Any, name: str) -> Any:
@@ -412,9 +433,20 @@ def load_method(machine: Interpreter, obj: Any, name: str) -> Any:
             namespace = instance_dict(obj)
             if namespace is None or not _holds(machine, obj, namespace, name):
                 return _Bound(attribute)
-        if type(attribute) is MemberDescriptorType and machine.lookup(cls, "__getattr__") is NULL:
-            return generic_getattr(machine, obj, cls, name)  # an error does not say of what it is
+        if cls not in (Generator, FrameView) and obj is not None and is_silent(machine, obj, name):
+            return generic_getattr(machine, obj, cls, name)
     return load_attr(machine, obj, name)
+
+
+def is_silent(machine: Interpreter, obj: Any, name: str) -> bool:
+    """Whether `_PyObject_GetMethod` alone looks for it: a descriptor's error stays as it is."""
+    cls = type(obj)
+    return (
+        cls not in PROXIES
+        and machine.lookup(cls, "__getattribute__") is _object_getattribute
+        and machine.lookup(cls, "__getattr__") is NULL
+        and machine.lookup(cls, name) is not NULL
+    )
 
 
 def _holds(machine: Interpreter, obj: Any, namespace: dict[str, Any], name: str) -> bool:
@@ -463,7 +495,7 @@ def _is_generic(machine: Interpreter, cls: type) -> bool:
     reading alone, which must meet what the generic writing has left."""
     if cls in _GENERIC:
         return True
-    of_c = issubclass(cls, BaseException) and not cls.__flags__ & HEAP_TYPE
+    of_c = issubclass(cls, BaseException) and not flags_of(cls) & HEAP_TYPE
     return of_c and machine.lookup(cls, "__setattr__") is _object_setattr
 
 
@@ -472,7 +504,7 @@ def _is_foreign(cls: type) -> bool:
 
 
 def _is_generic_setter(cls: type) -> bool:
-    return bool(cls.__flags__ & HEAP_TYPE) and not issubclass(cls, (type, *_FOREIGN))
+    return bool(flags_of(cls) & HEAP_TYPE) and not issubclass(cls, (type, *_FOREIGN))
 
 
 def generic_setattr(machine: Interpreter, obj: Any, name: str, value: Any) -> Any:

@@ -35,6 +35,7 @@ from anyshape.capture.heap import purity, times
 from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.heap.mirrors import VIEWS, mapping_behind
 from anyshape.capture.heap.nested_containers import elements_of, values_of
+from anyshape.capture.heap.quiet_classes import class_module, flags_of
 from anyshape.capture.heap.quiet_reads import quiet_getattr
 from anyshape.capture.heap.values import NULL, PROXIES, contents
 from anyshape.capture.interpreter.domain import Interpreter
@@ -180,7 +181,7 @@ def _has_texts(proxy: Any) -> bool:
 def _makes_by_code(machine: Interpreter, fn: Any, cls: Any) -> bool:
     """Whether a class method of C, such as `fromkeys`, makes an object of a class that says in
     Python how."""
-    if not issubclass(type(cls), type) or not cls.__flags__ & HEAP_TYPE:
+    if not issubclass(type(cls), type) or not flags_of(cls) & HEAP_TYPE:
         return False
     if fn.__name__.startswith("__") or fn.__name__ == "mro":
         return False
@@ -213,7 +214,7 @@ def defines(machine: Interpreter, value: Any, methods: tuple[str, ...], depth: i
         inside = (*values_of(value), *(dict.keys(value) if issubclass(kind, dict) else ()))
         if any(defines(machine, item, methods, depth - 1) for item in inside):
             return True
-    return kind.__flags__ & HEAP_TYPE != 0 and any(
+    return flags_of(kind) & HEAP_TYPE != 0 and any(
         _is_of_the_program(machine, kind, name) for name in methods
     )
 
@@ -251,7 +252,7 @@ def _is_asked(machine: Interpreter, value: Any, names: tuple[str, ...]) -> bool:
         return False
     if _asks_as_a_time(machine, value):
         return True
-    if not kind.__flags__ & HEAP_TYPE:
+    if not flags_of(kind) & HEAP_TYPE:
         return False
     return any(_is_of_the_program(machine, kind, name) for name in names)
 
@@ -262,7 +263,7 @@ def _asks_as_a_time(machine: Interpreter, value: Any) -> bool:
     kind = type(value)
     if not issubclass(kind, _TIMES):
         return False
-    if kind.__flags__ & HEAP_TYPE and any(
+    if flags_of(kind) & HEAP_TYPE and any(
         _is_of_the_program(machine, kind, name) for name in _MADE_ANEW
     ):
         return True
@@ -301,7 +302,7 @@ def hashes_outside(machine: Interpreter, value: Any, depth: int = 3) -> bool:
     if issubclass(kind, (tuple, frozenset)):
         if any(hashes_outside(machine, item, depth - 1) for item in values_of(value)):
             return True
-        if not kind.__flags__ & HEAP_TYPE:
+        if not flags_of(kind) & HEAP_TYPE:
             return False
     if not machine.heap.is_created(value):
         return any(_is_of_the_program(machine, kind, name) for name in HASHED)
@@ -395,9 +396,9 @@ def _is_of_the_program(machine: Interpreter, kind: type, name: str) -> bool:
         if not purity.is_library(module):
             return True
         hooked = type(machine.lookup(kind, "__getattribute__")) is FunctionType
-        return (hooked or module in _CALLING_OTHERS) and not purity.is_library(kind.__module__)
+        return (hooked or module in _CALLING_OTHERS) and not purity.is_library(class_module(kind))
     written = method is not NULL and method is not None and type(method) not in _MADE_IN_C
-    return written and not purity.is_library(type(method).__module__)
+    return written and not purity.is_library(class_module(type(method)))
 
 
 HASHED = ("__hash__", "__eq__")

@@ -22,6 +22,15 @@ from anyshape.capture.interpreter.intrinsic_names import (
 from anyshape.capture.interpreter.versions import VERSION
 
 OBJECT_INIT = object.__init__
+TYPE_GETATTRIBUTE = type.__getattribute__
+
+
+def class_attribute_or_hook(cls: Any, name: Any, hook: Any) -> Any:
+    try:
+        return TYPE_GETATTRIBUTE(cls, name)
+    except AttributeError:
+        pass
+    return bind(hook, cls, type(cls))(name)
 
 
 def call_in_order(calls: Any) -> None:

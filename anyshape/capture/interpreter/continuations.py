@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from anyshape.capture.heap.quiet_classes import bare_name
 from anyshape.capture.heap.values import NULL
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
@@ -85,7 +86,7 @@ class Become(Continuation):
 
     def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
         if self.strict and value is not None:
-            raise TypeError(f"__init__() should return None, not {type(value).__name__!r}")
+            raise TypeError(f"__init__() should return None, not {bare_name(type(value))!r}")
         frame.stack.append(self.value)
         return frame
 
@@ -98,13 +99,15 @@ def say_of_what(error: AttributeError, owner: Any, name: str) -> None:
 
 @frozen(eq=False)
 class AttributeOf(Continuation):
-    """The frame gives an attribute: an AttributeError that does not say of what gets it."""
+    """The frame gives an attribute: an AttributeError that does not say of what gets it, unless
+    the look for it is `silent`."""
 
     owner: Any
     name: str
+    silent: bool = False
 
     def raised(self, machine: Interpreter, frame: Frame, error: Any) -> Frame | None:
-        if issubclass(type(error), AttributeError):
+        if not self.silent and issubclass(type(error), AttributeError):
             say_of_what(error, self.owner, self.name)
         return None
 

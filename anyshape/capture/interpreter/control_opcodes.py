@@ -9,6 +9,7 @@ from typing import Any
 
 from anyshape.capture.heap.class_flags import MAPPING, SEQUENCE
 from anyshape.capture.heap.iterators import FORKABLE
+from anyshape.capture.heap.quiet_classes import bare_name, flags_of, has_entry
 from anyshape.capture.heap.values import NULL, Call
 from anyshape.capture.interpreter import (
     attributes,
@@ -312,8 +313,8 @@ def call_function_ex(machine: Interpreter, frame: Frame, arg: int) -> Frame | No
 
 
 def _keyword_mapping(fn: Any, kwargs: Any) -> dict[str, Any]:
-    if not hasattr(type(kwargs), "keys"):
-        shown, kind = shown_callable(fn), type(kwargs).__name__
+    if not has_entry(type(kwargs), "keys"):
+        shown, kind = shown_callable(fn), bare_name(type(kwargs))
         raise TypeError(f"{shown} argument after ** must be a mapping, not {kind}")
     return dict(kwargs)
 
@@ -424,11 +425,11 @@ def import_star(machine: Interpreter, frame: Frame, arg: Any) -> None:
 
 
 def match_mapping(machine: Interpreter, frame: Frame, arg: Any) -> None:
-    frame.stack.append(bool(type(frame.stack[-1]).__flags__ & MAPPING))
+    frame.stack.append(bool(flags_of(type(frame.stack[-1])) & MAPPING))
 
 
 def match_sequence(machine: Interpreter, frame: Frame, arg: Any) -> None:
-    frame.stack.append(bool(type(frame.stack[-1]).__flags__ & SEQUENCE))
+    frame.stack.append(bool(flags_of(type(frame.stack[-1])) & SEQUENCE))
 
 
 def match_keys(machine: Interpreter, frame: Frame, arg: Any) -> Frame | None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from types import CodeType, FunctionType
 from typing import Any, Protocol
 
+from anyshape.capture.heap.quiet_classes import bare_name
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.sorted_lists import CallSite
 from anyshape.capture.heap.values import Call, InterpreterBug
@@ -338,5 +339,5 @@ class Concrete(Domain):
 
 
 def _unexpected(hook: str, *values: object) -> InterpreterBug:
-    kinds = ", ".join(type(value).__name__ for value in values)
+    kinds = ", ".join(bare_name(type(value)) for value in values)
     return InterpreterBug(f"Domain.{hook} was asked about {kinds}, but this domain has no proxies")

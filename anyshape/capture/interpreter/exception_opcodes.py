@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import FunctionType, MethodType
 from typing import Any, NoReturn
 
+from anyshape.capture.heap.quiet_classes import bare_name, mro_of
 from anyshape.capture.heap.raised_state import cause_of, context_of, set_cause, traceback_of
 from anyshape.capture.heap.values import NULL, PROXIES, Call
 from anyshape.capture.interpreter import attributes, polyfills
@@ -111,7 +112,7 @@ def check_exc_match(machine: Interpreter, frame: Frame, arg: Any) -> None:
     classes = stack[-1]
     _check_classes(classes)
     # As PyErr_GivenExceptionMatches: subclass by the MRO, no __subclasscheck__.
-    mro = type(stack[-2]).__mro__
+    mro = mro_of(type(stack[-2]))
     matched = any(cls in mro for cls in classes) if type(classes) is tuple else classes in mro
     stack[-1] = matched
 
@@ -230,7 +231,7 @@ def before_with(machine: Interpreter, frame: Frame, arg: Any) -> Frame | None:
 
 
 def _not_a_manager(cls: type) -> str:
-    return f"{cls.__name__!r} object does not support the context manager protocol"
+    return f"{bare_name(cls)!r} object does not support the context manager protocol"
 
 
 def _bind_exit(machine: Interpreter, method: Any, manager: Any, cls: type) -> Any:

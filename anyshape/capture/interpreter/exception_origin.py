@@ -18,8 +18,8 @@ ASKED_FOR = frozenset({"CALL", "PRECALL", "CALL_FUNCTION_EX", "CALL_KW", "BINARY
 NATIVE_WORK = frozenset(
     f"{OURS}capture.{module}"
     for module in (
-        *("heap.iterators", "heap.nested_containers", "heap.shadow_heap", "heap.undo"),
-        "heap.unread_writes",
+        *("heap.iterators", "heap.journal", "heap.nested_containers", "heap.shadow_heap"),
+        *("heap.undo", "heap.unread_writes"),
         *("interpreter.attributes", "interpreter.class_polyfills", "interpreter.domain"),
         *("interpreter.iteration_polyfills", "interpreter.mapping_polyfills"),
         *("interpreter.search_polyfills", "interpreter.sort_polyfills", "interpreter.polyfills"),

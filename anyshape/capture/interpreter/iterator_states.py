@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from anyshape.capture.heap.iterators import advanced
-from anyshape.capture.heap.quiet_reads import class_entry
+from anyshape.capture.heap.quiet_classes import class_entry
 from anyshape.capture.heap.values import ABSENT
 from anyshape.nouns import frozen
 

@@ -15,6 +15,13 @@ from typing import Any
 
 from anyshape.capture.heap import purity
 from anyshape.capture.heap.class_flags import HEAP_TYPE
+from anyshape.capture.heap.quiet_classes import (
+    class_module,
+    flags_of,
+    mro_of,
+    namespace_of,
+    weakref_offset,
+)
 from anyshape.capture.interpreter.control_flow import successors
 from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.generators import Generator
@@ -72,7 +79,7 @@ def may_be_watched(value: Any, unwatched: tuple[type, ...], depth: int = 3) -> b
     kind = type(value)
     if issubclass(kind, unwatched):
         return False
-    if kind.__weakrefoffset__ != 0 and kind is not Generator:
+    if weakref_offset(kind) != 0 and kind is not Generator:
         return True
     return depth > 0 and any(may_be_watched(p, unwatched, depth - 1) for p in _parts(value))
 
@@ -82,7 +89,7 @@ def _parts(value: Any) -> Iterator[Any]:
     kind = type(value)
     if kind is Generator or kind in _HOLDERS:
         return _contents_of(value)
-    return islice(gc.get_referents(value) if kind.__flags__ & HEAP_TYPE else (), _LOOKED_AT)
+    return islice(gc.get_referents(value) if flags_of(kind) & HEAP_TYPE else (), _LOOKED_AT)
 
 
 def runs_when_closed(generator: Generator) -> bool:
@@ -127,14 +134,14 @@ def is_finalized(value: Any) -> bool:
 def has_finalizer(kind: type) -> bool:
     """Whether a class has a `__del__` of the program's."""
     return _is_of_the_program(kind) and any(
-        type(vars(base).get("__del__")) is FunctionType for base in kind.__mro__
+        type(namespace_of(base).get("__del__")) is FunctionType for base in mro_of(kind)
     )
 
 
 def _is_of_the_program(kind: type) -> bool:
-    if not kind.__flags__ & HEAP_TYPE or issubclass(kind, type):
+    if not flags_of(kind) & HEAP_TYPE or issubclass(kind, type):
         return False
-    return not purity.is_library(str(kind.__module__))
+    return not purity.is_library(str(class_module(kind)))
 
 
 def live_slots(code: Code) -> list[int]:

@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 from anyshape.capture.heap import class_attributes, native_calls
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.iterators import referenced_elsewhere
+from anyshape.capture.heap.quiet_classes import bare_name, mro_of, namespace_of
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.values import (
     METHOD_WITH_CLASS,
@@ -196,7 +197,7 @@ class Machine:
             self.current().index -= 1
             raise broken("proxy-leak", str(leak)) from leak
         if exception_origin.is_ours(error):
-            raise InterpreterBug(f"{type(error).__name__}: {error}") from error
+            raise InterpreterBug(f"{bare_name(type(error))}: {error}") from error
 
     def execute(self, frame: Frame) -> NoReturn:
         """Instruction after instruction, until one of them raises."""
@@ -287,13 +288,13 @@ class Machine:
         if issubclass(kind, type):
             return self.instantiate(fn, args, kwargs)
         if kind is _METHOD_WRAPPER:
-            for base in type(fn.__self__).__mro__:  # past a Python override: `super().__setitem__`
-                descriptor = vars(base).get(fn.__name__)
+            for base in mro_of(type(fn.__self__)):  # past a Python override: `super().__setitem__`
+                descriptor = namespace_of(base).get(fn.__name__)
                 if type(descriptor) is _WRAPPER_DESCRIPTOR:
                     return Call(descriptor, (fn.__self__, *args), kwargs)
         if kind is METHOD_WITH_CLASS and not issubclass(type(fn.__self__), ModuleType):
             return self._bound_builtin(fn, args, kwargs)
-        if kind.__name__ == attributes.INSTANCE_METHOD:
+        if bare_name(kind) == attributes.INSTANCE_METHOD:
             return Call(fn.__func__, args, kwargs)
         slot = self.lookup(kind, "__call__")
         if type(slot) is FunctionType:
@@ -317,8 +318,8 @@ class Machine:
                 return handler(self, fn, args, kwargs)
             return self.native(fn, args, kwargs)
         # Not a lookup: what `super().get` bound is not the Python override of it.
-        for base in type(owner).__mro__:
-            descriptor = vars(base).get(fn.__name__)
+        for base in mro_of(type(owner)):
+            descriptor = namespace_of(base).get(fn.__name__)
             if type(descriptor) is _METHOD_DESCRIPTOR:
                 return Call(descriptor, (owner, *args), kwargs)
         return self.native(fn, args, kwargs)
@@ -395,7 +396,7 @@ class Machine:
             self.classes.append(cls)
             self.domain.inherits(cls)
         value: Any = NULL
-        for base in type.__dict__["__mro__"].__get__(cls) or (cls, object):
+        for base in mro_of(cls):
             namespace = type.__dict__["__dict__"].__get__(base) or {}
             changed = class_attributes.written(self.heap, base, name)
             if changed is NULL:

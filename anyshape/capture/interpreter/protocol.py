@@ -19,6 +19,7 @@ from anyshape.capture.heap import decimals
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.heap.nested_containers import length_of, values_of
+from anyshape.capture.heap.quiet_classes import bare_name, flags_of, has_entry
 from anyshape.capture.heap.values import NULL, PROXIES, Call, SizeValue
 from anyshape.capture.interpreter import (
     c_callbacks,
@@ -131,9 +132,9 @@ def _decides(machine: Interpreter, obj: Any, method: str, *, first: bool = False
     """Whether a method of a Python class is asked where the object meets a proxy. A tensor that
     is asked before it hands itself to the object's `__torch_function__`."""
     cls = type(obj)
-    if cls in PROXIES or not cls.__flags__ & HEAP_TYPE or issubclass(type(obj), (int, float)):
+    if cls in PROXIES or not flags_of(cls) & HEAP_TYPE or issubclass(type(obj), (int, float)):
         return False
-    return is_python(machine, cls, method) and (first or not hasattr(cls, "__torch_function__"))
+    return is_python(machine, cls, method) and (first or not has_entry(cls, "__torch_function__"))
 
 
 def _proxy_compare(machine: Interpreter, sign: str, a: Any, b: Any) -> Any:
@@ -292,7 +293,7 @@ def contains(machine: Interpreter, container: Any, item: Any) -> Any:
             cls is Generator
             or is_python(machine, cls, "__iter__")
             or is_python(machine, cls, "__getitem__")
-            or (machine.recording and hasattr(cls, "__next__"))
+            or (machine.recording and has_entry(cls, "__next__"))
         ):
             return Call(polyfills.contains_by_iteration, (container, item))
     elif attribute is not None and type(attribute) not in C_FUNCTIONS:
@@ -324,7 +325,7 @@ def _recorded_contains(machine: Interpreter, container: Any, item: Any) -> Any:
 
 def will_exhaust(machine: Interpreter, iterable: Any) -> None:
     """C code is about to advance it, if it is an iterator."""
-    if machine.recording and hasattr(type(iterable), "__next__"):
+    if machine.recording and has_entry(type(iterable), "__next__"):
         machine.domain.will_advance(iterable)
 
 
@@ -358,7 +359,7 @@ def load_item(machine: Interpreter, obj: Any, key: Any) -> Any:
     if attribute is NULL:
         if issubclass(type(obj), type):
             return _class_item(machine, obj, key)
-        raise TypeError(f"{cls.__name__!r} object is not subscriptable")
+        raise TypeError(f"{bare_name(cls)!r} object is not subscriptable")
     if type(attribute) not in C_FUNCTIONS:
         return call_bound(machine, attribute, obj, (key,), None)
     if issubclass(type(obj), dict) and is_python(machine, cls, "__missing__"):
@@ -373,7 +374,7 @@ def load_item(machine: Interpreter, obj: Any, key: Any) -> Any:
 def plain_key(machine: Interpreter, key: Any) -> Any:
     """What C code hashes for a key."""
     if machine.recording and c_callbacks.hashes_outside(machine, key):
-        raise broken("unknown-call", f"{type(key).__name__}.__hash__, called by C code,")
+        raise broken("unknown-call", f"{bare_name(type(key))}.__hash__, called by C code,")
     if type(key) in PROXIES or (type(key) is tuple and holds_proxy(key)):
         return machine.domain.key(key)
     return key
@@ -408,7 +409,7 @@ def _class_item(machine: Interpreter, cls: Any, key: Any) -> Any:
         return GenericAlias(type, key)
     attribute = machine.lookup(cls, "__class_getitem__")
     if attribute is NULL or attribute is None:
-        raise TypeError(f"type {cls.__name__!r} is not subscriptable")
+        raise TypeError(f"type {bare_name(cls)!r} is not subscriptable")
     bound = descriptor_get(machine, attribute, NULL, cls, "__class_getitem__")
     return Call(bound, (key,))
 
@@ -492,7 +493,7 @@ def must_be_taken_first(machine: Interpreter, iterable: Any) -> bool:
     segment where data decides the element, and what C code took of an iterator cannot be put back.
     Nor can an iterator inside of one of C be put back where a fork ends, if others hold it too.
     """
-    advanced = machine.recording and hasattr(type(iterable), "__next__")
+    advanced = machine.recording and has_entry(type(iterable), "__next__")
     return advanced or needs_interpretation(machine, iterable)
 
 
@@ -502,7 +503,7 @@ def is_python_mapping(machine: Interpreter, source: Any) -> bool:
     cls = type(source)
     if cls in CONTAINERS or cls in PLAIN or cls is Generator or cls in PROXIES:
         return False
-    if not cls.__flags__ & HEAP_TYPE and issubclass(cls, (dict, *CONTAINERS)):
+    if not flags_of(cls) & HEAP_TYPE and issubclass(cls, (dict, *CONTAINERS)):
         return False
     return any(is_python(machine, cls, name) for name in c_callbacks.MAPPING)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from anyshape.capture.heap.nested_containers import values_of
+from anyshape.capture.heap.quiet_classes import class_entry, class_module
 from anyshape.capture.heap.values import Formed, OpaqueValue, ScalarValue, SizeValue, TextValue
 from anyshape.capture.interpreter.domain import Interpreter
 
@@ -41,7 +42,7 @@ def joined(texts: Sequence[Any]) -> TextValue:
 
 def is_shown_later(machine: Interpreter, value: Any) -> bool:
     """Whether it is a container with sizes in it, which native code may not look into."""
-    shows = type(value).__repr__
+    shows = class_entry(type(value), "__repr__")
     if not machine.recording or not any(shows is known for known in SHOWN_BY_C):
         return False
     return any(True for _ in numbers_in(value)) and is_shown(machine, value)
@@ -66,7 +67,9 @@ def is_shown(machine: Interpreter, value: Any, outer: tuple[Any, ...] = ()) -> b
         return plain and all(is_shown(machine, item, outer) for item in value.values())
     if kind is list or (issubclass(type(value), tuple) and kind.__repr__ is tuple.__repr__):
         return all(is_shown(machine, item, outer) for item in values_of(value))
-    return kind.__module__ == "torch" and issubclass(type(value), tuple)  # a size without symbols
+    return class_module(kind) == "torch" and issubclass(
+        type(value), tuple
+    )  # a size without symbols
 
 
 def numbers_in(value: Any) -> Iterator[Any]:

@@ -6,6 +6,7 @@ from types import FrameType
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.quiet_classes import bare_name
 from anyshape.capture.heap.values import (
     BY_VALUE,
     NULL,
@@ -82,9 +83,9 @@ def load_method(machine: Interpreter, frame: Frame, arg: str) -> Frame | None:
         return None
     owner, kind = stack[-1], type(found)
     if kind is Call or kind is Frame:
-        found = machine.settle(found)
+        found, silent = machine.settle(found), attributes.is_silent(machine, owner, arg)
         stack[-1] = NULL
-        return push_by(machine, frame, 0, found, AttributeOf(owner, arg))
+        return push_by(machine, frame, 0, found, AttributeOf(owner, arg, silent))
     stack[-1] = NULL
     stack.append(found)
     return None
@@ -104,7 +105,8 @@ def load_attr_or_callee(machine: Interpreter, frame: Frame, arg: tuple[str, bool
     found = attributes.load_method(machine, stack[-1], name)
     kind = type(found)
     if kind is Call or kind is Frame:
-        return push_by(machine, frame, 1, found, CalleeOf(stack[-1], name))
+        silent = attributes.is_silent(machine, stack[-1], name)
+        return push_by(machine, frame, 1, found, CalleeOf(stack[-1], name, silent))
     if kind is BOUND:
         stack.insert(-1, found.function)
     else:
@@ -355,7 +357,7 @@ def map_add(machine: Interpreter, frame: Frame, arg: int) -> None:
 def list_extend(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     target, iterable = frame.stack[-arg - 1], frame.stack[-1]
     if protocol.is_not_iterable(machine, iterable):
-        kind = protocol.class_shown(machine, iterable).__name__
+        kind = bare_name(protocol.class_shown(machine, iterable))
         raise TypeError(f"Value after * must be an iterable, not {kind}")
     if type(iterable) not in protocol.CONTAINERS and protocol.needs_interpretation(
         machine, iterable
@@ -394,7 +396,7 @@ def set_update(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
 
 def dict_update(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     target, source = frame.stack[-arg - 1], frame.stack[-1]
-    refusal = f"{type(source).__name__!r} object is not a mapping"
+    refusal = f"{bare_name(type(source))!r} object is not a mapping"
     if protocol.is_python_mapping(machine, source):
         return again(machine, frame, Call(mapping_polyfills.dict_from_mapping, (source, refusal)))
     if not issubclass(type(source), dict) and not hasattr(source, "keys"):
@@ -410,7 +412,7 @@ def dict_merge(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     fn = callee(frame.stack, -arg - 3)
     refusal = ""
     if machine.lookup(type(source), "keys") is NULL:  # the text of an object is asked of its class
-        kind = type(source).__name__
+        kind = bare_name(type(source))
         refusal = f"{shown_callable(fn)} argument after ** must be a mapping, not {kind}"
     if protocol.is_python_mapping(machine, source):
         return again(machine, frame, Call(mapping_polyfills.dict_from_mapping, (source, refusal)))

@@ -12,7 +12,7 @@ from types import FrameType, NoneType, TracebackType
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.quiet_reads import class_entry
+from anyshape.capture.heap.quiet_classes import class_entry
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Code
 

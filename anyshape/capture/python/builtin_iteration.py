@@ -13,6 +13,7 @@ from typing import Any
 from anyshape.capture.heap import purity
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.nested_containers import elements_of
+from anyshape.capture.heap.quiet_classes import has_entry
 from anyshape.capture.heap.values import ABSENT, NULL, PROXIES, SYMBOLIC_NUMBERS, Call
 from anyshape.capture.interpreter import (
     attributes,
@@ -63,7 +64,7 @@ def _next(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == 1:
             return attributes.special(machine, iterator, "__next__")
         return Call(iteration_polyfills.next_or_default, args)
-    if not machine.recording or not hasattr(cls, "__next__"):
+    if not machine.recording or not has_entry(cls, "__next__"):
         return next(*args, **kwargs)
     value = machine.heap.advance(iterator, shared=True)
     if value is not NULL:

@@ -6,28 +6,30 @@ from __future__ import annotations
 import __future__
 
 import abc
-import copyreg
 import functools
 import inspect
 import operator
 import sys
-from collections import OrderedDict, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from types import CellType, CodeType, FrameType, FunctionType, SimpleNamespace, TracebackType
 from typing import Any
 
 from anyshape.capture.heap import class_attributes, purity
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.class_flags import HEAP_TYPE
+from anyshape.capture.heap.quiet_classes import bare_name, mro_of
 from anyshape.capture.heap.values import NULL, PROXIES, Call, contents
 from anyshape.capture.interpreter import attributes, class_polyfills, polyfills
+from anyshape.capture.interpreter.continuations import AttributeOf
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame, handled_exception
 from anyshape.capture.interpreter.frame_views import FrameView, locals_of, outer_frame
 from anyshape.capture.interpreter.generators import Generator
+from anyshape.capture.interpreter.opcode_results import also
 from anyshape.capture.interpreter.unwinding import exception_info
 from anyshape.capture.python import pickles
 from anyshape.capture.python.compiled_text import compiled
+from anyshape.capture.python.object_states import STATE_BUILTINS, refuse_state
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -37,7 +39,8 @@ Handler = Callable[["Interpreter", Args, Kwargs], Any]
 # ---- attributes ----------------------------------------------------------------------------------
 def _getattr(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2 and type(args[1]) is str and not kwargs:
-        return attributes.load_attr(machine, *args)
+        found = machine.settle(attributes.load_attr(machine, *args))
+        return also(found, AttributeOf(*args)) if type(found) is Frame else found
     if len(args) == 3 and type(args[1]) is str and not kwargs:
         try:
             result = attributes.load_attr(machine, args[0], args[1])
@@ -45,63 +48,6 @@ def _getattr(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
             return args[2]
         return Call(polyfills.getattr_or_default, args) if _is_pending(result) else result
     return machine.native(getattr, args, kwargs)
-
-
-def _reduce_ex(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    """What `copy` and `pickle` ask of an object: code of the program says what it holds."""
-    if machine.recording and len(args) == 2 and not kwargs and type(args[1]) is int:
-        obj, protocol = args
-        asked = attributes.is_python(machine, type(obj), "__getattribute__")
-        if _is_reduced(machine, type(obj)) and (protocol >= 2 or not asked):
-            if protocol < 2 and machine.lookup(type(obj), "__reduce__") is object.__reduce__:
-                return Call(COPYREG["_reduce_ex"], args)
-            slots = COPYREG["_slotnames"](type(obj))
-            return Call(class_polyfills.reduce_object, (obj, tuple(slots), asked))
-    if args:
-        _refuse_state(machine, args[0])
-    return machine.native(object.__reduce_ex__, args, kwargs)
-
-
-def _reduced_by(method: Any) -> Handler:
-    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-        if args:
-            _refuse_state(machine, args[0])
-        return machine.native(method, args, kwargs)
-
-    return handler
-
-
-REDUCERS = [vars(cls)["__reduce__"] for cls in (set, frozenset, deque, OrderedDict, bytearray)]
-
-
-def _refuse_state(machine: Interpreter, obj: Any) -> None:
-    """C reads all attributes of the object: from outside, these are neither relied on nor what the
-    segment has set them to."""
-    if machine.recording and type(obj).__flags__ & attributes.HEAP_TYPE:
-        if type(obj) not in PROXIES and not machine.heap.is_created(obj):
-            raise broken("unknown-call", f"the state of a {type(obj).__name__}")
-
-
-def _getstate(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    if machine.recording and len(args) == 1 and not kwargs and _is_reduced(machine, type(args[0])):
-        slots = COPYREG["_slotnames"](type(args[0]))
-        return Call(class_polyfills.state_of, (args[0], tuple(slots)))
-    return machine.native(GETSTATE, args, kwargs)
-
-
-GETSTATE = getattr(object, "__getstate__", None)  # since 3.11
-COPYREG = vars(copyreg)
-REDUCED = (object, list, dict, tuple, int, float, str, bytes, complex)
-"""Classes of C that keep nothing which is not asked for by a special method."""
-
-
-def _is_reduced(machine: Interpreter, kind: type) -> bool:
-    """Whether all that the object has is in its attributes, or in a base that tells it."""
-    if not kind.__flags__ & HEAP_TYPE or issubclass(kind, type):
-        return False
-    bases = [b for b in kind.__mro__ if not b.__flags__ & HEAP_TYPE]
-    own = isinstance(machine.lookup(kind, "__dict__"), property)
-    return not own and all(any(b is base for base in REDUCED) for b in bases)
 
 
 def _is_pending(result: Any) -> bool:
@@ -233,7 +179,7 @@ def _tells_the_program(machine: Interpreter, args: Args, namespace: Any) -> bool
         hook = machine.lookup(type(value), "__set_name__")
         if hook is not NULL and (_is_of_the_program(hook) or not machine.heap.is_created(value)):
             return True
-    mro = [cls for base in args[-2] if issubclass(type(base), type) for cls in base.__mro__]
+    mro = [cls for base in args[-2] if issubclass(type(base), type) for cls in mro_of(base)]
     inherited = next((vars(c)[SUBCLASS] for c in mro if SUBCLASS in vars(c)), None)
     return _is_of_the_program(getattr(inherited, "__func__", inherited))
 
@@ -318,7 +264,7 @@ def _instance_of(machine: Interpreter, obj: Any, cls: type) -> Any:
         return issubclass(machine.domain.type_of(obj), cls)
     abstract = type(cls) is not type
     machine.domain.inherits(kind)
-    if kind is cls or (not abstract and any(base is cls for base in kind.__mro__)):
+    if kind is cls or (not abstract and any(base is cls for base in mro_of(kind))):
         return True
     if _says_its_class(machine, kind):
         return Call(class_polyfills.instance_by_class, (obj, cls, abstract))
@@ -416,6 +362,8 @@ def _dir(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         class_attributes.refuse_written(machine.heap)
         if machine.recording and issubclass(type(args[0]), type):
             class_attributes.rely_on_all_names(machine.heap, args[0])
+        else:
+            refuse_state(machine, args[0])
         return machine.native(dir, args, kwargs)
     names = _locals(machine, args, kwargs)
     return Call(class_polyfills.dir_of_names, (names,))
@@ -481,7 +429,7 @@ def _run_source(machine: Interpreter, mode: str, args: Args, kwargs: Kwargs) -> 
         if names is None:
             names = _locals(machine, (), {})
     elif not issubclass(type(globals_), dict):
-        raise TypeError(f"{mode}() globals must be a dict, not {type(globals_).__name__}")
+        raise TypeError(f"{mode}() globals must be a dict, not {bare_name(type(globals_))}")
     if names is None:
         names = globals_
     code = source if type(source) is CodeType else _compile(frame, source, mode)
@@ -555,9 +503,7 @@ GENERIC = (
 """Classes of C whose attributes are found as `object` has it."""
 
 OBJECT_BUILTINS: dict[Any, Handler] = {
-    object.__reduce_ex__: _reduce_ex,
-    **{method: _reduced_by(method) for method in REDUCERS},
-    GETSTATE: _getstate,
+    **STATE_BUILTINS,
     getattr: _getattr,
     hasattr: _hasattr,
     setattr: _setattr,

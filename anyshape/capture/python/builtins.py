@@ -21,6 +21,7 @@ from typing import Any
 from anyshape.capture.heap import answers
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.hidden_dicts import PARTIAL_FIELDS
+from anyshape.capture.heap.quiet_classes import bare_name, mro_of
 from anyshape.capture.heap.values import ABSENT, NULL, PROXIES, SYMBOLIC_NUMBERS, Call, ScalarValue
 from anyshape.capture.interpreter import (
     attributes,
@@ -254,7 +255,7 @@ def _partial(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         if any(
             machine.lookup(type(fn), n) is not vars(functools.partial)[n] for n in PARTIAL_FIELDS
         ):
-            raise broken("unknown-call", f"a {type(fn).__name__} that hides what it holds")
+            raise broken("unknown-call", f"a {bare_name(type(fn))} that hides what it holds")
         func = heap.attribute(fn, "func", func)
         first = heap.mirror(heap.attribute(fn, "args", first))
         named = heap.mirror(heap.attribute(fn, "keywords", named))
@@ -356,7 +357,7 @@ def _generic_getattr(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _is_subtype(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    return any(base is args[1] for base in type.__dict__["__mro__"].__get__(args[0]))
+    return any(base is args[1] for base in mro_of(args[0]))
 
 
 def _has_identity(machine: Interpreter, args: Args, kwargs: Kwargs) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 from weakref import ReferenceType
 
 from anyshape.capture.heap.class_flags import HEAP_TYPE
+from anyshape.capture.heap.quiet_classes import flags_of
 from anyshape.capture.heap.values import ABSENT, Call
 from anyshape.capture.interpreter import (
     attributes,
@@ -98,7 +99,7 @@ def _native_instance(
     if args and issubclass(cls, _ITERATING) and needs(machine, args[0]):
         return Call(iteration_polyfills.make_from_list, (cls, *args), kwargs)
     obj = machine.native(cls, args, kwargs)
-    if machine.recording and issubclass(type(obj), cls) and cls.__flags__ & HEAP_TYPE:
+    if machine.recording and issubclass(type(obj), cls) and flags_of(cls) & HEAP_TYPE:
         machine.heap.create(obj)
     return obj
 

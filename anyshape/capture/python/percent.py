@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from anyshape.capture.heap.quiet_classes import has_entry
 from anyshape.capture.heap.values import PROXIES, Call
 from anyshape.capture.interpreter import c_callbacks, polyfills
 from anyshape.capture.interpreter.domain import Interpreter
@@ -23,7 +24,7 @@ def formatted(machine: Interpreter, text: str, given: Any) -> Call | None:
         return None
     values = given if type(given) is tuple else (given,)
     asked = [_is_asked(machine, value) for value in values]
-    if not any(asked) or (type(given) is not tuple and hasattr(type(given), "__getitem__")):
+    if not any(asked) or (type(given) is not tuple and has_entry(type(given), "__getitem__")):
         return None
     parts = [part for part in SPECIFICATION.finditer(text) if part[5] != "%"]
     if len(parts) != len(values) or any(part[1] or "*" in part[0] for part in parts):

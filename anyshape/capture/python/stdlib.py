@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+import heapq
 import itertools
 import sys
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from typing import Any
 
 from anyshape.capture.heap.iterators import TELLING
 from anyshape.capture.heap.nested_containers import elements_of
-from anyshape.capture.heap.quiet_reads import class_entry
+from anyshape.capture.heap.quiet_classes import class_entry
 from anyshape.capture.heap.values import PROXIES, Call, SizeValue
 from anyshape.capture.interpreter import protocol, search_polyfills, sort_polyfills
 from anyshape.capture.interpreter.attributes import C_FUNCTIONS
@@ -118,6 +119,22 @@ def _bisected(function: Any, polyfill: Callable[..., Any]) -> Handler:
     return handler
 
 
+def _sifted(name: str, count: int) -> Handler:
+    """C compares elements in the middle of its writes: those of constants, or in a large list."""
+    function, polyfill = getattr(heapq, name), getattr(sort_polyfills, name)
+
+    def handler(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        fits = machine.recording and len(args) == count and type(args[0]) is list and not kwargs
+        if not fits or list.__len__(machine.heap.mirror(args[0])) > sort_polyfills.LARGE_HEAP:
+            return machine.native(function, args, kwargs)
+        if any(_is_programs(machine, arg) for arg in args):
+            return Call(polyfill, args)
+        return machine.native(function, args, kwargs)
+
+    return handler
+
+
+SIFTED = {"heappush": 2, "heappop": 1, "heapify": 1, "heapreplace": 2, "heappushpop": 2}
 BISECTED = frozenset({"x", "lo", "hi", "key"})
 BISECT = ("bisect_left", "bisect_right", "insort_left", "insort_right")
 _ITERTOOLS = (
@@ -137,6 +154,7 @@ STDLIB: dict[Any, Handler] = {
         getattr(bisect, name): _bisected(getattr(bisect, name), getattr(search_polyfills, name))
         for name in BISECT
     },
+    **{getattr(heapq, name): _sifted(name, count) for name, count in SIFTED.items()},
     **program_times.HANDLERS,
     **pickles.HANDLERS,
     **jsons.HANDLERS,

@@ -22,6 +22,7 @@ from anyshape.capture.heap import decimals, purity, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.nested_containers import CONTAINERS, values_of
+from anyshape.capture.heap.quiet_classes import bare_name, has_entry, mro_of
 from anyshape.capture.heap.values import PROXIES, Break, OpaqueValue
 from anyshape.capture.interpreter import c_callbacks, calls_of_the_program, protocol
 from anyshape.capture.python.builtin_exceptions import stores_arguments
@@ -217,11 +218,11 @@ def _module_of(fn: Any) -> Any:
 def _refuse_outside_iterators(domain: RecordingDomain, fn: Any, args: tuple[Any, ...]) -> None:
     """C code would advance them, once and for all; a method of theirs may do anything to them."""
     for arg in args:
-        if hasattr(type(arg), "__next__") and domain.recorder.sources.of(arg) is not None:
-            if getattr(fn, "__objclass__", None) not in type(arg).__mro__:
-                raise broken("outside-iterator", type(arg).__name__)
+        if has_entry(type(arg), "__next__") and domain.recorder.sources.of(arg) is not None:
+            if getattr(fn, "__objclass__", None) not in mro_of(type(arg)):
+                raise broken("outside-iterator", bare_name(type(arg)))
             if issubclass(type(arg), io.IOBase):
-                raise broken("python-effect", f"{type(arg).__name__}.{fn.__name__}")
+                raise broken("python-effect", f"{bare_name(type(arg))}.{fn.__name__}")
             raise unknown(domain, fn)
 
 
@@ -275,7 +276,7 @@ def _call_with_them(
     try:
         return _call_pure(domain, fn, args, kwargs)
     except TypeError as error:
-        if any(kind.__name__ in str(error) for kind in PROXIES):
+        if any(bare_name(kind) in str(error) for kind in PROXIES):
             raise unknown(domain, fn) from None
         raise
 

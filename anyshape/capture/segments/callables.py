@@ -22,6 +22,7 @@ import torch
 from anyshape.capture.heap import purity, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.numpy_scalars import is_function_of_numbers
+from anyshape.capture.heap.quiet_classes import bare_name, class_module
 from anyshape.capture.heap.quiet_reads import quiet_getattr
 from anyshape.capture.heap.values import BY_VALUE, PROXIES, Call, OpaqueValue, TensorValue
 from anyshape.capture.interpreter import class_polyfills, iteration_polyfills
@@ -103,7 +104,8 @@ def called(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 # ---- purity --------------------------------------------------------------------------------------
 def is_torch(fn: Any) -> bool:
-    module = getattr(fn, "__module__", None)
+    is_class = issubclass(type(fn), type)
+    module = class_module(fn) if is_class else getattr(fn, "__module__", None)
     if module is None:
         owner = getattr(fn, "__objclass__", None) or type(getattr(fn, "__self__", None))
         module = getattr(owner, "__module__", "")
@@ -113,7 +115,7 @@ def is_torch(fn: Any) -> bool:
 def refuse_deaths(domain: RecordingDomain, cls: type) -> None:
     """When an object made here is dropped, nobody knows while capturing."""
     if type(domain.machine.lookup(cls, "__del__")) is types.FunctionType:
-        raise broken("unknown-call", f"{cls.__name__}.__del__, when the object is dropped,")
+        raise broken("unknown-call", f"{bare_name(cls)}.__del__, when the object is dropped,")
 
 
 def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
@@ -140,7 +142,7 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
             or owner is object
         )
     if issubclass(type(fn), type):
-        return fn.__module__ not in purity.IMPURE_MODULES or fn is time.struct_time
+        return class_module(fn) not in purity.IMPURE_MODULES or fn is time.struct_time
     bound = quiet_getattr(fn, "__self__")
     if bound is not None and not issubclass(type(bound), types.ModuleType):
         if fn.__name__ in ("mro", "__subclasses__") and issubclass(type(bound), type):
@@ -244,7 +246,7 @@ _KEEPING_MODULES = frozenset({"types", "functools", "weakref"})
 def keeps(fn: Any) -> bool:
     """Whether C code reads no container that it is given, or has been given its mirror."""
     if issubclass(type(fn), type) and (
-        issubclass(fn, BaseException) or fn.__module__ in _KEEPING_MODULES
+        issubclass(fn, BaseException) or class_module(fn) in _KEEPING_MODULES
     ):
         return True
     return type(fn) in purity.CALLABLE_TYPES and fn in _TAKE_MIRRORS

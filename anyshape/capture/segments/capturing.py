@@ -22,6 +22,7 @@ from anyshape.capture.guards.counters import counters
 from anyshape.capture.guards.guard_code import GuardSet
 from anyshape.capture.heap.breaks import GraphBreak, record_of
 from anyshape.capture.heap.deaths import DeathsAreMet, DeathsAreUnknown, Watch
+from anyshape.capture.heap.quiet_classes import bare_name, class_module
 from anyshape.capture.heap.raised_state import traceback_of
 from anyshape.capture.heap.sorted_lists import CallSite
 from anyshape.capture.heap.values import NULL, Break, InterpreterBug, OpaqueValue, ProxyLeak
@@ -393,7 +394,7 @@ class Capturer:
     def _see_slots(self, domain: SymbolicDomain, entry: Entry) -> list[Any]:
         sources = domain.recorder.sources
         owner = getattr(self.fn, "__self__", self.fn)
-        root = sources.const(owner, getattr(owner, "__name__", type(owner).__name__.lower()))
+        root = sources.const(owner, getattr(owner, "__name__", bare_name(type(owner)).lower()))
         domain.recorder.guard(root, "type", type(owner))
         declared = domain.recorder.declared
         order = range(len(entry.slots)) if declared is None else declared.order(len(entry.slots))
@@ -582,8 +583,8 @@ class _Escaped(BaseException):
 
 def _shown(error: BaseException) -> str:
     """Its class, and its text where that asks nothing of the program's."""
-    plain = type(error).__module__ == "builtins" and all(type(arg) is str for arg in error.args)
-    return said(error) if plain else type(error).__name__
+    plain = class_module(type(error)) == "builtins" and all(type(arg) is str for arg in error.args)
+    return said(error) if plain else bare_name(type(error))
 
 
 def _innermost(error: BaseException) -> Location | None:

@@ -19,7 +19,7 @@ import torch
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.effects import ENTRY, PLAIN_KEYS, Effect
-from anyshape.capture.heap.quiet_reads import class_entry
+from anyshape.capture.heap.quiet_classes import class_entry
 from anyshape.capture.heap.unread_writes import BLIND
 from anyshape.capture.heap.values import IMMUTABLE, PROXIES
 from anyshape.capture.interpreter.attributes import instance_dict

@@ -22,6 +22,7 @@ from typing import Any
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
+from anyshape.capture.heap.quiet_classes import class_module
 from anyshape.capture.heap.values import NULL, PROXIES, Call
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.python import warning_polyfills
@@ -171,7 +172,7 @@ def _show_later(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> 
     listeners.refuse_printed(domain, "stderr", "a warning")
     (message,) = args
     shown = message.message
-    plain = type(shown).__module__ == "builtins" and all(type(arg) is str for arg in shown.args)
+    plain = class_module(type(shown)) == "builtins" and all(type(arg) is str for arg in shown.args)
     if not plain:  # its text is formed when it is shown
         raise broken("unknown-call", "a warning of the program's own class")
     domain.machine.heap.log(_show, warnings, (message,))

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.purity import is_library
+from anyshape.capture.heap.quiet_classes import bare_name, class_module, mro_of, namespace_of
 from anyshape.capture.recording.domain import RecordingDomain
 
 Heard = Literal["nobody", "a stream", "a package", "a list", "the program"]
@@ -59,7 +60,7 @@ def refuse_warned(domain: RecordingDomain) -> None:
 
 def refuse_logged(domain: RecordingDomain, logger: Any, level: Any) -> None:
     """A break where a handler, a filter or a class of the program hears a line of this level."""
-    known = is_library(type(logger).__module__) and _by_name(logger.name) is logger
+    known = is_library(class_module(type(logger))) and _by_name(logger.name) is logger
     heard = "the program"
     if known and type(level) is int:
         heard = domain.relied.asked(who_hears, (logger.name, level))
@@ -67,7 +68,7 @@ def refuse_logged(domain: RecordingDomain, logger: Any, level: Any) -> None:
         raise broken("unknown-call", "a line in a log that the program hears,")
     if heard == "a package":
         for handler in _handlers_of(logger):
-            if not is_library(type(handler).__module__):
+            if not is_library(class_module(type(handler))):
                 _hears_later(domain, handler)
     if heard != "nobody":
         refuse_printed(domain, "stderr", "a line in a log")
@@ -79,7 +80,7 @@ def _hears_later(domain: RecordingDomain, listener: Any) -> bool:
         return False
     known = domain.recorder.sources.of(listener) is not None
     if known or domain.machine.heap.is_shadowed(listener):
-        raise broken("unknown-call", f"what a {type(listener).__name__} hears")
+        raise broken("unknown-call", f"what a {bare_name(type(listener))} hears")
     domain.listeners.add(id(listener))
     return True
 
@@ -91,7 +92,12 @@ def who_reads(stream: str) -> Heard:
     if found is None:
         return "nobody"
     write = next(
-        (vars(base)["write"] for base in type(found).__mro__ if "write" in vars(base)), None
+        (
+            namespace_of(base)["write"]
+            for base in mro_of(type(found))
+            if "write" in namespace_of(base)
+        ),
+        None,
     )
     own = type(write) is types.FunctionType and is_of_the_program(write.__module__)
     return "the program" if own or write is None else "a stream"
@@ -132,7 +138,7 @@ def who_hears(name: str, level: int) -> Heard:
         return "nobody"
     heard: set[Heard] = set()
     for holder in _holders_of(logger):
-        if holder.filters or not is_library(type(holder).__module__):
+        if holder.filters or not is_library(class_module(type(holder))):
             return "the program"
         heard |= {_kind_of(handler) for handler in holder.handlers}
     order: tuple[Heard, ...] = ("the program", "a package", "a stream", "nobody")
@@ -140,19 +146,19 @@ def who_hears(name: str, level: int) -> Heard:
 
 
 def _kind_of(handler: Any) -> Heard:
-    if is_of_the_program(type(handler).__module__) or handler.filters:
+    if is_of_the_program(class_module(type(handler))) or handler.filters:
         return "the program"
     formatter = handler.formatter
-    if formatter is not None and is_of_the_program(type(formatter).__module__):
+    if formatter is not None and is_of_the_program(class_module(type(formatter))):
         return "the program"
-    if not is_library(type(handler).__module__):
+    if not is_library(class_module(type(handler))):
         return "a package"
     if isinstance(handler, logging.NullHandler):
         return "nobody"
     plain = isinstance(handler, logging.StreamHandler)
     stream = handler.stream if plain else None
     shown = stream is None or isinstance(stream, io.IOBase)
-    own = is_of_the_program(type(stream).__module__)
+    own = is_of_the_program(class_module(type(stream)))
     return "a stream" if plain and shown and not own else "the program"
 
 

@@ -22,6 +22,7 @@ from anyshape.capture.heap.deaths import DeathsAreUnknown
 from anyshape.capture.heap.hidden_dicts import PARTIAL_FIELDS, dict_of_partial
 from anyshape.capture.heap.iterators import Position, advanced, position_of
 from anyshape.capture.heap.mirrors import MAXLEN, keys_in_order, mapping_behind
+from anyshape.capture.heap.quiet_classes import bare_name, flags_of, mro_of, namespace_of
 from anyshape.capture.heap.quiet_reads import asks_the_program
 from anyshape.capture.heap.raised_state import (
     ARGS,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 def keyed_iterator(rebuilder: Rebuilder, value: Any) -> str:
     """An iterator over a mapping or a set sees what is written to it later: it is made over the
     container itself, once that is as the segment leaves it."""
-    kind = type(value).__name__
+    kind = bare_name(type(value))
     position = position_of(value)
     if position is None:
         raise broken("escape", f"a {kind} of a container that has changed")
@@ -107,8 +108,8 @@ def _require_hashes(value: Any, contains: Callable[[Any, Any], bool]) -> None:
     """An element lies where the hash that it had then has put it: made anew it would lie elsewhere
     if it has another one now."""
     for key in list(value):
-        if type(key).__flags__ & HEAP_TYPE and not contains(value, key):
-            raise broken("escape", f"a {type(value).__name__} with a key whose hash has changed")
+        if flags_of(type(key)) & HEAP_TYPE and not contains(value, key):
+            raise broken("escape", f"a {bare_name(type(value))} with a key whose hash has changed")
 
 
 def _list(rebuilder: Rebuilder, value: list[Any]) -> str:
@@ -261,12 +262,12 @@ def _state_of_raising(rebuilder: Rebuilder, name: str, value: BaseException) -> 
 
 def _base_in_c(kind: type) -> type:
     """The class whose C code makes the instances, whatever classes of the program say."""
-    return next(base for base in kind.__mro__ if not base.__flags__ & HEAP_TYPE)
+    return next(base for base in mro_of(kind) if not flags_of(base) & HEAP_TYPE)
 
 
 def _members(base: type) -> list[Any]:
     """The fields that C code keeps in exceptions of a class, such as `OSError.filename`."""
-    found = [m for b in base.__mro__ for m in vars(b).values() if type(m) is MEMBER]
+    found = [m for b in mro_of(base) for m in namespace_of(b).values() if type(m) is MEMBER]
     return [m for m in found if m.__objclass__ is not BaseException and m.__name__ not in READ_ONLY]
 
 
@@ -329,7 +330,7 @@ def _owned(rebuilder: Rebuilder, value: Any) -> str:
         return instance(rebuilder, value)
     state = row.state(value)
     if state is None:
-        raise broken("escape", f"a {type(value).__name__}, as it is now,")
+        raise broken("escape", f"a {bare_name(type(value))}, as it is now,")
     name = rebuilder.named(value, f"{rebuilder.constant(row.again)}({rebuilder.constant(state)})")
     attributes(rebuilder, name, value)
     return name
@@ -340,7 +341,7 @@ def _generator_of_numbers(rebuilder: Rebuilder, value: Any) -> str:
     slots, state = rebuilder.heap.slots, "None"
     if not random_states.is_by_chance(slots, value):
         if random_states.twin_of(slots, value) is None:
-            raise broken("escape", f"a {type(value).__name__} that nothing has seeded")
+            raise broken("escape", f"a {bare_name(type(value))} that nothing has seeded")
         state = rebuilder.constant(random_states.state_of(value))
     kind, made = rebuilder.constant(type(value)), rebuilder.constant(random_states.with_state)
     name = rebuilder.named(value, f"{made}({kind}, {state})")
@@ -382,7 +383,7 @@ def instance(rebuilder: Rebuilder, value: Any) -> str:
     made = _allocator(kind)
     bare = kind.__new__ is not made.__new__ and instance_dict(value) is None
     if (bare and not _slots(kind)) or not _is_plain(kind) or issubclass(kind, Context):
-        raise broken("escape", f"an object of class {kind.__name__}")
+        raise broken("escape", f"an object of class {bare_name(kind)}")
     name = rebuilder.fresh(value)
     base = "object" if made is object else rebuilder.constant(made)
     rebuilder.add(f"{name} = {base}.__new__({rebuilder.constant(kind)})")
@@ -410,8 +411,8 @@ def _is_plain(kind: type) -> bool:
 
 def _slots(kind: type) -> list[str]:
     names: list[str] = []
-    for base in kind.__mro__:
-        slots = vars(base).get("__slots__", ())
+    for base in mro_of(kind):
+        slots = namespace_of(base).get("__slots__", ())
         names += [slots] if isinstance(slots, str) else list(slots)
     return [name for name in names if name not in ("__dict__", "__weakref__")]
 

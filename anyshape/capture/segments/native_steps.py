@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 
 import torch
 
+from anyshape.capture.heap.quiet_classes import class_module
 from anyshape.capture.heap.values import Call
 from anyshape.capture.interpreter import calls_of_the_program, handover, unwinding
 from anyshape.capture.interpreter.continuations import Finished
@@ -121,7 +122,7 @@ class Native(Concrete):
         """A tensor is made whole: there is nothing to compile in how."""
         if _tells_of_death(cls):
             self._note_death()
-        whole = issubclass(cls, torch.Tensor) and cls.__module__.partition(".")[0] == "torch"
+        whole = issubclass(cls, torch.Tensor) and class_module(cls).partition(".")[0] == "torch"
         return cls(*args, **kwargs) if whole else NotImplemented
 
     def is_opaque(self, fn: Any) -> bool:

@@ -19,7 +19,7 @@ from anyshape.capture.heap import times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.hidden_dicts import names_of
 from anyshape.capture.heap.mirrors import buffer_of
-from anyshape.capture.heap.quiet_reads import class_entry
+from anyshape.capture.heap.quiet_classes import bare_name, class_entry, has_entry
 from anyshape.capture.heap.sources import Source, number_in
 from anyshape.capture.heap.values import NULL, PROXIES, SizeValue
 from anyshape.capture.interpreter.attributes import C_FUNCTIONS
@@ -132,12 +132,12 @@ def look_inside(domain: RecordingDomain, obj: Any) -> None:
             domain.read(obj, "attr", "tzinfo", zone_of(obj))
         domain.read(obj, "time", None, times.state_of(obj))
         return
-    iterates = type(getattr(type(obj), "__iter__", None)) in C_FUNCTIONS
-    if not iterates or issubclass(type(obj), UNCHANGING) or hasattr(type(obj), "__next__"):
+    iterates = type(class_entry(type(obj), "__iter__")) in C_FUNCTIONS
+    if not iterates or issubclass(type(obj), UNCHANGING) or has_entry(type(obj), "__next__"):
         return
     content = buffer_of(obj)
     if content is None:
-        raise broken("unknown-call", f"what a {type(obj).__name__} from outside holds")
+        raise broken("unknown-call", f"what a {bare_name(type(obj))} from outside holds")
     domain.read(obj, "buffer", None, content)
 
 
@@ -206,7 +206,7 @@ def read_by_code(cls: type) -> frozenset[str]:
     found: frozenset[str] = frozenset()
     for name, kinds, reads in READ_BY_METHOD:
         if issubclass(cls, kinds):
-            method = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
+            method = class_entry(cls, name)
             if type(method) is types.FunctionType:
                 found |= reads
     return found

@@ -19,6 +19,7 @@ from anyshape.capture.guards.guard_failures import state_behind
 from anyshape.capture.heap import random_states
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
+from anyshape.capture.heap.quiet_classes import mro_of, namespace_of
 from anyshape.capture.heap.random_states import BY_CHANCE, KIND, STATE
 from anyshape.capture.heap.values import NULL
 from anyshape.capture.recording.domain import RecordingDomain
@@ -162,8 +163,8 @@ def _seeds_by_chance(args: Args, kwargs: dict[str, Any]) -> bool:
 def _draws_by_itself(rng: Any) -> bool:
     """Whether its class has draws of its own, which are interpreted."""
     return any(
-        type(vars(base).get(name)) is FunctionType
-        for base in type(rng).__mro__
+        type(namespace_of(base).get(name)) is FunctionType
+        for base in mro_of(type(rng))
         for name in ("random", "getrandbits")
     )
 

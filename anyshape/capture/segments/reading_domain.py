@@ -31,6 +31,7 @@ from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.iterators import FORKABLE
 from anyshape.capture.heap.nested_containers import elements_of
 from anyshape.capture.heap.numpy_scalars import is_numpy_number
+from anyshape.capture.heap.quiet_classes import bare_name
 from anyshape.capture.heap.sources import Source
 from anyshape.capture.heap.unread_writes import PLAIN_KEYS
 from anyshape.capture.heap.values import BY_VALUE, PROXIES, OpaqueValue, TensorValue
@@ -123,16 +124,18 @@ class ReadingDomain(RecordingDomain):
         if type(value) in PROXIES:
             return value
         if self.listeners and id(obj) in self.listeners:
-            raise broken("unknown-call", f"a {type(obj).__name__} that hears what was said,")
+            raise broken("unknown-call", f"a {bare_name(type(obj))} that hears what was said,")
         if self.collects and issubclass(type(obj), WEAK):
             raise broken("unknown-call", "reading a weak reference behind gc.collect,")
         if effects := self.machine.heap.effects:
             self._ended.refuse(obj, effects, keeps=self.machine.heap.journal is None)
         if kind == "keys" and any(c_callbacks.hashes_outside(self.machine, key) for key in value):
-            raise broken("unknown-call", f"__hash__ of keys of a {type(obj).__name__}")
+            raise broken("unknown-call", f"__hash__ of keys of a {bare_name(type(obj))}")
         if kind in self._read_by_code(obj):
             if kind not in ATTRIBUTES:
-                raise broken("unknown-call", f"code of {type(obj).__name__} that guards would call")
+                raise broken(
+                    "unknown-call", f"code of {bare_name(type(obj))} that guards would call"
+                )
             return self._read_past_code(obj, kind, key, value)
         return self._read_plainly(obj, kind, key, value)
 
@@ -148,7 +151,7 @@ class ReadingDomain(RecordingDomain):
                 self.recorder.sources.pin(child, names, borrowed=source.is_borrowed)
             return READS_OF_NAMES[kind](self, child, key, value)
         if not source.is_pinned:
-            raise broken("unknown-call", f"code of {type(obj).__name__} that guards would call")
+            raise broken("unknown-call", f"code of {bare_name(type(obj))} that guards would call")
         return self._read_plainly(obj, kind, key, value)
 
     def _read_plainly(self, obj: Any, kind: str, key: Any, value: Any) -> Any:
@@ -163,7 +166,7 @@ class ReadingDomain(RecordingDomain):
             return READS[kind](self, source, key, value)
         if issubclass(type(value), torch.Tensor):
             if issubclass(type(obj), (list, dict)):  # it may hold another one the next time
-                raise broken("unknown-call", f"what made a {type(obj).__name__}")
+                raise broken("unknown-call", f"what made a {bare_name(type(obj))}")
             return self.lift(value)
         return value
 
@@ -370,7 +373,7 @@ class ReadingDomain(RecordingDomain):
         for each time that the program looks."""
         if not PLAIN_KEYS.issuperset(map(type, elements_of(container))):
             if c_callbacks.hashes_elements(self.machine, container):
-                raise broken("unknown-call", f"__eq__ of keys of a {type(container).__name__}")
+                raise broken("unknown-call", f"__eq__ of keys of a {bare_name(type(container))}")
 
     def _see_numbers(self, value: Any) -> None:
         """Numbers from outside that may be ids: `take_id` asks for them."""

@@ -26,7 +26,14 @@ from anyshape.capture.heap.effects import Effect, without_overwritten
 from anyshape.capture.heap.iterators import STARTS, TELLING
 from anyshape.capture.heap.mirrors import VIEWS, maker_of, mapping_behind
 from anyshape.capture.heap.nested_containers import values_of
-from anyshape.capture.heap.quiet_reads import asks_the_program, class_entry
+from anyshape.capture.heap.quiet_classes import (
+    bare_name,
+    class_entry,
+    has_entry,
+    mro_of,
+    namespace_of,
+)
+from anyshape.capture.heap.quiet_reads import asks_the_program
 from anyshape.capture.heap.sources import Source, expression
 from anyshape.capture.heap.values import (
     BOUND_IN_C,
@@ -95,7 +102,7 @@ class Rebuilder:
         """The name of an object that is the same in every run, or belongs to the only one."""
         if id(obj) in self._classes.belonging:
             if id(obj) in self._classes.unfit:
-                raise broken("escape", f"the class {type(obj).__name__}, made in the function,")
+                raise broken("escape", f"the class {bare_name(type(obj))}, made in the function,")
             self.once = True
         known = self._constant_of.get(id(obj))
         if known is None:
@@ -238,7 +245,7 @@ class Rebuilder:
         if kind is Generator:
             return self._generator(value)
         if issubclass(kind, Iterator):  # its `__class__` is not asked for: it may be a property
-            raise broken("escape", f"a {kind.__name__}")
+            raise broken("escape", f"a {bare_name(kind)}")
         return instance(self, value)
 
     def _small_object(self, value: Any, kind: type) -> str | None:
@@ -325,7 +332,7 @@ class Rebuilder:
         if type(value) is torch.Size and self.is_fixed(value):
             return self.constant(value)
         parts = ", ".join(self.text(item) for item in tuple.__iter__(value))
-        made_by_itself = hasattr(type(value), "n_sequence_fields")  # a struct sequence of C
+        made_by_itself = has_entry(type(value), "n_sequence_fields")  # a struct sequence of C
         if made_by_itself or issubclass(type(value), torch.Size):  # which tuple.__new__ refuses
             return self.named(value, f"{self.constant(type(value))}([{parts}])")
         if type(value) is times.IN_WEEKS:
@@ -538,8 +545,8 @@ def descriptor_of(value: Any) -> Any:  # one of `DESCRIPTORS`
     owner, name = value.__self__, value.__name__
     if issubclass(type(owner), (types.ModuleType, type(None), type)):
         return None
-    for base in type(owner).__mro__:
-        found: Any = vars(base).get(name)
+    for base in mro_of(type(owner)):
+        found: Any = namespace_of(base).get(name)
         if type(found) in DESCRIPTORS and found.__get__(owner, type(owner)) == value:
             return found
     return None

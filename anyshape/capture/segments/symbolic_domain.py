@@ -21,6 +21,7 @@ from anyshape.capture.heap import purity
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.effects import Effect
+from anyshape.capture.heap.quiet_classes import bare_name, class_module
 from anyshape.capture.heap.values import (
     NULL,
     PROXIES,
@@ -163,7 +164,7 @@ class SymbolicDomain(ReadingDomain):
         the segment."""
         self._spend_turns(1)
         if self.recorder.sources.of(iterator) is not None:
-            raise broken("outside-iterator", type(iterator).__name__)
+            raise broken("outside-iterator", bare_name(type(iterator)))
 
     def will_jump_back(self) -> None:
         """An endless loop ends the segment, whatever it turns for."""
@@ -186,7 +187,7 @@ class SymbolicDomain(ReadingDomain):
 
     def will_raise(self, error: BaseException) -> None:
         if self.recorder.sources.of(error) is not None:
-            raise broken("python-effect", f"raising a {type(error).__name__} from outside")
+            raise broken("python-effect", f"raising a {bare_name(type(error))} from outside")
 
     def behind(self, view: Any, mapping: Any) -> None:
         sources = self.recorder.sources
@@ -323,7 +324,7 @@ class SymbolicDomain(ReadingDomain):
                 return tensor_ops.SizeTuple(parts)
             return torch.Size(parts)
         if issubclass(cls, torch.Tensor):
-            raise broken("unknown-call", f"making a {cls.__name__}")
+            raise broken("unknown-call", f"making a {bare_name(cls)}")
         callables.refuse_deaths(self, cls)
         return partials.instantiate(self, cls, args, kwargs)
 
@@ -547,7 +548,7 @@ class SymbolicDomain(ReadingDomain):
         if type(value) is TensorValue:
             return value.python or torch.Tensor
         if issubclass(type(value), tuple):
-            ours = purity.is_library(type(value).__module__)  # a size shows `torch.Size`
+            ours = purity.is_library(class_module(type(value)))  # a size shows `torch.Size`
             return value.__class__ if ours else type(value)
         return int if type(value) is SizeValue else value.kind
 

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from anyshape.capture.guards.execution_modes import TorchModes
 from anyshape.capture.heap.effects import Effect
+from anyshape.capture.heap.quiet_classes import bare_name
 from anyshape.capture.heap.undo import made_since, raises_older
 from anyshape.capture.heap.unread_writes import is_key
 from anyshape.capture.heap.values import NULL, PROXIES, ScalarValue, TensorValue
@@ -425,7 +426,7 @@ def _destination_of(fn: Any, target: Any, args: tuple[Any, ...]) -> Destination:
         return id(target), "attribute", args[0]
     if fn is ENTRY and type(target) in (dict, defaultdict) and is_key(args[0]):
         return id(target), "entry", args[0]
-    raise NotJoined(f"a side writes to a {type(target).__name__}")
+    raise NotJoined(f"a side writes to a {bare_name(type(target))}")
 
 
 def _read(machine: Interpreter, target: Any, destination: Destination) -> Any:

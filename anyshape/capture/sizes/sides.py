@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from anyshape.capture.heap.quiet_classes import bare_name
 from anyshape.capture.heap.values import Break, InterpreterBug, ProxyLeak
 from anyshape.capture.interpreter import exception_origin, unwinding
 from anyshape.capture.interpreter.continuations import Finished, Root
@@ -113,9 +114,9 @@ def run_until(machine: Interpreter, stop: Frame, ends: frozenset[int]) -> tuple[
             if is_interrupt(error):
                 raise
             if exception_origin.is_ours(error):
-                raise InterpreterBug(f"{type(error).__name__}: {error}") from error
+                raise InterpreterBug(f"{bare_name(type(error))}: {error}") from error
         if unwinding.unwind(machine, raised) is None:
-            raise NotJoined(f"a side raises {type(raised).__name__}")
+            raise NotJoined(f"a side raises {bare_name(type(raised))}")
 
 
 # ---- going on ------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import torch
 
 from anyshape.capture.guards.overlaps import share_memory
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.quiet_classes import bare_name
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.ir.dtypes import bool_, int64, uint8
 from anyshape.ir.graph import Value
@@ -263,7 +264,7 @@ def _tensor_part(recorder: Recorder, x: Value, part: Any) -> Any:
         return part
     if isinstance(part, (list, tuple)):
         return _constant(recorder, part, x.tensor.device)
-    raise broken("unknown-call", f"indexing a tensor with a {type(part).__name__}")
+    raise broken("unknown-call", f"indexing a tensor with a {bare_name(type(part))}")
 
 
 def _constant(recorder: Recorder, numbers: Any, device: str) -> Value:

@@ -18,6 +18,7 @@ from typing import Any
 
 from anyshape.capture.guards.constant_kinds import CALLED, CONSTANTS, EQUAL, IDENTITY
 from anyshape.capture.heap.purity import C_DESCRIPTORS
+from anyshape.capture.heap.quiet_classes import has_entry
 from anyshape.capture.heap.sources import Source
 from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, Break
 from anyshape.capture.heap.watched_reads import CONTENTS, watch
@@ -123,7 +124,7 @@ def _is_context(section: Section, obj: Any) -> bool:
 def _advances(value: Any) -> bool:
     """Whether reading it changes it."""
     return type(value) is Generator or (
-        not issubclass(type(value), (*UNCHANGING, *FIXED)) and hasattr(type(value), "__next__")
+        not issubclass(type(value), (*UNCHANGING, *FIXED)) and has_entry(type(value), "__next__")
     )
 
 

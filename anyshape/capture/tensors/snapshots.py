@@ -14,6 +14,7 @@ import torch
 
 from anyshape.capture.guards.constant_kinds import CONSTANTS, EQUAL, IDENTITY
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.quiet_classes import bare_name
 from anyshape.capture.heap.values import PROXIES, TensorValue
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.tensors import tensor_ops
@@ -42,7 +43,7 @@ def snapshot(domain: RecordingDomain, value: Any) -> Any:
         return heap.create(deque([snapshot(domain, item) for item in value], value.maxlen))
     if kind in (list, set):
         return heap.create(kind([snapshot(domain, item) for item in value]))
-    raise broken("python-effect", f"printing an object of class {kind.__name__}")
+    raise broken("python-effect", f"printing an object of class {bare_name(kind)}")
 
 
 def _copied(domain: RecordingDomain, value: TensorValue) -> Any:

@@ -16,6 +16,7 @@ import torch
 from anyshape.capture.guards.overlaps import refuse_out
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.numpy_scalars import plain_number
+from anyshape.capture.heap.quiet_classes import bare_name
 from anyshape.capture.heap.values import (
     PROXIES,
     Break,
@@ -347,7 +348,7 @@ def make_tensor(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str
         parts = [make_tensor(domain, (part,), kwargs) for part in data]
         return call_row(domain, "stack", tuple(parts), 0)
     if not holds_numbers(data):  # an array, say: memory that no guard covers
-        raise broken("unknown-call", f"torch.tensor of a {type(data).__name__}")
+        raise broken("unknown-call", f"torch.tensor of a {bare_name(type(data))}")
     where = device or domain.recorder.node_modes().default_device
     options: dict[str, Any] = {"dtype": dtype, "device": where}
     with torch.no_grad():

@@ -19,7 +19,7 @@ from anyshape.capture.guards.tensor_specs import DTYPE_OF_TORCH, TORCH_OF_DTYPE,
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.numpy_scalars import number_beside_tensor
-from anyshape.capture.heap.quiet_reads import class_entry
+from anyshape.capture.heap.quiet_classes import bare_name, class_entry, mro_of, namespace_of
 from anyshape.capture.heap.values import PROXIES, ScalarValue, SizeValue, TensorValue
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.scalar_contents import are_all_positions
@@ -101,7 +101,7 @@ def _noun(value: Any) -> Any:
     if value is Ellipsis:
         return value
     raise broken(
-        "unknown-call", f"a torch function with a {type(value).__name__} among its arguments"
+        "unknown-call", f"a torch function with a {bare_name(type(value))} among its arguments"
     )
 
 
@@ -184,7 +184,7 @@ def _operand(value: Any) -> bool:
     cls = type(value)
     if cls in PROXIES or issubclass(cls, torch.Tensor):
         return True
-    if any("__torch_function__" in vars(base) for base in cls.__mro__):
+    if any("__torch_function__" in namespace_of(base) for base in mro_of(cls)):
         raise broken("unknown-call", f"an operator that asks {name_of(cls)}.__torch_function__")
     if issubclass(cls, (list, tuple)) and any(
         type(class_entry(cls, name)) is types.FunctionType for name in ("__len__", "__getitem__")
@@ -305,7 +305,7 @@ def _kind_of_leaf(domain: RecordingDomain, leaf: Any) -> DType:
             return kind.dtype if kind.dtype in (bool_, uint8) else int64
     elif numbers.is_int(leaf):
         return bool_ if isinstance(leaf, (bool, ScalarValue)) else int64
-    raise broken("unknown-call", f"indexing a tensor with a list of a {type(leaf).__name__}")
+    raise broken("unknown-call", f"indexing a tensor with a list of a {bare_name(type(leaf))}")
 
 
 def _index_tensor(domain: RecordingDomain, part: Any, dtype: torch.dtype) -> Any:
@@ -465,8 +465,8 @@ def attribute(domain: RecordingDomain, x: TensorValue, name: str) -> Any:
 def _class_attribute(
     cls: type, name: str, note: Callable[[type, str, Any], None] = lambda *_: None
 ) -> Any:
-    for base in cls.__mro__:
-        found = vars(base).get(name, _MISSING)
+    for base in mro_of(cls):
+        found = namespace_of(base).get(name, _MISSING)
         note(base, name, found)
         if found is not _MISSING:
             return found

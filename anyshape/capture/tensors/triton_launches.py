@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.quiet_classes import bare_name
 from anyshape.capture.heap.values import PROXIES, Call, SizeValue, TensorValue
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.sizes import numbers
@@ -180,7 +181,7 @@ def _refuse_unknown(domain: RecordingDomain, kernel: Any, value: Any) -> None:
         made = True
     if made or isinstance(value, torch.Tensor):
         what = f"the Triton kernel {function_of(kernel).__name__}"
-        raise broken("operator-unknown", what=what, why=f"it is handed {type(value).__name__}")
+        raise broken("operator-unknown", what=what, why=f"it is handed {bare_name(type(value))}")
 
 
 HANDLERS: Mapping[Any, Callable[..., Any]] = {launch_now: _launched}

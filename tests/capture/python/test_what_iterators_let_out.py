@@ -302,6 +302,21 @@ def test_what_is_raised_inside_comes_out_as_of_c(kind: str, name: str, way: Any)
             assert not fast.mistakes
 
 
+def test_what_c_raises_when_it_advances_is_the_programs_own() -> None:
+    def program(x: Any) -> Any:
+        table = {1: 1}
+        keys = iter(table)
+        table[2] = 2
+        try:
+            next(keys)
+        except RuntimeError as error:
+            return x + 1, str(error)
+
+    fast = Compiled(program, Options(), ByReference)
+    assert fast(torch.ones(2))[1] == program(torch.ones(2))[1]
+    assert not fast.mistakes
+
+
 @pytest.mark.parametrize("name", BY_CONTENTS)
 def test_what_c_asks_of_items_is_asked_in_each_call(name: str) -> None:
     def program(x: Any, items: list[Any]) -> Any:

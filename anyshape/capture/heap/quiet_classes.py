@@ -1,0 +1,52 @@
+"""What `type` itself keeps of a class: to read it calls no `__getattribute__` and no property of a
+metaclass, as `cls.__mro__` and its like do.
+
+In: a class. Out: what CPython's own C code reads of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_GETTERS = type.__dict__
+
+flags_of: Callable[[Any], int] = _GETTERS["__flags__"].__get__
+bare_name: Callable[[Any], str] = _GETTERS["__name__"].__get__
+qualified_name: Callable[[Any], str] = _GETTERS["__qualname__"].__get__
+weakref_offset: Callable[[Any], int] = _GETTERS["__weakrefoffset__"].__get__
+_module: Callable[[Any], Any] = _GETTERS["__module__"].__get__
+_mro: Callable[[Any], tuple[type, ...] | None] = _GETTERS["__mro__"].__get__
+_namespace: Callable[[Any], Mapping[str, Any] | None] = _GETTERS["__dict__"].__get__
+
+
+def mro_of(cls: type) -> tuple[type, ...]:
+    """The classes in which names are looked up. C makes some of its own ready where the first
+    attribute of them is read; these have no metaclass but `type`."""
+    return _mro(cls) or cls.__mro__
+
+
+def namespace_of(cls: type) -> Mapping[str, Any]:
+    """What a class has under its own names, once C has made it ready."""
+    found = _namespace(cls)
+    return vars(cls) if found is None else found
+
+
+def class_module(cls: Any) -> str:
+    """Of a class whose body says something else than a text there, that one's text."""
+    found = _module(cls)
+    return found if type(found) is str else str(found)
+
+
+def class_entry(cls: type, name: str) -> Any:
+    """What the first class of the MRO has under a name; None where none has it."""
+    for base in mro_of(cls):
+        names = namespace_of(base)
+        if name in names:
+            return names[name]
+    return None
+
+
+def has_entry(cls: type, name: str) -> bool:
+    """Whether a class, or one above it, has a name that `type` has not."""
+    return hasattr(cls, name) if type(cls) is type else class_entry(cls, name) is not None

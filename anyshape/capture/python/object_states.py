@@ -1,0 +1,104 @@
+"""Builtins of C that read all attributes of an object: what `copy` and `pickle` ask of it, and the
+list of its names (see builtins.py).
+"""
+
+from __future__ import annotations
+
+import copyreg
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Any
+
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.class_flags import HEAP_TYPE
+from anyshape.capture.heap.quiet_classes import bare_name, flags_of, mro_of
+from anyshape.capture.heap.values import PROXIES, Call
+from anyshape.capture.interpreter import attributes, class_polyfills
+from anyshape.capture.interpreter.domain import Interpreter
+
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+Handler = Callable[["Interpreter", Args, Kwargs], Any]
+
+
+def _reduce_ex(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    """What `copy` and `pickle` ask of an object: code of the program says what it holds."""
+    if machine.recording and len(args) == 2 and not kwargs and type(args[1]) is int:
+        obj, protocol = args
+        asked = attributes.is_python(machine, type(obj), "__getattribute__")
+        if _is_reduced(machine, type(obj)) and (protocol >= 2 or not asked):
+            if protocol < 2 and machine.lookup(type(obj), "__reduce__") is object.__reduce__:
+                return Call(COPYREG["_reduce_ex"], args)
+            slots = COPYREG["_slotnames"](type(obj))
+            return Call(class_polyfills.reduce_object, (obj, tuple(slots), asked))
+    if args:
+        refuse_state(machine, args[0])
+    return machine.native(object.__reduce_ex__, args, kwargs)
+
+
+def _reduced_by(method: Any) -> Handler:
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if args:
+            refuse_state(machine, args[0])
+        return machine.native(method, args, kwargs)
+
+    return handler
+
+
+def _reduce(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    """`object.__reduce__`, which asks `copyreg` as protocol 0 does."""
+    if machine.recording and len(args) == 1 and not kwargs and _is_reduced(machine, type(args[0])):
+        return Call(COPYREG["_reduce_ex"], (args[0], 0))
+    if args:
+        refuse_state(machine, args[0])
+    return machine.native(object.__reduce__, args, kwargs)
+
+
+REDUCERS = [vars(cls)["__reduce__"] for cls in (set, frozenset, deque, OrderedDict, bytearray)]
+
+
+def refuse_state(machine: Interpreter, obj: Any) -> None:
+    """C reads all attributes of the object: from outside, these are neither relied on nor what the
+    segment has set them to."""
+    if machine.recording and flags_of(type(obj)) & HEAP_TYPE:
+        if type(obj) not in PROXIES and not machine.heap.is_created(obj):
+            raise broken("unknown-call", f"the state of a {bare_name(type(obj))}")
+
+
+def _getstate(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if machine.recording and len(args) == 1 and not kwargs and _is_reduced(machine, type(args[0])):
+        slots = COPYREG["_slotnames"](type(args[0]))
+        return Call(class_polyfills.state_of, (args[0], tuple(slots)))
+    if args:
+        refuse_state(machine, args[0])
+    return machine.native(GETSTATE, args, kwargs)
+
+
+GETSTATE = getattr(object, "__getstate__", None)  # since 3.11
+COPYREG = vars(copyreg)
+REDUCED = (object, list, dict, tuple, int, float, str, bytes, complex)
+"""Classes of C that keep nothing which is not asked for by a special method."""
+
+
+def _is_reduced(machine: Interpreter, kind: type) -> bool:
+    """Whether all that the object has is in its attributes, or in a base that tells it."""
+    if not flags_of(kind) & HEAP_TYPE or issubclass(kind, type):
+        return False
+    bases = [b for b in mro_of(kind) if not flags_of(b) & HEAP_TYPE]
+    own = isinstance(machine.lookup(kind, "__dict__"), property)
+    return not own and all(any(b is base for base in REDUCED) for b in bases)
+
+
+def _object_dir(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if args:
+        refuse_state(machine, args[0])
+    return machine.native(object.__dir__, args, kwargs)
+
+
+STATE_BUILTINS: dict[Any, Handler] = {
+    object.__reduce_ex__: _reduce_ex,
+    object.__reduce__: _reduce,
+    **{method: _reduced_by(method) for method in REDUCERS},
+    GETSTATE: _getstate,
+    object.__dir__: _object_dir,
+}

@@ -28,7 +28,7 @@ from anyshape.autograd.own_backwards import without_own_backwards
 from anyshape.ir.graph import Arg, Graph, Node, Value, map_values, values_in
 from anyshape.nouns import replace
 from anyshape.ops.build import Builder
-from anyshape.ops.gradients.backward import GRADIENTS, LEAVES
+from anyshape.ops.gradients.backward import AS_LEAF, GRADIENTS, LEAVES
 from anyshape.ops.table import OpDef
 
 
@@ -57,7 +57,7 @@ def _spent(graph: Graph) -> set[Value]:
             spent.update(filter(requires, node.inputs()))
     spent.difference_update(entry.value for entry in graph.inputs)
     for node in graph.nodes:
-        if node.op in LEAVES:
+        if node.op == AS_LEAF:
             spent.difference_update(node.outputs)
         elif is_recorded(node):
             behind = [*filter(requires, node.inputs())]

@@ -115,13 +115,6 @@ def asked_what_requires_gradients(net, x):
     return (other * plain).square().sum() + net(x).mean()
 
 
-def potential(net, x):
-    """A force of 1 / distance: Python's operator is handed the number first."""
-    leaf = x.clone().requires_grad_()
-    (force,) = grad((1 / (1 + net(leaf).square())).sum(), leaf, create_graph=True)
-    return force.square().mean()
-
-
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "relu": lambda: judge(nn.ReLU),
     "leaky": lambda: judge(lambda: nn.LeakyReLU(0.2)),
@@ -141,7 +134,6 @@ PROGRAMS: list[tuple[str, Loss]] = [
     ("tanh", lengths_of_paths),
     ("tanh", perturbed_on_the_way),
     ("relu", asked_what_requires_gradients),
-    ("tanh", potential),
 ]
 
 

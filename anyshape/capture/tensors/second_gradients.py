@@ -284,9 +284,7 @@ def run_node(node: Node, found: dict[Value, Any], example: Any, device: str) -> 
     named = {name: argument(arg) for name, arg in node.kwargs.items() if arg is not None}
     if "device" in named:
         named["device"] = device
-    row, args = OPS[node.op], [*map(argument, node.args)]
-    number_first = row.number_first if args and not isinstance(args[0], torch.Tensor) else None
     with torch.set_grad_enabled(recorded):
-        made = resolve(number_first or row.torch)(*args, **({} if number_first else named))
+        made = resolve(OPS[node.op].torch)(*map(argument, node.args), **named)
     results = made if isinstance(made, (tuple, list)) else (made,)
     found.update(zip(node.outputs, results, strict=True))

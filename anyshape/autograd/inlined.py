@@ -28,20 +28,16 @@ from anyshape.autograd.own_backwards import without_own_backwards
 from anyshape.ir.graph import Arg, Graph, Node, Value, map_values, values_in
 from anyshape.nouns import replace
 from anyshape.ops.build import Builder
-from anyshape.ops.gradients.backward import GRADIENTS, LEAVES
+from anyshape.ops.gradients.backward import AS_LEAF, GRADIENTS, LEAVES
 from anyshape.ops.table import OpDef
 
 
 def refuse_uncovered(graph: Graph, ops: Mapping[str, OpDef]) -> tuple[int, ...]:
     """The positions of outputs that require gradients, all of which ``backward()`` has gone
-    through: there is nothing left to differentiate. Raises ``NotDifferentiable``."""
+    through, or what they are made of: there is nothing left to differentiate. Raises
+    ``NotDifferentiable``."""
     _refuse_writes(graph, ops)
-    spent: set[Value] = set()
-    for node in reversed(graph.nodes):
-        if node.op == GRADIENTS and not node.args[3]:
-            spent.update(filter(requires, values_in(node.args[0])))
-        elif is_recorded(node) and not spent.isdisjoint(node.outputs):
-            spent.update(filter(requires, node.inputs()))
+    spent = _spent(graph)
     found = []
     for position, output in enumerate(graph.outputs):
         left = [value for value in values_in(output) if requires(value)]
@@ -49,6 +45,25 @@ def refuse_uncovered(graph: Graph, ops: Mapping[str, OpDef]) -> tuple[int, ...]:
             raise NotDifferentiable("an output requires gradients that backward() has not taken")
         found += [position] * len(left)
     return tuple(found)
+
+
+def _spent(graph: Graph) -> set[Value]:
+    """What ``backward()`` has gone through, and what gradients come from to nothing else."""
+    spent: set[Value] = set()
+    for node in reversed(graph.nodes):
+        if node.op == GRADIENTS and not node.args[3]:
+            spent.update(filter(requires, values_in(node.args[0])))
+        elif is_recorded(node) and not spent.isdisjoint(node.outputs):
+            spent.update(filter(requires, node.inputs()))
+    spent.difference_update(entry.value for entry in graph.inputs)
+    for node in graph.nodes:
+        if node.op == AS_LEAF:
+            spent.difference_update(node.outputs)
+        elif is_recorded(node):
+            behind = [*filter(requires, node.inputs())]
+            if behind and spent.issuperset(behind):
+                spent.update(filter(requires, node.outputs))
+    return spent
 
 
 def differentiates_again(graph: Graph) -> bool:

@@ -441,7 +441,12 @@ def _hinge(b: Any, x: Any, y: Any, margin: Any) -> Any:
     return b.add(near, far)
 
 
-_reduced("hinge_embedding_loss", f"input, target, margin=1.0, {_OLD}, reduction='mean'", _hinge)
+_reduced(
+    "hinge_embedding_loss",
+    f"input, target, margin=1.0, {_OLD}, reduction='mean'",
+    _hinge,
+    inline=True,  # the target is only compared, and gets no gradients
+)
 
 
 def _margin_ranking(b: Any, x: Any, y: Any, target: Any, margin: Any) -> Any:
@@ -471,6 +476,7 @@ _reduced(
     "cosine_embedding_loss",
     f"input1, input2, target, margin=0, {_OLD}, reduction='mean'",
     _cosine_embedding,
+    inline=True,
 )
 
 

@@ -419,6 +419,7 @@ op(
     "batch_norm_moved",
     _BATCH_NORM,
     torch="anyshape.eager_norms.batch_norm_moved",
+    constant_results=frozenset({1, 2}),
     vjp="expansion",
     expand=_batch_norm_moved,
 )
@@ -523,6 +524,7 @@ op(
     "instance_norm_moved",
     _INSTANCE_NORM,
     torch="anyshape.eager_norms.instance_norm_moved",
+    constant_results=frozenset({1, 2}),
     vjp="expansion",
     expand=_instance_norm_moved,
 )

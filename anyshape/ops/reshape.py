@@ -249,13 +249,8 @@ op(
     "input, other",
     torch="torch.Tensor.reshape_as",
     alias="maybe",
-    views_where=write_back.reshape_is_view,
-    copies_where=write_back.reshape_is_copy,
-    new_view=True,
-    write_back=write_back.reshaped,
-    type=lambda cx, x, y: _reshape_type(cx, x, tensor(y).shape),
+    inline=True,  # a node that read `other` would say that gradients go there
     expand=lambda b, x, y: b.reshape(x, y.shape),
-    keeps_elements=True,
 )
 op(
     "view_as",
@@ -263,10 +258,8 @@ op(
     by_layout=True,
     torch="torch.Tensor.view_as",
     alias="view",
-    write_back=write_back.reshaped,
-    type=lambda cx, x, y: _view_type(cx, x, tensor(y).shape),
-    expand=lambda b, x, y: b.reshape(x, y.shape),
-    keeps_elements=True,
+    inline=True,
+    expand=lambda b, x, y: b.view(x, y.shape),
 )
 
 

@@ -359,6 +359,7 @@ class OpDef:
     write_back: Callable[..., Value] | None = None
     part: Callable[..., Any] | None = None
     differentiable: bool = True
+    constant_results: frozenset[int] = frozenset()
     vjp: Vjp | None = None
     by_value: tuple[str, ...] = ()
     of_numbers: bool = False
@@ -438,7 +439,8 @@ def op(name: str, signature: str, *, torch: str, **rest: Any) -> OpDef:
     where ATen rounds others to float16 or bfloat16 as it does tensors.
     ``number_first``: dotted function that computes it where the first operand is a number, as
     torch's own want a tensor first. ``differentiable``: does a result require gradients where
-    an argument does? ``vjp``: by parameter, how the gradient is made of the cotangents of the
+    an argument does? ``constant_results``: the numbers of those that do not, among others that do.
+    ``vjp``: by parameter, how the gradient is made of the cotangents of the
     results (``gradients/``); ``"expansion"``: as that of what the row expands to; ``"region"``: the
     node's region makes it. A view without one has that of its ``write_back``: the cotangent,
     written into zeros. ``by_value``: parameters

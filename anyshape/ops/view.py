@@ -141,12 +141,9 @@ op(
     "expand_as",
     "input, other",
     torch="torch.Tensor.expand_as",
-    vjp=indexing.EXPAND_AS,
     alias="view",
-    write_back=write_back.expanded,
-    type=lambda cx, x, y: _expand_type(cx, x, tensor(y).shape),
+    inline=True,  # a node that read `other` would say that gradients go there
     expand=lambda b, x, y: b.expand(x, y.shape),
-    keeps_elements=True,
 )
 
 # --- unsqueeze, squeeze ---

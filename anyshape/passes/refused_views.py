@@ -16,8 +16,6 @@ from anyshape.nouns import replace
 from anyshape.ops.table import OpDef
 from anyshape.passes.ambiguous_layouts import DECIDED_BY_ONES, ambiguous_layouts
 
-VIEWS = frozenset({"view", "view_as"})
-
 
 def refused_views(graph: Graph, ops: Mapping[str, OpDef]) -> tuple[Graph, ...]:
     """Nothing where there are no such views, or where data or regions decide how they lie."""
@@ -39,5 +37,5 @@ def _views(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[Value]:
             turned.update(node.outputs)
         elif turned and not turned.isdisjoint(node.inputs()):
             turned.update(node.outputs)
-        if node.op == "kron" or (node.op in VIEWS and node.output in turned):
+        if node.op == "kron" or (node.op == "view" and node.output in turned):
             yield node.output

@@ -25,6 +25,11 @@ class Adversaries:
         torch.manual_seed(0)
         self.makes = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 6))
         self.judges = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
+        self.normed = nn.Sequential(
+            nn.Linear(6, 8, bias=False), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 1)
+        )
+        self.of_normed = torch.optim.Adam(self.normed.parameters(), 1e-2)
+        self.label = torch.ones(())
         self.of_makes = torch.optim.Adam(self.makes.parameters(), 1e-2)
         self.of_judges = torch.optim.Adam(self.judges.parameters(), 1e-2)
 
@@ -161,6 +166,25 @@ def asked_of_a_view_after_the_thaw(x, nets):
     before = view.requires_grad
     nets.freeze(False)
     return x + 1, before, view.requires_grad
+
+
+def frozen_first_with_running_statistics(x, nets):
+    """As CycleGAN does it, with labels that are expanded as the scores."""
+    x = torch.cat([x, -x])
+    made = nets.makes(x)
+    nets.normed.requires_grad_(False)
+    nets.of_makes.zero_grad()
+    scores = nets.normed(made)
+    fooled = (scores - nets.label.expand_as(scores)).square().mean() + (made - 2).square().mean()
+    fooled.backward()
+    nets.of_makes.step()
+    nets.normed.requires_grad_(True)
+    nets.of_normed.zero_grad()
+    scores = nets.normed(made.detach())
+    judged = (scores + nets.label.expand_as(scores)).square().mean()
+    judged.backward()
+    nets.of_normed.step()
+    return fooled.detach(), judged.detach(), nets.normed[1].running_mean.clone()
 
 
 # ---- in several segments -------------------------------------------------------------------------
@@ -411,6 +435,7 @@ ONE_SEGMENT: list[Callable[..., Any]] = [
     with_a_penalty_while_frozen,
     *[frozen_before_backward, read_while_frozen, viewed_and_done_with],
     asked_of_a_view_after_the_thaw,
+    frozen_first_with_running_statistics,
 ]
 CUT: list[Callable[..., Any]] = [view_read_after_the_thaw, view_handed_out, written_while_frozen]
 CUT += [with_a_penalty_behind_a_step, penalty_of_what_was_judged_before]
@@ -448,7 +473,8 @@ def test_networks_are_frozen_and_thawed_as_in_eager(program: Callable[..., Any])
         for rows in ROWS:
             made = run(torch.randn(rows, 6))
             made = made if isinstance(made, tuple) else (made,)
-            leaves = [*nets.makes.parameters(), *nets.judges.parameters()]
+            networks = nets.makes, nets.judges, nets.normed
+            leaves = [p for network in networks for p in network.parameters()]
             runs[-1].append([seen(each) for each in (*made, *leaves)])
     for expected, found in zip(*runs, strict=True):
         assert [told for told, _ in found] == [told for told, _ in expected]

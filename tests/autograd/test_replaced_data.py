@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import anyshape
-from anyshape.capture.recording.refused_calls import Replaced
+from anyshape.capture.recording.replaced_tensors import Replaced
 from anyshape.capture.tensors import replaced_data
 from anyshape.ir.graph import Node
 

@@ -176,6 +176,33 @@ def test_a_step_with_gradients_of_gradients_is_one_segment(name: str, loss_of: L
     assert torch.equal(our_state, their_state)
 
 
+def test_a_penalty_behind_a_step_of_an_optimizer_is_in_the_same_segment() -> None:
+    """As critics are trained several times a call: what the optimizer does in between, with numbers
+    that are known at run time alone, lies in front of the second penalty."""
+    made = []
+    for compiled in (True, False):
+        torch.manual_seed(0)
+        net = judge(nn.Tanh)
+        optimizer = torch.optim.Adam(net.parameters(), 1e-2)
+
+        def step(x: Tensor, net: Any = net, optimizer: Any = optimizer) -> Tensor:
+            for _ in range(2):
+                optimizer.zero_grad()
+                loss = penalized(net, x)
+                loss.backward()
+                optimizer.step()
+            return loss.detach()
+
+        run = anyshape.compile(step) if compiled else step
+        given = [torch.randn(n, INPUTS, generator=torch.Generator().manual_seed(n)) for n in COUNTS]
+        losses = [run(x).clone() for x in given]
+        made.append([losses, [p.detach() for p in net.parameters()], torch.get_rng_state()])
+        if compiled:
+            assert (run.stats().segments, run.stats().graph_breaks) == (1, 0)
+            assert run.stats().eager_graphs == ()
+    torch.testing.assert_close(*made, **EXACT)
+
+
 # ---- what is left to eager -----------------------------------------------------------------------
 def behind_data(net, x):
     leaf = x.clone().requires_grad_()

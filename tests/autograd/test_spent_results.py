@@ -91,3 +91,47 @@ def written_by_the_caller(program: Callable[..., Any]) -> list[Any]:
 def test_a_caller_may_write_to_what_is_spent(program: Callable[..., Any]) -> None:
     fast = anyshape.compile(program, fullgraph=True)
     assert written_by_the_caller(fast) == written_by_the_caller(program)
+
+
+def made_of_what_is_spent(x: Tensor) -> tuple[Tensor, ...]:
+    """As steps return probabilities, of logits whose loss they have gone through."""
+    logits = x * x
+    logits.exp().sum().backward()
+    return logits.softmax(-1), (logits * logits.detach()).sum(), logits
+
+
+@pytest.mark.parametrize("gone_through", [0, 1, 2])
+def test_what_is_made_of_spent_results_is_compiled_and_refused_as_eager_refuses_it(
+    gone_through: int,
+) -> None:
+    fast = anyshape.compile(made_of_what_is_spent)
+    for shape in ((2, 3), (4, 5), (1, 6)):
+        made = []
+        for program in (fast, made_of_what_is_spent):
+            x = torch.linspace(0.5, 1, shape[0] * shape[1]).reshape(shape).requires_grad_()
+            results = program(x)
+            with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+                results[gone_through].sum().backward()
+            made.append([*results, x.grad])
+        torch.testing.assert_close(*made)
+        assert [y.requires_grad for y in made[0][:3]] == [True] * 3
+    assert (fast.stats().eager_graphs, fast.stats().graph_breaks) == ((), 0)
+
+
+def test_what_is_made_of_leaves_as_well_is_differentiated() -> None:
+    """Some of it comes from nothing that was gone through: eager torch runs the graph."""
+
+    def step(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        y = x * x
+        y.sum().backward()
+        return w.exp() * y.detach(), (w * w).sum()
+
+    fast = anyshape.compile(step)
+    for rows in (2, 4, 1):
+        made = []
+        for program in (fast, step):
+            x, w = (torch.full((rows, 3), v, requires_grad=True) for v in (0.5, 2.0))
+            first, second = program(x, w)
+            (first.sum() + second).backward()
+            made.append([first, second, x.grad, w.grad])
+        torch.testing.assert_close(*made)

@@ -26,10 +26,17 @@ def propagate(cx: TypeContext, nodes: Sequence[Node], before: int, grad: bool) -
         kept = grad or _is_view(cx, node)
         wanted = kept and not constant and any(map(_requires, node.inputs()))
         if wanted or constant:
-            for value in (*node.outputs, *(_written(node, nodes) if wanted else ())):
+            for value in (*_results(node), *(_written(node, nodes) if wanted else ())):
                 mark(value, wanted)
         if wanted:
             _guard_source(cx, node)
+
+
+def _results(node: Node) -> Iterator[Value]:
+    """Those that may require gradients."""
+    row = OPS.get(node.op)
+    fixed = frozenset() if row is None else row.constant_results
+    return (value for position, value in enumerate(node.outputs) if position not in fixed)
 
 
 def _guard_source(cx: TypeContext, node: Node) -> None:

@@ -55,20 +55,13 @@ from anyshape.capture.recording.image_order import in_eager_order
 from anyshape.capture.recording.integers import with_integers
 from anyshape.capture.recording.marks import RecorderMark
 from anyshape.capture.recording.number_checks import check_numbers
-from anyshape.capture.recording.refused_calls import Replaced, refuse_in_vain, with_replaced
+from anyshape.capture.recording.refused_calls import refuse_in_vain
+from anyshape.capture.recording.replaced_tensors import Replaced, with_replaced
 from anyshape.capture.recording.scalar_contents import ScalarContents
 from anyshape.declare import BoundDeclaration
 from anyshape.errors import origin, said
 from anyshape.interrupts import is_interrupt
-from anyshape.ir.graph import (
-    Input,
-    InputKind,
-    Location,
-    Modes,
-    ScalarType,
-    TensorType,
-    Value,
-)
+from anyshape.ir.graph import Input, InputKind, Location, Modes, ScalarType, TensorType, Value
 from anyshape.ir.origins import made_by, origins
 from anyshape.ir.scalars import (
     Operand,

@@ -60,6 +60,7 @@ from anyshape.symbolic import (
     Symbol,
     evaluate,
 )
+from anyshape.torch_names import MEMORY_FORMATS
 
 NAMESPACES = (
     "torch", "torch.Tensor", "torch.special", "torch.linalg", "torch.fft", "torch.nn.functional",
@@ -486,8 +487,6 @@ def _made_by_meta_kernel(
     named = {k: value_at(v, number, new) for k, v in kwargs.items()}
     if "device" in named:
         named["device"] = "meta"
-    if isinstance(named.get("memory_format"), str):
-        named["memory_format"] = getattr(torch, named["memory_format"])
     versions = [tensor._version for tensor in tensors]
     try:
         with torch.no_grad(), torch.device("meta"), recorded():  # each call says it itself
@@ -545,6 +544,8 @@ def value_at(arg: Any, number: Callable[[Dim], int], new: MakeTensor) -> Any:
         return TORCH_OF_DTYPE[arg]
     if isinstance(arg, (tuple, list)):
         return tuple([value_at(item, number, new) for item in arg])
+    if isinstance(arg, str) and arg in MEMORY_FORMATS:
+        return getattr(torch, arg)
     if arg is None or isinstance(arg, (bool, int, float, complex, str, slice)):
         return arg
     raise NoRow("a number that it is given is known only at run time")

@@ -280,8 +280,6 @@ def _take(
     def asked(whole: int, device: str) -> tuple[Exception | None, Warnings]:
         given = [_made(arg, whole, device) for arg in args]
         named = {name: _made(arg, whole, device) for name, arg in kwargs}
-        if isinstance(named.get("memory_format"), str):
-            named["memory_format"] = getattr(torch, named["memory_format"])
         with recorded() as said:
             error = _error(function, given, named)
         return error, tuple([(message.category, str(message.message)) for message in said])

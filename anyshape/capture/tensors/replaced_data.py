@@ -1,10 +1,10 @@
 """`x.data = new`: another tensor's memory for a tensor that was handed in.
 
 `new` is what the segment has made, so that it lies in memory of its own when the segment ends,
-where the assignment is done. Until then what reads `x` reads `new` (`recording/refused_calls.py`),
-and what writes `x` writes there, counted by `x` alone. `new` may be what `x.data` was before.
-What autograd may have saved of `x`, or of a view of it, is left to eager torch: but for what
-`backward()` has gone through, of which nothing is left.
+where the assignment is done. Until then what reads `x` reads `new`
+(`recording/replaced_tensors.py`), and what writes `x` writes there, counted by `x` alone. `new` may
+be what `x.data` was before. What autograd may have saved of `x`, or of a view of it, is left to
+eager torch: but for what `backward()` has gone through, of which nothing is left.
 """
 
 from __future__ import annotations

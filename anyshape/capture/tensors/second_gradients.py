@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from anyshape.capture.tensors.meta import number_at, value_at
 from anyshape.capture.tensors.reached import not_captured, requires
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import Arg, Node, TensorType, Value
+from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.nouns import frozen
 from anyshape.ops import OPS
 from anyshape.ops.context import Undecided
@@ -37,6 +39,7 @@ from anyshape.version_counters import version_of
 
 UNKNOWN_SIZE = 2
 HOST = "cpu"
+ONE: Mapping[str, float] = MappingProxyType({"float": 1.0, "int": 1, "bool": True})
 
 
 def is_differentiated_again(node: Node) -> bool:
@@ -264,9 +267,14 @@ def _new(
 
 
 def run_node(node: Node, found: dict[Value, Any], example: Any, device: str) -> None:
-    """Runs the node in its grad mode; as ``runtime/eager_function.py`` writes it."""
+    """Runs the node in its grad mode; as ``runtime/eager_function.py`` writes it. A number that is
+    known at run time alone is 1 where nothing is recorded (a rate, what an average is corrected
+    by): which gradients require gradients, and how they lie, follows from no such number."""
+    recorded = node.modes is None or node.modes.grad
 
     def argument(arg: Arg) -> Any:
+        if not recorded and isinstance(arg, (Scalar, ScalarInput)):
+            return ONE[arg.kind]
         if isinstance(arg, Value) and isinstance(arg.type, TensorType):
             return found[arg]
         if isinstance(arg, tuple):
@@ -276,7 +284,7 @@ def run_node(node: Node, found: dict[Value, Any], example: Any, device: str) -> 
     named = {name: argument(arg) for name, arg in node.kwargs.items() if arg is not None}
     if "device" in named:
         named["device"] = device
-    with torch.set_grad_enabled(node.modes is None or node.modes.grad):
+    with torch.set_grad_enabled(recorded):
         made = resolve(OPS[node.op].torch)(*map(argument, node.args), **named)
     results = made if isinstance(made, (tuple, list)) else (made,)
     found.update(zip(node.outputs, results, strict=True))

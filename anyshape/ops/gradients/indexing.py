@@ -13,7 +13,6 @@ from anyshape.symbolic import Dim
 
 EXPAND = {"input": lambda b, g, *rest, **named: g}
 """Who calls a rule sums what was broadcast."""
-EXPAND_AS = EXPAND | {"other": lambda *_: None}  # only its shape is read
 
 
 def _cat(b: Any, g: Any, y: Any, tensors: Any, dim: int = 0) -> Any:

@@ -3,9 +3,10 @@
 Types have strides as if every size were above 1 (``ops/layout.py``). They are eager's at all sizes
 where only views of arguments and row-major tensors are met on the way to an output; elsewhere, in
 ``x.T + x.T``, TensorIterator tells dimensions of one element apart by its own rules, and a returned
-tensor shows them. An argument that has a stride of its own in a dimension of one element decides
-more of them: of ``x + x``, too; so does a size of 0 before one of 1, of ``x + 1``. In: a captured
-graph. Out: the graph that makes those outputs, from values whose strides are certain.
+tensor shows them, as does ``y.view(y.shape)`` of a ``y`` that does not lie in rows. An argument
+that has a stride of its own in a dimension of one element decides more of them: of ``x + x``, too;
+so does a size of 0 before one of 1, of ``x + 1``. In: a captured graph. Out: the graph that makes
+those outputs, from values whose strides are certain.
 """
 
 from __future__ import annotations
@@ -218,7 +219,8 @@ def _certain(
         if node.op in DECIDED_BY_ONES:
             continue
         if row.alias == "view" or row.mutates:
-            if all(v in found for v in read[:1]):
+            by_ones = row.by_layout and not all(is_row_major(builder, v) for v in read[:1])
+            if not by_ones and all(v in found for v in read[:1]):
                 found.update(node.outputs)
             continue
         plain = all(v in found and is_row_major(builder, v) for v in read)

@@ -41,6 +41,8 @@ def of_scalars(name: str, signature: str, torch_overload: str = "out") -> Callab
     def expand(b: Any, x: Any, dim: Arg, *rest: Arg, **options: Arg) -> Any:
         if name == "index_add" and tensor(x).rank != tensor(rest[1]).rank:
             raise OpError("index_add(): the source must have the rank of the input")
+        if name.startswith("scatter") and _is_vector_at_a_scalar(*rest[:2]):
+            raise NoRow("eager refuses the gradient of a vector that a scalar index scatters")
         vectors = [_vector(b, value) for value in (x, *rest)]
         made = b.call(name, vectors[0], dim, *vectors[1:], **options)
         shape = tensor(rest[0]).shape if name == "gather" else tensor(x).shape
@@ -66,6 +68,12 @@ def of_scalars(name: str, signature: str, torch_overload: str = "out") -> Callab
         )
 
     return overload
+
+
+def _is_vector_at_a_scalar(index: Any, source: Any) -> bool:
+    """Eager's gradient has the shape of the index there, which is none of the source's."""
+    wanted = is_tensor(source) and tensor(source).requires_grad
+    return wanted and tensor(source).rank > tensor(index).rank
 
 
 def _vector(b: Any, value: Arg) -> Any:

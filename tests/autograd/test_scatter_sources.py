@@ -58,3 +58,28 @@ def test_a_source_as_long_as_its_index_has_a_compiled_gradient() -> None:
         fast(x, torch.zeros(n, 2, dtype=torch.int64), y).sum().backward()
     stats = fast.stats()
     assert not stats.recorded and stats.specializations == 1
+
+
+@pytest.mark.parametrize("rank", [0, 1], ids=["of a scalar", "of a vector"])
+@pytest.mark.parametrize("name", ["scatter", "scatter_add", "scatter_reduce"])
+def test_a_scalar_index_takes_the_gradient_of_a_scalar_source_alone(name: str, rank: int) -> None:
+    options = {"reduce": "sum"} if name == "scatter_reduce" else {}
+
+    def step(x: Tensor, source: Tensor) -> Tensor:
+        index = torch.tensor(0)
+        made: Tensor = getattr(x, name)(0, index, source, **options)
+        return made.sum()
+
+    found = []
+    for run in (step, anyshape.compile(step)):
+        x, source = torch.ones(3, requires_grad=True), torch.ones((1,) * rank, requires_grad=True)
+        try:
+            run(x, source).backward()
+            found.append((x.grad, source.grad))
+        except RuntimeError as error:
+            found.append(str(error))
+    eager, ours = found
+    if rank:
+        assert eager == ours and "invalid gradient" in eager
+    else:
+        assert all(map(torch.equal, eager, ours))

@@ -24,6 +24,11 @@ WIDER = {
 }
 
 
+def _drawn(bit: int) -> Side:
+    """Half of the elements, in no order."""
+    return lambda position, is_above: (position * 2654435761 >> bit) % 2 == 0
+
+
 Side = Callable[[Tensor, Tensor], Tensor]
 """Which elements go to the other side: from their positions, and whether they lie above."""
 SIDES: tuple[Side, ...] = (
@@ -32,13 +37,14 @@ SIDES: tuple[Side, ...] = (
     lambda position, is_above: ~is_above,
     lambda position, is_above: is_above == (position % 2 == 0),
     lambda position, is_above: is_above == (position % 2 == 1),
+    *map(_drawn, (9, 14, 19)),
 )
-"""All of them, those above, those below, and so that neighbours lie on different sides."""
+"""All of them, those above, those below, so that neighbours lie on different sides, and some."""
 
 
 class OtherRoundings(TorchDispatchMode):
-    """While it is on, operators that make new tensors round to other sides. Those that write in
-    place, give views or draw numbers do what they do."""
+    """While it is on, operators that make new tensors, or write in place and give what they have
+    written, round to other sides. Those that give views or draw numbers do what they do."""
 
     def __init__(self, side: Side) -> None:
         super().__init__()
@@ -48,24 +54,32 @@ class OtherRoundings(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        exact = _exact(func, args, kwargs) if _rounds(func) else None
         made = func(*args, **kwargs)
-        narrow = [t for t in tree_leaves(made) if isinstance(t, Tensor) and t.dtype in WIDER]
-        if narrow and _makes_new(func):
-            try:
-                exact = func(*tree_map(_wide, args), **tree_map(_wide, kwargs))
-            except RuntimeError:  # it takes no float64
-                return made
-            pairs = zip(tree_leaves(made), tree_leaves(exact), strict=True)
-            for rounded, wide in pairs:
+        if exact is not None:
+            for rounded, wide in zip(tree_leaves(made), tree_leaves(exact), strict=True):
                 if isinstance(rounded, Tensor) and rounded.dtype in WIDER:
                     _move(_real(rounded), _real(wide), self.side)
         return made
 
 
-def _makes_new(func: Any) -> bool:
-    returned = (result.alias_info for result in func._schema.returns)
+def _rounds(func: Any) -> bool:
+    """Whether what it gives is new, or what it has written."""
     drawn = torch.Tag.nondeterministic_seeded in func.tags
-    return not (func._schema.is_mutable or drawn or any(returned))
+    given = [result.alias_info for result in func._schema.returns]
+    return not drawn and all(alias is None or alias.is_write for alias in given)
+
+
+def _exact(func: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    """What it gives for wider arguments, before it has written anything; None if it takes none, or
+    if nothing among them is wider."""
+    tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
+    if tensors and not any(t.dtype in WIDER for t in tensors):
+        return None
+    try:
+        return func(*tree_map(_wide, args), **tree_map(_wide, kwargs))
+    except RuntimeError:
+        return None
 
 
 def _wide(arg: Any) -> Any:

@@ -312,6 +312,18 @@ def test_operators_round_to_the_other_side_of_the_exact_result() -> None:
     assert torch.equal(whole, torch.arange(5.0) * 2) and torch.equal(kept, x)
 
 
+def test_what_is_written_in_place_rounds_to_the_other_side_too() -> None:
+    x, kept = torch.rand(100), torch.rand(100)
+    with OtherRoundings(SIDES[0]):
+        other = x.clone()
+        other[10:].tanh_()
+        copied = torch.zeros(100).copy_(kept)
+    off = (other - torch.cat((x[:10], x[10:].tanh()))).abs()
+    assert not off[:10].any() and (off > 0).sum() > 40
+    assert off.max() < 4 * torch.finfo(torch.float32).eps
+    assert torch.equal(copied, kept)
+
+
 def test_what_draws_numbers_has_no_reference_and_may_be_as_far_off_as_its_roundings_carry() -> None:
     eager = torch.tensor([1.0, 0.5])
     assert not close(eager + 1e-5, eager, None)

@@ -194,6 +194,7 @@ class _Fork:
         tensors: Counter[Value] = Counter()
         for write in older_writes(recorder, first):
             tensors[write.memory] += write.counts
+        _refuse_kept(recorder, first, tensors)
         written: dict[Destination, tuple[Any, Any]] = {}
         moved: list[Effect] = []
         for effect in heap.effects[effects:]:
@@ -344,7 +345,7 @@ def _refuse_nodes(recorder: Recorder, nodes: Sequence[Node]) -> None:
     NaN of."""
     for node in nodes:
         if node.modes is not None and node.modes.grad:
-            if any(getattr(v.type, "requires_grad", False) for v in node.outputs):
+            if any(map(_requires, node.outputs)):
                 raise NotJoined(f"gradients of {node.op} are recorded")
         try:
             in_vain = is_in_vain(recorder.builder, node)
@@ -391,6 +392,37 @@ def _shows_its_argument(recorder: Recorder, node: Node, is_made_inside: bool) ->
     if row.views_where is not None:
         raise NotJoined("a side writes what may be a copy")
     return False
+
+
+def _refuse_kept(recorder: Recorder, first: int, written: Counter[Value]) -> None:
+    """What the segment has made, and a gradient that is to come may keep, is written on no side:
+    eager refuses that gradient where the side is taken, and only there. Version counters of
+    arguments are corrected behind the segment."""
+    inside = {x for x, times in written.items() if times and recorder.proxy_of(x) is None}
+    if not inside:
+        return
+    for node in recorder.builder.nodes[:first]:
+        row = OPS[node.op]
+        if node.modes is None or not node.modes.grad or (row.alias == "view" and not row.mutates):
+            continue
+        if any(_requires(v) and v not in recorder.spent for v in node.outputs):
+            if any(_owner(recorder, v) in inside for v in (*node.inputs(), *node.outputs)):
+                raise NotJoined(f"a side writes what the gradient of {node.op} may read")
+
+
+def _requires(value: Value) -> bool:
+    return bool(getattr(value.type, "requires_grad", False))
+
+
+def _owner(recorder: Recorder, value: Value) -> Value:
+    """In whose memory the value may lie."""
+    makers = recorder.builder.makers
+    while value in makers:
+        node = makers[value]
+        if OPS[node.op].alias == "none" and not OPS[node.op].mutates:
+            break
+        value = next(node.inputs())
+    return value
 
 
 def _count_once(recorder: Recorder, second: int, first: Counter[Value]) -> None:

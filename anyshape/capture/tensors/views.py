@@ -20,6 +20,8 @@ def views(domain: RecordingDomain, x: TensorValue) -> bool | None:
     """Whether eager calls it a view, where that is known."""
     domain.recorder.asked[x.value] = None
     builder = domain.recorder.builder
+    for value in (x.value, base_of(x.value, builder.makers, OPS)):
+        domain.recorder.choices.refuse_root(value)
     known = is_view(builder.cx, OPS, builder.makers, x.value)
     return _views_at_these_sizes(domain, x.value) if known is None else known
 

@@ -254,9 +254,25 @@ def address(x: Tensor) -> tuple[int, bool]:
     return chosen.storage_offset(), chosen._base is None
 
 
+def viewing(x: Tensor) -> bool:
+    row = x[1]
+    chosen = row if x.sum() > 0 else row * 2
+    return chosen._is_view()
+
+
+def base_of_a_view(x: Tensor) -> tuple[bool, bool]:
+    row = x * 1
+    chosen = row if x.sum() > 0 else row[:1]
+    part = chosen[:1]
+    return part._base is row, part._is_view()
+
+
 MARKED = [marked_as_a_leaf, leaf_of_two, named, names_of_two, address]
 
-SEEN = [*MARKED, compared, as_a_key, written_through, written_under, both_visible]
+SEEN = [
+    *(*MARKED, viewing, base_of_a_view, compared, as_a_key),
+    *(written_through, written_under, both_visible),
+]
 
 
 @pytest.mark.parametrize("program", SEEN, ids=lambda program: program.__name__)

@@ -301,6 +301,8 @@ def _subclass_of(machine: Interpreter, sub: Any, cls: Any) -> Any:
 
 
 def _super(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if any(type(arg) in PROXIES for arg in args):
+        raise broken("unknown-call", SUPER_OF_A_PROXY)
     if args:
         return super(*args)
     frame = machine.frame
@@ -319,7 +321,12 @@ def _super(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     cls = _contents(machine, cell, "__class__")
     if cls is NULL:
         raise RuntimeError("super(): empty __class__ cell")
+    if type(receiver) in PROXIES:
+        raise broken("unknown-call", SUPER_OF_A_PROXY)
     return super(cls, receiver)
+
+
+SUPER_OF_A_PROXY = "super() of an object that is known only at run time"
 
 
 def _contents(machine: Interpreter, cell: CellType, name: str) -> Any:

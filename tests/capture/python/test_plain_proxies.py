@@ -15,7 +15,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from anyshape.capture.heap.values import PROXIES, Break, ProxyLeak, ScalarValue, SizeValue
+from anyshape.capture.heap.values import (
+    PROXIES,
+    Break,
+    OpaqueValue,
+    ProxyLeak,
+    ScalarValue,
+    SizeValue,
+)
 from anyshape.capture.interpreter.domain import Domain
 from anyshape.capture.python.language import python_machine
 
@@ -512,3 +519,15 @@ def test_every_proxy_class_is_loud() -> None:
     assert {cls.__name__ for cls in PROXIES} == {
         *("SizeValue", "ScalarValue", "TensorValue", "OpaqueValue", "TextValue")
     }
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["super(c, x)", "super()"])
+def test_super_of_a_proxy_is_a_break(named: bool) -> None:
+    class Text(str):
+        def doubled(self) -> str:
+            return (super(Text, self) if named else super()).__add__(self)
+
+    machine = python_machine(Domain())
+    proxy = OpaqueValue(None, Text)
+    with pytest.raises(Break):
+        machine.run(Text.doubled, proxy)

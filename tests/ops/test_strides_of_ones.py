@@ -52,6 +52,30 @@ def test_an_order_that_the_stride_of_one_element_decides_is_eagers(made: str, as
             assert outcome(fast, *layout) == outcome(program, *layout), layout
 
 
+DRAWN: dict[str, Any] = {
+    "rand_like": torch.rand_like,
+    "randint_like": lambda made: torch.randint_like(made, 1000),
+    "dropout": lambda made: torch.nn.functional.dropout(made + 1, 0.5),
+    "alpha_dropout": lambda made: torch.nn.functional.alpha_dropout(made + 1, 0.5, True),
+    "uniform_": lambda made: (made + 1).uniform_(),
+}
+
+
+def drawn(program: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    torch.manual_seed(0)
+    made = program(torch.empty_strided(shape, strides).zero_())
+    return made.tolist(), made.stride()
+
+
+@pytest.mark.parametrize("draw", DRAWN)
+def test_numbers_are_drawn_in_the_order_that_the_stride_of_one_element_decides(draw: str) -> None:
+    program = lambda x: DRAWN[draw](x[:, None].expand(-1, x.shape[1], -1))
+    for first in LAYOUTS[:1], LAYOUTS[4:]:
+        fast = anyshape.compile(program)
+        for layout in (*first, *LAYOUTS):
+            assert drawn(fast, *layout) == drawn(program, *layout), layout
+
+
 def test_arguments_that_lie_as_their_types_say_need_one_specialization() -> None:
     fast = anyshape.compile(lambda mask, causal: (mask[:, None, None] & causal).flatten(1))
     for batch, length in ((2, 5), (1, 4), (3, 1), (1, 1)):

@@ -5,7 +5,7 @@ Types have strides as if every size were above 1. ATen sorts the dimensions of a
 strides of its operands. Where one operand has all dimensions, one of a single element moves alone.
 Where none has, as of what is broadcast (``x[:, None].expand(-1, n, -1) > 0``) or indexed, it may
 take another dimension past a third, which it does not compare with: then the result lies otherwise
-than its type says, and a reshape of it is no view.
+than its type says, a reshape of it is no view, and numbers drawn into it go elsewhere.
 
 In: a recorder whose program has ended. Out: guards that arguments lie as their types say, where
 that matters; ``StridesOfOnesMatter`` where the example does not, so that capture begins again with
@@ -39,14 +39,16 @@ class StridesOfOnesMatter(BaseException):
 
 def rely_on_strides_of_ones(recorder: Recorder, outputs: Iterable[Any]) -> None:
     """Guards the strides of the arguments that say how a result lies whose layout is asked for, by
-    the program or by a reshape, where dimensions of one element may decide that."""
+    the program, by a reshape or by numbers that are drawn into it one after the other in memory,
+    where dimensions of one element may decide that."""
     nodes = recorder.builder.nodes
     reshaped = [node.read[0] for node in nodes if node.op in RESHAPES]
-    asked = {*recorder.laid, *reshaped}
+    laid = {*recorder.laid, *(v for node in nodes if _draws(node) for v in node.outputs)}
+    asked = {*laid, *reshaped}
     if not asked or not any(map(_leaves_order_open, nodes)):
         return
     if not recorder.own_strides:
-        _refuse_indices(recorder, {*recorder.laid, *_seen(nodes, reshaped, outputs)})
+        _refuse_indices(recorder, {*laid, *_seen(nodes, reshaped, outputs)})
     deciding: set[Value] = set()
     for node, reaches in _reached(recorder, asked):
         if reaches or _leaves_order_open(node):
@@ -54,6 +56,11 @@ def rely_on_strides_of_ones(recorder: Recorder, outputs: Iterable[Any]) -> None:
     for entry in tuple(recorder.builder.inputs):
         if entry.value in deciding and isinstance(entry.value.type, TensorType):
             _rely_on_strides(recorder, entry.value)
+
+
+def _draws(node: Node) -> bool:
+    row = OPS.get(node.op)
+    return row is not None and row.random
 
 
 def _reached(recorder: Recorder, asked: set[Value]) -> Iterator[tuple[Node, bool]]:

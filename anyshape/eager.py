@@ -7,6 +7,7 @@ reference interpreter and the steps that run eagerly.
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -392,13 +393,10 @@ def roll_(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 def _over_one_dim(function: Callable[..., Tensor], x: Tensor, dims: Any, keepdim: bool) -> Tensor:
     """Joins ``dims`` into one last dimension, in row-major order, and reduces that."""
     kept = [d for d in range(x.dim()) if d not in dims]
-    flat = (
-        x.permute(*kept, *sorted(dims)).reshape(*(x.shape[d] for d in kept), -1)
-        if x.dim()
-        else x.view(1)
-    )
-    made = function(flat, -1)
-    return made.view([1 if d in dims else n for d, n in enumerate(x.shape)]) if keepdim else made
+    ones = [1 if d in dims else n for d, n in enumerate(x.shape)]
+    shape = ones if keepdim else [x.shape[d] for d in kept]
+    joined = math.prod(x.shape[d] for d in dims)
+    return function(x.permute((*kept, *sorted(dims))).reshape((*shape, joined)), -1)
 
 
 def prod_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:

@@ -20,6 +20,8 @@ DETACHED = OWN_COUNTERS | {"detach", "view_dtype"}
 """Operators whose results lie in the memory of an argument, which eager calls no views of it."""
 VIEWS_OF_NEW = frozenset({"einsum"})
 """Operators that give new memory, of which eager gives a view."""
+VIEWS_OF_COPIES = frozenset({"ravel"})
+"""Operators that give a view at all sizes: of the argument, or of a copy of it."""
 STORAGE_COPIES = frozenset(
     {"select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter"}
 )
@@ -55,7 +57,7 @@ def is_view(
         return False
     if row.alias == "none":
         return None if node.op in VIEWS_OF_NEW else False
-    if row.alias == "view":
+    if row.alias == "view" or node.op in VIEWS_OF_COPIES:
         return True
     otherwise = False if exact else None
     if row.new_view:

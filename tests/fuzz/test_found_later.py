@@ -121,6 +121,28 @@ FOUND = {
         (1, 1, 2),
         (0, 3, 2),
     ),
+    "to eager, ravel gives a view of a copy": at(
+        over("a 4", "t = x0.ravel()", "t._is_view(), t[1:]._is_view()", layouts="stepped plain"),
+        (3, 2, 1),
+        (5, 2, 1),
+        (0, 2, 1),
+    ),
+    "a reduction of one number in a graph that eager torch runs is no view": over(
+        "", "x0.argmax(0, keepdim=True), x0.detach().prod(0, True), x0.reshape(-1)", gradients=True
+    ),
+    "a part of what is split is returned behind a break that has written it": at(
+        over(
+            "a b",
+            "t = x0 + x0.shape[0]",
+            "u = torch.ops.aten.chunk(t, 2)[0]",
+            "t.unsqueeze_(0)",
+            "u,",
+            layouts="permuted",
+            gradients=True,
+        ),
+        (16, 4, 4),
+        (6, 3, 4),
+    ),
 }
 
 

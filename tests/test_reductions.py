@@ -98,3 +98,20 @@ def test_a_sum_of_few_gathered_rows_is_a_vector_over_their_columns() -> None:
         given = torch.randn(5, 64), torch.randint(-5, 5, (2 * count,)), torch.randn(2 * count)
         torch.testing.assert_close(fast(*given), combined(*given))
     assert re.search(r"#pragma omp simd\s+for \(i64 i1 =", str(fast.code()).replace("\\n", "\n"))
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_an_extremum_over_a_dimension_that_is_a_size_gives_values_and_positions(name: str) -> None:
+    def over(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+        values, positions = getattr(x, name)(dim)
+        return values, positions
+
+    def over_the_last_but_one(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+        values, positions = getattr(torch, name)(x, x.shape[0] - 2)
+        return values, positions
+
+    for program in (over, over_the_last_but_one):
+        fast = anyshape.compile(program)
+        for dim in (0, 1, -1, 0):
+            x = torch.randn(dim % 2 + 2, 3)
+            assert all(map(torch.equal, fast(x, dim), program(x, dim)))

@@ -28,7 +28,7 @@ from anyshape.autograd.own_backwards import without_own_backwards
 from anyshape.ir.graph import Arg, Graph, Node, Value, map_values, values_in
 from anyshape.nouns import replace
 from anyshape.ops.build import Builder
-from anyshape.ops.gradients.backward import AS_LEAF, GRADIENTS, LEAVES
+from anyshape.ops.gradients.backward import AS_LEAF, FUNCTION_RESULT, GRADIENTS, LEAVES
 from anyshape.ops.table import OpDef
 
 
@@ -48,14 +48,13 @@ def refuse_uncovered(graph: Graph, ops: Mapping[str, OpDef]) -> tuple[int, ...]:
 
 
 def _spent(graph: Graph) -> set[Value]:
-    """What ``backward()`` has gone through, and what gradients come from to nothing else."""
+    """What ``backward()`` has gone through, and what is made of nothing else that has gradients.
+    Not known, and not among them, is what a recorded gradient has kept, which a second one goes
+    through."""
     spent: set[Value] = set()
-    for node in reversed(graph.nodes):
+    for position, node in enumerate(graph.nodes):
         if node.op == GRADIENTS and not node.args[3]:
-            spent.update(filter(requires, values_in(node.args[0])))
-        elif is_recorded(node) and not spent.isdisjoint(node.outputs):
-            spent.update(filter(requires, node.inputs()))
-    spent.difference_update(entry.value for entry in graph.inputs)
+            spent |= _gone_through(graph.nodes[:position], node)
     for node in graph.nodes:
         if node.op == AS_LEAF:
             spent.difference_update(node.outputs)
@@ -64,6 +63,23 @@ def _spent(graph: Graph) -> set[Value]:
             if behind and spent.issuperset(behind):
                 spent.update(filter(requires, node.outputs))
     return spent
+
+
+def _gone_through(nodes: Sequence[Node], gradients: Node) -> set[Value]:
+    """The results of nodes that lie between what is differentiated and what gradients are wanted
+    of: no other node is run. Behind a function's result its own backward goes on."""
+    wanted = {*values_in(gradients.args[2])}
+    leading: set[Value] = set()
+    for node in nodes:
+        if node.op == FUNCTION_RESULT:
+            leading.update(wanted.intersection(node.outputs))
+        elif is_recorded(node) and any(v in wanted or v in leading for v in node.inputs()):
+            leading.update(filter(requires, node.outputs))
+    found = leading.intersection(values_in(gradients.args[0]))
+    for node in reversed(nodes):
+        if is_recorded(node) and node.op != GRADIENTS and not found.isdisjoint(node.outputs):
+            found.update(leading.intersection(node.inputs()))
+    return found
 
 
 def differentiates_again(graph: Graph) -> bool:

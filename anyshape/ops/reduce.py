@@ -14,7 +14,7 @@ from anyshape.ops import ranges
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.gradients import reductions
 from anyshape.ops.layout import Shape, contiguous_strides, numel
-from anyshape.ops.rules import dim_of, dims_of, new, of_numbers, summed, tensor
+from anyshape.ops.rules import dim_of, dims_of, is_tensor, new, of_numbers, summed, tensor
 from anyshape.ops.table import Combine, Reduce, Scan, op
 from anyshape.ops.view import Normal
 from anyshape.symbolic import Dim, maximum, ne
@@ -177,7 +177,7 @@ def _extremum_expand(name: str) -> Callable[..., Any]:
     value, position, elementwise = _pair_names(name)
 
     def expand(b: Any, x: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
-        if other is not None or (dim is not None and not isinstance(dim, int)):
+        if other is not None or is_tensor(dim):
             return b.call(elementwise, x, dim if other is None else other)
         if dim is None:
             return b.call(value, x, (), False)

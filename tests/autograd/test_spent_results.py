@@ -135,3 +135,34 @@ def test_what_is_made_of_leaves_as_well_is_differentiated() -> None:
             (first.sum() + second).backward()
             made.append([first, second, x.grad, w.grad])
         torch.testing.assert_close(*made)
+
+
+def behind_a_gradient_of_weights(x: Tensor, w: Tensor) -> Tensor:
+    made = x * x
+    torch.autograd.grad((made * w).sum(), w)
+    return made.exp()
+
+
+def behind_a_gradient_that_is_differentiated(x: Tensor, w: Tensor) -> Tensor:
+    made = x * w
+    (gradient,) = torch.autograd.grad(made.sum(), x, create_graph=True)
+    (gradient * gradient).sum().backward()
+    return made.exp()
+
+
+@pytest.mark.parametrize(
+    "program", [behind_a_gradient_of_weights, behind_a_gradient_that_is_differentiated]
+)
+def test_what_a_gradient_has_not_gone_through_is_not_spent(
+    program: Callable[[Tensor, Tensor], Tensor],
+) -> None:
+    found = []
+    fast = anyshape.compile(program)
+    for run in (program, fast, program, fast):
+        size = 3 if len(found) < 2 else 5
+        x, w = torch.arange(float(size)).requires_grad_(), torch.ones(size, requires_grad=True)
+        run(x, w).sum().backward()
+        found.append((x.grad, w.grad))
+    for eager, ours in (found[:2], found[2:]):
+        for a, b in zip(eager, ours, strict=True):
+            torch.testing.assert_close(a, b)

@@ -85,7 +85,7 @@ def _exact(func: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
 def _wide(arg: Any) -> Any:
     if isinstance(arg, torch.dtype):
         return WIDER.get(arg, arg)
-    return arg.to(WIDER[arg.dtype]) if isinstance(arg, Tensor) and arg.dtype in WIDER else arg
+    return arg.to(WIDER.get(arg.dtype, arg.dtype), copy=True) if isinstance(arg, Tensor) else arg
 
 
 def _real(t: Tensor) -> Tensor:

@@ -318,10 +318,11 @@ def test_what_is_written_in_place_rounds_to_the_other_side_too() -> None:
         other = x.clone()
         other[10:].tanh_()
         copied = torch.zeros(100).copy_(kept)
+        total = torch.zeros(3, dtype=torch.float64).add_(torch.ones(3))
     off = (other - torch.cat((x[:10], x[10:].tanh()))).abs()
     assert not off[:10].any() and (off > 0).sum() > 40
     assert off.max() < 4 * torch.finfo(torch.float32).eps
-    assert torch.equal(copied, kept)
+    assert torch.equal(copied, kept) and torch.equal(total, torch.ones(3).double())
 
 
 def test_what_draws_numbers_has_no_reference_and_may_be_as_far_off_as_its_roundings_carry() -> None:

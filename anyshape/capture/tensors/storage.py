@@ -115,7 +115,9 @@ def _strides_of_some(recorder: Recorder, kind: TensorType) -> Shape:
     rows = order is not None and kind.strides == contiguous_strides(cx, kind.shape)
     if order is not None and rows and all(map(recorder.decide, others)):
         return _none_as_one(cx, kind, order)
-    cx.require(~empty if not isinstance(empty, bool) else not empty, "strides of what is not empty")
+    if isinstance(empty, bool) or cx.known(empty):
+        raise broken("tensor-attribute", "stride(), of nothing, since data decides a size")
+    cx.require(~empty, "strides of what is not empty")
     return kind.strides
 
 

@@ -603,13 +603,3 @@ def test_strides_of_normalized_rows_are_eagers_where_there_are_none() -> None:
         for x in laid_out(shape):
             wanted = program(x).stride()
             assert result(x).stride() == wanted and read(x) == wanted, (shape, x.stride())
-
-
-@pytest.mark.filterwarnings("ignore::anyshape.errors.PerformanceWarning")
-def test_strides_of_the_positions_in_a_scalar_are_eagers() -> None:
-    def program(x: Tensor) -> tuple[tuple[int, ...], int]:
-        return torch.nonzero(x).stride(), torch.argwhere(x).stride(1)
-
-    fast = anyshape.compile(program)
-    for number in (1.0, 0.0, 2.0):
-        assert fast(torch.tensor(number)) == program(torch.tensor(number))

@@ -38,3 +38,13 @@ def test_a_view_in_the_same_shape_has_eagers_strides(made: str, seen: str) -> No
         assert ours.stride() == theirs.stride(), shape
         assert torch.equal(ours, theirs)
     assert fast.stats().specializations == 1
+
+
+@pytest.mark.filterwarnings("ignore::anyshape.errors.PerformanceWarning")
+def test_strides_of_the_positions_in_a_scalar_are_eagers() -> None:
+    def program(x: Tensor) -> tuple[tuple[int, ...], int]:
+        return torch.nonzero(x).stride(), torch.argwhere(x).stride(1)
+
+    fast = anyshape.compile(program)
+    for number in (1.0, 0.0, 2.0):
+        assert fast(torch.tensor(number)) == program(torch.tensor(number))

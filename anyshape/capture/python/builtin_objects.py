@@ -19,13 +19,14 @@ from anyshape.capture.heap import class_attributes, purity
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.quiet_classes import bare_name, mro_of
 from anyshape.capture.heap.values import NULL, PROXIES, Call, contents
-from anyshape.capture.interpreter import attributes, class_polyfills, polyfills
+from anyshape.capture.interpreter import attributes, class_polyfills, polyfills, protocol
 from anyshape.capture.interpreter.continuations import AttributeOf
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame, handled_exception
 from anyshape.capture.interpreter.frame_views import FrameView, locals_of, outer_frame
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.interpreter.opcode_results import also
+from anyshape.capture.interpreter.operators import COMPARISONS
 from anyshape.capture.interpreter.unwinding import exception_info
 from anyshape.capture.python import pickles
 from anyshape.capture.python.compiled_text import compiled
@@ -496,6 +497,16 @@ def _namespace(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     return machine.heap.create(made) if machine.recording else made
 
 
+def _namespaces_compared(method: str, function: Callable[[Any, Any], Any]) -> Handler:
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        known = machine.recording and len(args) == 2 and not kwargs
+        if known and all(issubclass(type(arg), SimpleNamespace) for arg in args):
+            return protocol.compare_namespaces(args[0], args[1], function)
+        return machine.native(getattr(SimpleNamespace, method), args, kwargs)
+
+    return handler
+
+
 OBJECT_TYPES: dict[Any, Handler] = {
     type: _type,
     super: _super,
@@ -520,6 +531,10 @@ OBJECT_BUILTINS: dict[Any, Handler] = {
     super.__getattribute__: _super_getattribute,
     **dict.fromkeys((object.__setattr__, SimpleNamespace.__setattr__), _object_setattr),
     **dict.fromkeys((object.__delattr__, SimpleNamespace.__delattr__), _object_delattr),
+    **{
+        getattr(SimpleNamespace, method): _namespaces_compared(method, function)
+        for method, _, function in COMPARISONS.values()
+    },
     type.__setattr__: _type_setattr,
     type.__delattr__: _type_delattr,
     type.__new__: _type_new,

@@ -81,24 +81,41 @@ def _none_after(result: Any) -> Any:
     return Call(polyfills.none_after, (result.fn, result.args)) if type(result) is Call else None
 
 
-def _object_getattribute(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    if args and type(args[0]) in PROXIES:
-        return machine.domain.getattr(*args)
-    return attributes.generic_getattr(machine, args[0], type(args[0]), args[1])
+def _names_an_attribute(owner: type, args: Args, kwargs: Kwargs) -> bool:
+    """Whether these are arguments that `owner.__getattribute__` takes."""
+    return (
+        len(args) == 2
+        and not kwargs
+        and issubclass(type(args[0]), owner)
+        and issubclass(type(args[1]), str)
+    )
+
+
+def _generic_getattribute(owner: type) -> Handler:
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if args and type(args[0]) in PROXIES and len(args) == 2:
+            return machine.domain.getattr(*args)
+        if not _names_an_attribute(owner, args, kwargs):
+            return machine.native(owner.__getattribute__, args, kwargs)
+        obj, name = args
+        if issubclass(type(obj), type):  # gives what its own namespace has, bound to nothing
+            if machine.recording:
+                raise broken("unknown-call", f"object.__getattribute__ of {bare_name(obj)}")
+            return machine.native(owner.__getattribute__, args, kwargs)
+        return attributes.generic_getattr(machine, obj, type(obj), name)
+
+    return handler
 
 
 def _type_getattribute(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    if (
-        len(args) != 2
-        or kwargs
-        or not issubclass(type(args[0]), type)
-        or not issubclass(type(args[1]), str)
-    ):
+    if not _names_an_attribute(type, args, kwargs):
         return machine.native(type.__getattribute__, args, kwargs)
     return attributes.type_getattr(machine, args[0], type(args[0]), args[1])
 
 
 def _super_getattribute(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if not _names_an_attribute(super, args, kwargs):
+        return machine.native(super.__getattribute__, args, kwargs)
     return attributes.super_getattr(machine, *args)
 
 
@@ -526,7 +543,7 @@ OBJECT_BUILTINS: dict[Any, Handler] = {
     hasattr: _hasattr,
     setattr: _setattr,
     delattr: _delattr,
-    **dict.fromkeys((cls.__getattribute__ for cls in GENERIC), _object_getattribute),
+    **{cls.__getattribute__: _generic_getattribute(cls) for cls in GENERIC},
     type.__getattribute__: _type_getattribute,
     super.__getattribute__: _super_getattribute,
     **dict.fromkeys((object.__setattr__, SimpleNamespace.__setattr__), _object_setattr),

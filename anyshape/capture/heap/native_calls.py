@@ -21,7 +21,7 @@ from anyshape.capture.heap.quiet_classes import bare_name, class_entry, has_entr
 from anyshape.capture.heap.quiet_reads import quiet_getattr
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.unread_writes import is_blind, is_key
-from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, Call
+from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, Break, Call
 
 _ADOPTING = frozenset({list, tuple, dict})
 _ADOPT_AT_MOST = 1000
@@ -183,19 +183,35 @@ def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if fn in purity.COMPARING_MUTATORS:
         heap.look_inside((*values_of(state), *rest))
     if fn in purity.STEPWISE and issubclass(type(state), (list, dict)):
-        trial = (
-            [*list.__iter__(state)] if issubclass(type(state), list) else dict(dict.items(state))
-        )
-        heap.domain.call_native(fn, (trial, *rest), kwargs)
+        _try_on_a_copy(heap, fn, state, rest, kwargs)
     try:
         result = heap.domain.call_native(fn, (state, *rest), kwargs)
     except Exception as error:
         if fn in purity.ABSORBERS and id(state) in heap.owners:
-            raise broken("unknown-call", f"{fn.__qualname__}, which may be half done,") from error
+            raise _half_done(fn) from error
         raise
     if id(state) in heap.owners and result is not NotImplemented:
         heap.log(fn, heap.real(state), rest, kwargs)
     return target if result is state else result
+
+
+def _try_on_a_copy(
+    heap: Heap, fn: Any, state: Any, rest: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Raises ``Break`` where a proxy, or an error in what is outside, would end the writer half
+    done. What the trace made is left half done, as C leaves it, when the error comes once more."""
+    trial: Any = (
+        [*list.__iter__(state)] if issubclass(type(state), list) else dict(dict.items(state))
+    )
+    try:
+        heap.domain.call_native(fn, (trial, *rest), kwargs)
+    except Exception as error:
+        if id(state) in heap.owners and trial:  # in an empty one nothing was written
+            raise _half_done(fn) from error
+
+
+def _half_done(fn: Any) -> Break:
+    return broken("unknown-call", f"{fn.__qualname__}, which may be half done,")
 
 
 def _given(heap: Heap, arg: Any) -> Any:

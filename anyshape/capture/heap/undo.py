@@ -98,8 +98,10 @@ def require_attribute(name: str, read: Callable[[], Any]) -> None:
     """Raises as deleting an attribute does that is not there."""
     try:
         read()
+        return
     except AttributeError:
-        raise AttributeError(name) from None
+        pass
+    raise AttributeError(name)  # here, where no other error is its context
 
 
 def undo_slot(obj: Any, descriptor: Any) -> Callable[[], None]:

@@ -389,7 +389,7 @@ def super_lookup(
     """`super(this, receiver).name`: along the MRO of `start` after `this`."""
     machine.domain.inherits(start)
     mro = mro_of(start)
-    position = mro.index(this) + 1 if this in mro else len(mro)
+    position = next((i for i, base in enumerate(mro, 1) if base is this), len(mro))
     for base in mro[position:]:
         namespace = namespace_of(base)
         attribute = class_attributes.written(machine.heap, base, name)

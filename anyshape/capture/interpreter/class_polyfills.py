@@ -306,6 +306,11 @@ def vars_of(obj: Any) -> Any:
     raise TypeError("vars() argument must have __dict__ attribute")
 
 
+def namespaces_compare(a: Any, b: Any, compare: Any) -> Any:
+    """As C compares two `SimpleNamespace`s: by what they hold."""
+    return compare(generic_getattr(a, "__dict__"), generic_getattr(b, "__dict__"))
+
+
 def dir_of_names(names: Any) -> Any:
     keys = names.keys()
     if find(type(keys), "__iter__") is ABSENT and find(type(keys), "__getitem__") is ABSENT:

@@ -111,10 +111,10 @@ def check_exc_match(machine: Interpreter, frame: Frame, arg: Any) -> None:
     stack = frame.stack
     classes = stack[-1]
     _check_classes(classes)
-    # As PyErr_GivenExceptionMatches: subclass by the MRO, no __subclasscheck__.
+    # As PyErr_GivenExceptionMatches: by identity along the MRO, no metaclass is asked.
     mro = mro_of(type(stack[-2]))
-    matched = any(cls in mro for cls in classes) if type(classes) is tuple else classes in mro
-    stack[-1] = matched
+    wanted = classes if type(classes) is tuple else (classes,)
+    stack[-1] = any(cls is base for cls in wanted for base in mro)
 
 
 def check_eg_match(machine: Interpreter, frame: Frame, arg: Any) -> None:

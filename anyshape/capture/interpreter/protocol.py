@@ -12,17 +12,19 @@ from __future__ import annotations
 import operator
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
-from types import GenericAlias, MappingProxyType
+from types import GenericAlias, MappingProxyType, SimpleNamespace
 from typing import Any
 
 from anyshape.capture.heap import decimals
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.class_flags import HEAP_TYPE
+from anyshape.capture.heap.hidden_dicts import hides
 from anyshape.capture.heap.nested_containers import length_of, values_of
 from anyshape.capture.heap.quiet_classes import bare_name, flags_of, has_entry
 from anyshape.capture.heap.values import NULL, PROXIES, Call, SizeValue
 from anyshape.capture.interpreter import (
     c_callbacks,
+    class_polyfills,
     iteration_polyfills,
     mapping_polyfills,
     polyfills,
@@ -163,6 +165,8 @@ def compare(machine: Interpreter, sign: str, a: Any, b: Any) -> Any:
     if sign == "!=" and (is_python(machine, left, "__eq__") or is_python(machine, right, "__eq__")):
         return Call(polyfills.rich_compare, (a, b, method, reflected, sign))
     if machine.recording:
+        if issubclass(left, SimpleNamespace) and issubclass(right, SimpleNamespace):
+            return compare_namespaces(a, b, function)
         a, b = machine.heap.mirror(a), machine.heap.mirror(b)
         if any(_is_compared_in_python(machine, value) for value in (a, b)):
             return _compare_containers(machine, sign, a, b, function)
@@ -171,6 +175,14 @@ def compare(machine: Interpreter, sign: str, a: Any, b: Any) -> Any:
         if decimals.are_among((a, b)):
             return machine.native(function, (a, b), {})
     return function(a, b)
+
+
+def compare_namespaces(a: Any, b: Any, function: Callable[[Any, Any], Any]) -> Call:
+    """`SimpleNamespace.__eq__(a, b)` and the like."""
+    for cls in (type(a), type(b)):
+        if hides(cls):
+            raise broken("unknown-call", f"comparing {bare_name(cls)}, whose `__dict__` is code,")
+    return Call(class_polyfills.namespaces_compare, (a, b, function))
 
 
 def _is_compared_in_python(machine: Interpreter, value: Any) -> bool:

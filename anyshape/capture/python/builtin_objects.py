@@ -19,13 +19,14 @@ from anyshape.capture.heap import class_attributes, purity
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.quiet_classes import bare_name, mro_of
 from anyshape.capture.heap.values import NULL, PROXIES, Call, contents
-from anyshape.capture.interpreter import attributes, class_polyfills, polyfills
+from anyshape.capture.interpreter import attributes, class_polyfills, polyfills, protocol
 from anyshape.capture.interpreter.continuations import AttributeOf
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame, handled_exception
 from anyshape.capture.interpreter.frame_views import FrameView, locals_of, outer_frame
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.interpreter.opcode_results import also
+from anyshape.capture.interpreter.operators import COMPARISONS
 from anyshape.capture.interpreter.unwinding import exception_info
 from anyshape.capture.python import pickles
 from anyshape.capture.python.compiled_text import compiled
@@ -80,24 +81,41 @@ def _none_after(result: Any) -> Any:
     return Call(polyfills.none_after, (result.fn, result.args)) if type(result) is Call else None
 
 
-def _object_getattribute(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    if args and type(args[0]) in PROXIES:
-        return machine.domain.getattr(*args)
-    return attributes.generic_getattr(machine, args[0], type(args[0]), args[1])
+def _names_an_attribute(owner: type, args: Args, kwargs: Kwargs) -> bool:
+    """Whether these are arguments that `owner.__getattribute__` takes."""
+    return (
+        len(args) == 2
+        and not kwargs
+        and issubclass(type(args[0]), owner)
+        and issubclass(type(args[1]), str)
+    )
+
+
+def _generic_getattribute(owner: type) -> Handler:
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if args and type(args[0]) in PROXIES and len(args) == 2:
+            return machine.domain.getattr(*args)
+        if not _names_an_attribute(owner, args, kwargs):
+            return machine.native(owner.__getattribute__, args, kwargs)
+        obj, name = args
+        if issubclass(type(obj), type):  # gives what its own namespace has, bound to nothing
+            if machine.recording:
+                raise broken("unknown-call", f"object.__getattribute__ of {bare_name(obj)}")
+            return machine.native(owner.__getattribute__, args, kwargs)
+        return attributes.generic_getattr(machine, obj, type(obj), name)
+
+    return handler
 
 
 def _type_getattribute(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    if (
-        len(args) != 2
-        or kwargs
-        or not issubclass(type(args[0]), type)
-        or not issubclass(type(args[1]), str)
-    ):
+    if not _names_an_attribute(type, args, kwargs):
         return machine.native(type.__getattribute__, args, kwargs)
     return attributes.type_getattr(machine, args[0], type(args[0]), args[1])
 
 
 def _super_getattribute(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if not _names_an_attribute(super, args, kwargs):
+        return machine.native(super.__getattribute__, args, kwargs)
     return attributes.super_getattr(machine, *args)
 
 
@@ -496,6 +514,16 @@ def _namespace(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     return machine.heap.create(made) if machine.recording else made
 
 
+def _namespaces_compared(method: str, function: Callable[[Any, Any], Any]) -> Handler:
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        known = machine.recording and len(args) == 2 and not kwargs
+        if known and all(issubclass(type(arg), SimpleNamespace) for arg in args):
+            return protocol.compare_namespaces(args[0], args[1], function)
+        return machine.native(getattr(SimpleNamespace, method), args, kwargs)
+
+    return handler
+
+
 OBJECT_TYPES: dict[Any, Handler] = {
     type: _type,
     super: _super,
@@ -515,11 +543,15 @@ OBJECT_BUILTINS: dict[Any, Handler] = {
     hasattr: _hasattr,
     setattr: _setattr,
     delattr: _delattr,
-    **dict.fromkeys((cls.__getattribute__ for cls in GENERIC), _object_getattribute),
+    **{cls.__getattribute__: _generic_getattribute(cls) for cls in GENERIC},
     type.__getattribute__: _type_getattribute,
     super.__getattribute__: _super_getattribute,
     **dict.fromkeys((object.__setattr__, SimpleNamespace.__setattr__), _object_setattr),
     **dict.fromkeys((object.__delattr__, SimpleNamespace.__delattr__), _object_delattr),
+    **{
+        getattr(SimpleNamespace, method): _namespaces_compared(method, function)
+        for method, _, function in COMPARISONS.values()
+    },
     type.__setattr__: _type_setattr,
     type.__delattr__: _type_delattr,
     type.__new__: _type_new,

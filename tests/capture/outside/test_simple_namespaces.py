@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -105,3 +106,51 @@ def test_what_c_reads_of_one_that_is_written_is_what_the_program_sees() -> None:
     fast = compiled(program, fullgraph=False)
     for x in (X, X[:2]):
         same(fast(x), program(x))
+
+
+class Odd(SimpleNamespace):
+    def __eq__(self, other: object) -> bool:
+        return not super().__eq__(other)
+
+
+COMPARED: dict[str, Callable[[Any, Any], Any]] = {
+    "==": lambda a, b: (a == b, b == a),
+    "!=": lambda a, b: a != b,
+    "operator": lambda a, b: operator.eq(a, b),
+    "by the class": lambda a, b: (SimpleNamespace.__eq__(a, b), SimpleNamespace.__ne__(a, b)),
+    "in a list": lambda a, b: [a] == [b],
+    "in a dict": lambda a, b: {"k": a} == {"k": b},
+    "in another": lambda a, b: SimpleNamespace(h=a) == SimpleNamespace(h=b),
+}
+
+
+@pytest.mark.parametrize("kind", [SimpleNamespace, Config, Odd], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("how", COMPARED)
+def test_what_they_hold_is_compared(how: str, kind: Any) -> None:
+    compare = COMPARED[how]
+
+    def program(x: Tensor, state: Any) -> tuple[Any, ...]:
+        before = compare(state, kind(a=1))
+        state.a += x.shape[0]
+        return x + 1, before, compare(state, kind(a=5)), compare(state, kind(a=5, w=1))
+
+    fast = anyshape.compile(program, fullgraph=True)
+    state = kind(a=1)
+    for a, others, rows in ((1, {}, 4), (2, {}, 3), (1, {"w": 1}, 4), (1, {}, 2), (5, {}, 0)):
+        vars(state).clear()
+        vars(state).update(a=a, **others)
+        wanted = kind(a=a, **others)
+        x = torch.ones(rows, 2)
+        same(fast(x, state), program(x, wanted))
+        assert vars(state) == vars(wanted)
+
+
+def test_in_order_they_are_refused_as_c_refuses_what_they_hold() -> None:
+    def program(x: Tensor, state: Any) -> tuple[Any, ...]:
+        try:
+            return x + 1, state < SimpleNamespace(a=2)
+        except TypeError as error:
+            return x + 1, str(error)
+
+    state = SimpleNamespace(a=1)
+    same(compiled(program)(X, state), program(X, state))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -113,3 +114,48 @@ def test_a_heap_from_outside_is_written() -> None:
     fast = anyshape.compile(program)
     for turn, key in enumerate((3, 1, 2)):
         assert fast(torch.ones(2), key)[1] == [[3], [1, 3], [1, 3, 2]][turn]
+
+
+HALF_DONE: dict[str, tuple[Callable[..., Any], list[Any], tuple[Any, ...]]] = {
+    "heappush": (heapq.heappush, [3], ("s",)),
+    "heapify": (heapq.heapify, [5, 4, "s", 1, 2], ()),
+    "heappop": (heapq.heappop, [1, 2, "s", 4], ()),
+    "heapreplace": (heapq.heapreplace, [1, 2, 3], ("s",)),
+    "heappushpop": (heapq.heappushpop, [1, "s", 3], (2,)),
+    "heappop of none": (heapq.heappop, [], ()),
+}
+
+
+@pytest.mark.parametrize("outside", (True, False))
+@pytest.mark.parametrize("name", HALF_DONE)
+def test_a_heap_is_left_as_c_leaves_it_after_an_error(name: str, outside: bool) -> None:
+    fn, items, given = HALF_DONE[name]
+
+    def program(x: torch.Tensor, heap: Any) -> tuple[torch.Tensor, Any]:
+        heap = heap if outside else [*heap]
+        try:
+            return x + 1, fn(heap, *given)
+        except (TypeError, IndexError) as error:
+            return x + len(heap), (str(error), heap)
+
+    fast = anyshape.compile(program, fullgraph=not (outside and items))
+    for _ in range(2):
+        wanted, left = [*items], [*items]
+        assert fast(torch.ones(2), left)[1] == program(torch.ones(2), wanted)[1]
+        assert left == wanted
+
+
+def test_what_was_counted_before_an_error_is_counted() -> None:
+    def program(x: torch.Tensor, outside: Any) -> tuple[torch.Tensor, Any]:
+        made: Any = Counter("b")
+        for counter in (made, outside):
+            try:
+                counter.update(["a", []])
+            except TypeError as error:
+                x = x + len(str(error))
+        return x, made
+
+    fast, outside = anyshape.compile(program), Counter[Any]()
+    for turn in range(1, 3):
+        assert fast(torch.ones(2), outside)[1] == {"a": 1, "b": 1}
+        assert outside == {"a": turn}

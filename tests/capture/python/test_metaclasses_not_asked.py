@@ -292,3 +292,63 @@ def test_what_is_no_class_may_stand_for_one() -> None:
     fast = anyshape.compile(program)
     assert fast(torch.ones(2))[1:] == (False, True, True)
     assert fast.stats().internal_errors == 0
+
+
+class Equal(type):
+    def __eq__(cls, other: object) -> bool:
+        ASKED.append("__eq__")
+        return True
+
+    def __hash__(cls) -> int:
+        return 1
+
+
+class Early(Exception, metaclass=Equal):
+    pass
+
+
+class Late(Exception, metaclass=Equal):
+    pass
+
+
+class Top(metaclass=Equal):
+    def name(self) -> str:
+        return "top"
+
+
+class Middle(Top):
+    def name(self) -> str:
+        return "middle"
+
+
+class Bottom(Middle):
+    def name(self) -> str:
+        return "bottom, " + super(Middle, self).name()
+
+
+def caught(classes: Any) -> str:
+    try:
+        raise Late
+    except classes:
+        return "early"
+    except Late:
+        return "late"
+
+
+EQUAL_USES: dict[str, Callable[[], Any]] = {
+    "a class": lambda: caught(Early),
+    "a tuple": lambda: caught((ValueError, Early)),
+    "super": lambda: Bottom().name(),
+}
+
+
+@pytest.mark.parametrize("use", EQUAL_USES)
+def test_classes_that_a_metaclass_calls_equal_are_two(use: str) -> None:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        return x + 1, EQUAL_USES[use]()
+
+    fast = anyshape.compile(program)
+    ASKED.clear()
+    assert fast(torch.ones(2))[1] == program(torch.ones(2))[1]
+    assert ASKED == []
+    assert fast.stats().internal_errors == 0

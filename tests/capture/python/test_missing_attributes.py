@@ -97,3 +97,38 @@ def test_an_attribute_deleted_outside_is_absent_in_the_words_of_c(fullgraph: boo
     fast = anyshape.compile(program, fullgraph=fullgraph)
     expected = program(torch.ones(3), Lacking())[1]
     assert [fast(torch.ones(n), Lacking())[1] for n in (3, 4)] == [expected] * 2
+
+
+class Emptied:
+    __slots__ = ("empty",)
+    shared = 5
+
+
+HANDED = Emptied()
+REFUSED = {
+    "deleted": lambda: delattr(Emptied(), "empty"),
+    "deleted outside": lambda: delattr(HANDED, "empty"),
+    "of no object": lambda: Emptied.__getattribute__("shared"),  # type: ignore[call-arg, arg-type]
+    "of nothing": lambda: object.__getattribute__(),  # type: ignore[call-arg]
+    "no name": lambda: object.__getattribute__(Emptied(), 1),  # type: ignore[arg-type]
+    "two names": lambda: object.__getattribute__(Emptied(), "a", "b"),  # type: ignore[call-arg]
+    "of another": lambda: list.__getattribute__(Emptied(), "shared"),  # type: ignore[arg-type]
+    "of no super": lambda: super.__getattribute__(Emptied(), "shared"),  # type: ignore[arg-type]
+    "of a class": lambda: object.__getattribute__(Emptied, "shared"),
+    "a slot of a class": lambda: type(object.__getattribute__(Emptied, "empty")),
+    "of an object": lambda: object.__getattribute__(Emptied(), "shared"),
+}
+
+
+@pytest.mark.parametrize("use", REFUSED)
+def test_an_attribute_is_refused_as_in_c(use: str) -> None:
+    def program(x: torch.Tensor) -> tuple[object, ...]:
+        try:
+            return x + 1, REFUSED[use]()
+        except (AttributeError, TypeError) as error:
+            return x + 1, type(error), str(error), error.__context__, error.__cause__
+
+    fast = anyshape.compile(program)
+    for _ in range(2):
+        assert fast(torch.ones(3))[1:] == program(torch.ones(3))[1:]
+    assert fast.stats().internal_errors == 0

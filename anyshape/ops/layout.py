@@ -411,7 +411,7 @@ def view_strides(
     form of its strides does not tell, and that sizes are equal where the hints say so; but not
     what holds because a size is 1, unless ``ones`` says that it must be a view.
     """
-    if t.shape == shape and 1 not in shape:
+    if t.shape == shape and (1 not in shape or 0 in shape):
         return t.strides
     if is_contiguous(cx, t):
         rows = contiguous_strides(cx, shape)

@@ -70,6 +70,45 @@ FOUND = {
         (3, 2, 1),
         (0, 2, 1),
     ),
+    "a grid, where the product of two sizes is known to be 1: nothing is expanded": at(
+        over(
+            "2 2, a b",
+            't = torch.meshgrid(x0.flatten(), x1.flatten(), indexing="ij")[0]',
+            "t.stride(), t.new_zeros(t.stride()[-1]),",
+        ),
+        (1, 1, 1),
+        (4, 3, 2),
+        (1, 3, 1),
+        (0, 3, 1),
+    ),
+    "a row expanded to a size that is 1 as no more than that was read of it": at(
+        over(
+            "b",
+            "t = x0 * 2\nfor k in x0[:3].tolist():\n    t = t + k",
+            "t[:1].expand(t.shape).stride(),",
+        ),
+        (1, 1, 1),
+        (1, 2, 1),
+        (1, 5, 1),
+    ),
+    "a reshape of nothing to its own shape lies as it does, whatever dimensions have one element": at(
+        over(
+            "2 a b",
+            "t = x0.movedim(-1, 0)",
+            "t.reshape(t.shape).stride(), t.view(t.shape).stride(),",
+        ),
+        (1, 0, 3),
+        (1, 0, 0),
+        (0, 1, 0),
+        (3, 4, 5),
+        (1, 1, 0),
+    ),
+    "an infinite gradient of amax: what is not extreme has 0 times it": at(
+        over("a 4", "x0.amin(0) / 0, x0.amax(-1) / 0", gradients=True), (3, 2, 2), (1, 1, 1)
+    ),
+    "an infinite gradient of max is nobody else's": at(
+        over("a 4", "x0.max() / 0, x0.max(1)[0] / 0", gradients=True), (3, 2, 2), (1, 1, 1)
+    ),
     "a row whose stride is its argument's own says how other dimensions lie": at(
         over(
             "a b",

@@ -15,7 +15,7 @@ from anyshape.nouns import mutable
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
 from anyshape.ops.table import OPS, OpDef
-from anyshape.symbolic import Dim, Expr
+from anyshape.symbolic import Dim, Expr, eq
 
 
 @mutable
@@ -56,8 +56,11 @@ class Retyped(ABC):
         )
 
     def simplified(self, dim: Dim) -> Dim:
-        """The size by all that is known."""
-        return dim if isinstance(dim, int) else self.cx.facts.simplify(dim)
+        """The size by all that is known; 0 and 1, which rules tell from the others, as numbers."""
+        if isinstance(dim, int):
+            return dim
+        few = next((n for n in (0, 1) if self.cx.known(eq(dim, n))), None)
+        return self.cx.facts.simplify(dim) if few is None else few
 
     def _again(self, arg: Arg) -> Arg:
         if isinstance(arg, tuple):

@@ -173,7 +173,8 @@ class _AsEager(Retyped):
         few = next((n for n in (0, 1) if recorder.cx.hint(eq(size, n))), None)
         if few is not None and recorder.decide(eq(size, few)):
             return few
-        return size if recorder.decide_or_check(ge(size, 2), "a size of two or more") else size
+        recorder.decide_or_check(ge(size, 2), "a size of two or more")
+        return self.simplified(size)
 
 
 def _lies_in_rows(recorder: Recorder, node: Node) -> bool:

@@ -44,10 +44,17 @@ def _mean(b: Any, g: Any, y: Any, x: Any, dims: Any, keepdim: bool, *, dtype: An
 
 
 def _extreme(b: Any, g: Any, y: Any, x: Any, dims: Any, keepdim: bool) -> Any:
-    """Elements that are equally extreme share the cotangent."""
+    """Elements that are equally extreme share the cotangent; the others have 0 times it, which is
+    NaN where it is not finite, as eager's."""
+    best, count = _extremes(b, g, y, x, dims, keepdim)
+    return b.div(b.mul(kept(b, g, x, dims, keepdim), b.to_dtype(best, g.dtype)), count)
+
+
+def _extremes(b: Any, g: Any, y: Any, x: Any, dims: Any, keepdim: bool) -> tuple[Any, Any]:
+    """Which elements are extreme, and how many they are in each reduction, as the cotangent's."""
     best = b.eq(x, kept(b, y, x, dims, keepdim))
-    count = b.sum(best, dims, True) if dims else b.to_dtype(best, g.dtype)
-    return b.div(masked(b, best, kept(b, g, x, dims, keepdim)), b.to_dtype(count, g.dtype))
+    count = b.sum(best, dims, True) if dims else best
+    return best, b.to_dtype(count, g.dtype)
 
 
 def _extremum(
@@ -65,7 +72,9 @@ def _extremum(
     if other is not None:
         return of_two["input"](b, g, y, x, other)
     if dim is None:
-        return _extreme(b, g, y, x, tuple(range(len(x.shape))), False)
+        dims = tuple(range(len(x.shape)))
+        best, count = _extremes(b, g, y, x, dims, False)
+        return b.div(masked(b, best, kept(b, g, x, dims, False)), count)
     (values, _), (_, indices) = g, y
     if values is None:
         return zeros(b, x)

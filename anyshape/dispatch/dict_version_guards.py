@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anyshape.capture.guards.guard_code import Guard, compile_test, dict_read, namespace_of
+from anyshape.capture.guards.guard_code import Guard, compile_test, dict_of_class, dict_read
 from anyshape.capture.guards.guard_failures import holds
 from anyshape.dispatch.native_guards import compared
 from anyshape.errors import MISTAKES, AnyshapeError
@@ -66,7 +66,7 @@ def dictionaries_are_numbered() -> bool:
     )
     if not all(map(changes, writes)) or changes(lambda: table.get("name")):
         return False
-    table = namespace_of(Object) or {}
+    table = dict_of_class(Object) or {}
     seen.append(number_of(table))
     return changes(lambda: setattr(Object, "name", 1)) and changes(lambda: delattr(Object, "name"))
 

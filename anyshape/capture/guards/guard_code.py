@@ -428,7 +428,7 @@ def dict_read(guard: Guard) -> dict[Any, Any] | None:
     if guard.kind in ("contains", "keys", "length", "truth"):
         return _plain(source.pinned) if source.is_constant else None
     if guard.kind == "missing":
-        return own_names(source.pinned) if source.is_constant else None
+        return own_dict(source.pinned) if source.is_constant else None
     constant = guard.kind == "equals" and is_unchanging(guard.expected)
     base = source.base
     if not (guard.kind == "is" or constant) or base is None or not base.is_constant:
@@ -436,7 +436,7 @@ def dict_read(guard: Guard) -> dict[Any, Any] | None:
     if source.is_varying:  # another number decides, too
         return None
     if source.kind == "attr":
-        table = own_names(base.pinned)
+        table = own_dict(base.pinned)
         return table if table is not None and source.key in table else None
     return _plain(base.pinned) if source.kind in ("item", "get") else None
 
@@ -457,12 +457,12 @@ def _plain(value: Any) -> dict[Any, Any] | None:
     return value if type(value) is dict else None
 
 
-def own_names(obj: Any) -> dict[Any, Any] | None:
+def own_dict(obj: Any) -> dict[Any, Any] | None:
     """The dictionary of an object's own attributes, if it is a plain one."""
-    return namespace_of(obj) if isinstance(obj, type) else dict_as_it_lies(obj)
+    return dict_of_class(obj) if issubclass(type(obj), type) else dict_as_it_lies(obj)
 
 
-def namespace_of(cls: type) -> dict[str, Any] | None:
+def dict_of_class(cls: type) -> dict[str, Any] | None:
     """The dictionary behind the mapping proxy that is the class's `__dict__`."""
     behind = gc.get_referents(type.__dict__["__dict__"].__get__(cls))
     return behind[0] if len(behind) == 1 and type(behind[0]) is dict else None

@@ -84,7 +84,7 @@ def changed_numbers(guards: GuardSet, slots: Sequence[Any]) -> set[str]:
     values = list(slots)
     names: set[str] = set()
     for guard in guards.guards:
-        if isinstance(guard.expected, (int, float, tuple)):
+        if issubclass(type(guard.expected), (int, float, tuple)):
             failure = explain_guard(guard, values)
             if failure is not None and (failure.widens or failure.by_value == "float"):
                 names.add(failure.source)
@@ -119,7 +119,7 @@ def replaced(
     values = list(slots)
     for guard in guards.guards:
         expected = guard.expected() if guard.kind == "refers" else guard.expected
-        if guard.kind in IDENTIFYING and (expected is None or isinstance(expected, kind)):
+        if guard.kind in IDENTIFYING and (expected is None or issubclass(type(expected), kind)):
             try:
                 found = read_path(guard.source, values)
             except UNREADABLE:
@@ -146,7 +146,7 @@ def _widens(expected: Any, found: Any) -> bool:
     """Do they differ in the values of numbers only?"""
     if type(found) is not type(expected):
         return False
-    if isinstance(expected, tuple):
+    if issubclass(type(expected), tuple):
         pairs = list(zip(expected, found))
         same = len(expected) == len(found)
         return same and all(same_constant(now, was) or _widens(was, now) for was, now in pairs)

@@ -15,7 +15,7 @@ from typing import Any
 
 from anyshape.capture.guards.constant_kinds import CONSTANTS, is_simple
 from anyshape.capture.guards.definitions import MRO, FunctionState
-from anyshape.capture.guards.guard_code import Guard, own_names, same_constant
+from anyshape.capture.guards.guard_code import Guard, own_dict, same_constant
 from anyshape.capture.heap.class_attributes import may_change
 from anyshape.capture.heap.purity import is_library
 from anyshape.capture.heap.quiet_classes import (
@@ -142,7 +142,7 @@ def _names_in(holder: Any) -> dict[Any, Any] | None:
     """The dictionary in which a module or a class keeps its names; None where none can change."""
     if not may_change(holder):
         return None
-    return holder if type(holder) is dict else own_names(holder)
+    return holder if type(holder) is dict else own_dict(holder)
 
 
 def _is_of_library(cls: Any) -> bool:

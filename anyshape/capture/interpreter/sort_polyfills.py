@@ -457,12 +457,7 @@ def heapreplace(heap: Any, item: Any) -> Any:
 def heappushpop(heap: Any, item: Any) -> Any:
     if not heap or not heap[0] < item:
         return item
-    if not heap:
-        raise IndexError("index out of range")
-    smallest = heap[0]
-    heap[0] = item
-    sift_up(heap, 0)
-    return smallest
+    return heapreplace(heap, item)
 
 
 def heapify(heap: Any) -> None:

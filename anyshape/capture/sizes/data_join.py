@@ -48,7 +48,7 @@ from anyshape.ir.scalars import Kind, Operand, Scalar
 from anyshape.nouns import frozen, mutable, replace
 from anyshape.ops import OPS
 from anyshape.ops.context import TypeContext, Undecided
-from anyshape.ops.shared_memory import OWN_COUNTERS, lies_in_argument
+from anyshape.ops.shared_memory import OWN_COUNTERS, base_of, lies_in_argument
 from anyshape.symbolic import Dim, eq
 from anyshape.version_counters import move_version
 
@@ -398,6 +398,7 @@ def _refuse_kept(recorder: Recorder, first: int, written: Counter[Value]) -> Non
     """What the segment has made, and a gradient that is to come may keep, is written on no side:
     eager refuses that gradient where the side is taken, and only there. Version counters of
     arguments are corrected behind the segment."""
+    makers = recorder.builder.makers
     inside = {x for x, times in written.items() if times and recorder.proxy_of(x) is None}
     if not inside:
         return
@@ -406,23 +407,12 @@ def _refuse_kept(recorder: Recorder, first: int, written: Counter[Value]) -> Non
         if node.modes is None or not node.modes.grad or (row.alias == "view" and not row.mutates):
             continue
         if any(_requires(v) and v not in recorder.spent for v in node.outputs):
-            if any(_owner(recorder, v) in inside for v in (*node.inputs(), *node.outputs)):
+            if any(base_of(v, makers, OPS) in inside for v in (*node.inputs(), *node.outputs)):
                 raise NotJoined(f"a side writes what the gradient of {node.op} may read")
 
 
 def _requires(value: Value) -> bool:
     return bool(getattr(value.type, "requires_grad", False))
-
-
-def _owner(recorder: Recorder, value: Value) -> Value:
-    """In whose memory the value may lie."""
-    makers = recorder.builder.makers
-    while value in makers:
-        node = makers[value]
-        if OPS[node.op].alias == "none" and not OPS[node.op].mutates:
-            break
-        value = next(node.inputs())
-    return value
 
 
 def _count_once(recorder: Recorder, second: int, first: Counter[Value]) -> None:

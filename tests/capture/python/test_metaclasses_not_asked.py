@@ -352,3 +352,24 @@ def test_classes_that_a_metaclass_calls_equal_are_two(use: str) -> None:
     assert fast(torch.ones(2))[1] == program(torch.ones(2))[1]
     assert ASKED == []
     assert fast.stats().internal_errors == 0
+
+
+class SaysAnotherClass:
+    number = 1
+
+    @property
+    def __class__(self) -> Any:
+        ASKED.append("__class__")
+        return int
+
+
+STANDING = SaysAnotherClass()
+
+
+def test_a_guard_that_fails_asks_an_object_for_no_class() -> None:
+    fast = anyshape.compile(lambda x: x + STANDING.number)
+    for number in range(4):
+        STANDING.number = number
+        ASKED.clear()
+        assert torch.equal(fast(torch.ones(2)), torch.ones(2) + number)
+        assert not ASKED

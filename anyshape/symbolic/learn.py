@@ -45,7 +45,9 @@ from anyshape.symbolic.simplify import (
     simplified,
     two_factors,
 )
+from anyshape.symbolic.substitution import substitute
 
+RELATIONS = {"eq": eq, "ge": ge, "le": le, "ne": ne}
 EQUATIONS = 64  # facts about one symbol looked at again when it is known not to be 0
 NEIGHBOURS = 8  # facts about one symbol that hear of its new range
 LONG = 256  # terms of a sum that do not hear of each other's ranges
@@ -363,11 +365,14 @@ def _moved(facts: KnownFacts, old: Expr, new: Dim, why: Why) -> None:
 
 
 def _renewed(facts: KnownFacts, fact: Expr | AnyOf | Relation, target: Atom, why: Why) -> None:
-    """Says a fact again in terms of a new equality."""
+    """Says a fact again in terms of a new equality. Where it is true by what it has said itself, of
+    the form with the old symbol, its own form is given the new value, and nothing else."""
     if isinstance(fact, Expr):
         if target.word and not mentions(fact, target):
             return
         new = simplified(facts, fact)
+        if isinstance(new, int) and isinstance(target, Symbol):
+            new = _replaced(fact, target, facts.value_of(target))
         if new is not fact:
             _moved(facts, fact, new, why)
     elif isinstance(fact, AnyOf):
@@ -376,8 +381,19 @@ def _renewed(facts: KnownFacts, fact: Expr | AnyOf | Relation, target: Atom, why
             learn(facts, either, why + facts.sources_of(fact))
     elif fact.form.atom is not target:
         relation = relation_simplified(facts, fact)
+        if isinstance(relation, bool) and isinstance(target, Symbol):
+            form = _replaced(fact.form, target, facts.value_of(target))
+            relation = RELATIONS[fact.kind](form, fact.bound)
         if relation is not fact:
             learn(facts, relation, why)
+
+
+def _replaced(fact: Expr, symbol: Symbol, value: Dim | None) -> Dim:
+    """The form with the symbol's value in it, itself where that makes an operation undefined."""
+    try:
+        return fact if value is None else substitute(fact, {symbol: value})
+    except (ZeroDivisionError, ValueError):
+        return fact
 
 
 def _residues(facts: KnownFacts, form: Expr, bound: int, why: Why) -> None:
@@ -490,5 +506,14 @@ def implied(atom: Atom, value: Dim) -> Iterator[Condition | bool]:
             yield le(atom.args[0], atom.args[1] * value + atom.args[1] - 1)
         case "min":
             yield from (ge(arg, value) for arg in atom.args)
+            yield from _reached(atom, value)
         case "max":
             yield from (le(arg, value) for arg in atom.args)
+            yield from _reached(atom, value)
+
+
+def _reached(atom: Atom, value: Dim) -> Iterator[Condition | bool]:
+    """min(x, 2) == 0 says that x is 0: where one argument alone can be the value, it is."""
+    others = [arg for arg in atom.args if not isinstance(arg, int)]
+    if isinstance(value, int) and value not in atom.args and len(others) == 1:
+        yield eq(others[0], value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 
 from anyshape.nouns import frozen
-from anyshape.symbolic.atoms import Atom, Symbol, age
+from anyshape.symbolic.atoms import Symbol, age
 from anyshape.symbolic.conditions import (
     AllOf,
     AnyOf,
@@ -19,8 +19,9 @@ from anyshape.symbolic.conditions import (
     le,
     ne,
 )
-from anyshape.symbolic.expr import BUILDERS, Dim, symbols_of, total
+from anyshape.symbolic.expr import Dim, symbols_of
 from anyshape.symbolic.facts import Facts
+from anyshape.symbolic.substitution import substitute
 
 
 @frozen
@@ -31,25 +32,6 @@ class Mismatch:
     pattern: Dim | None
     size: int
     reason: str
-
-
-def substitute(dim: Dim, values: Mapping[Symbol, Dim]) -> Dim:
-    """The dim with symbols replaced; ZeroDivisionError or ValueError if that makes it undefined."""
-    if isinstance(dim, int) or values.keys().isdisjoint(dim.symbols):
-        return dim
-    parts: list[Dim] = [dim.constant]
-    for monomial, c in dim.terms.items():
-        product: Dim = c
-        for atom in monomial:
-            product = _replaced(atom, values) * product
-        parts.append(product)
-    return total(parts)
-
-
-def _replaced(atom: Atom, values: Mapping[Symbol, Dim]) -> Dim:
-    if isinstance(atom, Symbol):
-        return values.get(atom, atom.expr)
-    return BUILDERS[atom.word](*(substitute(arg, values) for arg in atom.args))
 
 
 def bind(patterns: Sequence[Dim], sizes: Sequence[int]) -> dict[Symbol, int] | Mismatch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -659,3 +660,35 @@ def test_bounds_that_follow_from_what_cannot_be_do_not_grow_without_end(
     monkeypatch.setattr(learn, "narrow", watched)
     assert facts.known(any_of(eq(b * size, stride), eq(a, 0), eq(b, 0))) in (True, None)
     assert bits and max(bits) < 256
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations("mou")])
+def test_what_a_product_is_known_to_be_holds_when_one_of_its_sizes_gets_a_value(
+    order: tuple[str, ...],
+) -> None:
+    space = Space()
+    a, b, c = (space.fresh("s") for _ in range(3))
+    u = space.fresh("u", policy="unbacked", knowledge="midrun")
+    said = {
+        "m": eq(minimum(a * b * c, 2), 0),
+        "o": eq(b, 1),
+        "u": ge(a * b * c, b * c + u),
+    }
+    facts = Facts(space)
+    facts.assume(ge(a, 1))
+    for name in order:
+        facts.assume(said[name])
+    for condition in (eq(a * c, 0), eq(c, 0), eq(u, 0), eq(minimum(a * c, 2), 0)):
+        assert facts.known(condition) is True
+
+
+def test_an_extremum_that_one_argument_alone_can_be_says_what_that_is() -> None:
+    space = Space()
+    x, y = space.fresh("s"), space.fresh("s")
+    facts = Facts(space)
+    facts.assume(eq(minimum(x, 3), 2))
+    facts.assume(eq(maximum(y, 3), 5))
+    assert facts.known(eq(x, 2)) is True and facts.known(eq(y, 5)) is True
+    facts = Facts(space)
+    facts.assume(eq(minimum(x, 3), 3))
+    assert facts.known(eq(x, 3)) is None and facts.known(ge(x, 3)) is True

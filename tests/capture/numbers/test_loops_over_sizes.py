@@ -110,6 +110,7 @@ def test_the_example_contradicts_what_is_checked_of_data() -> None:
 ANSWERS = frozenset({"decide", "decide_or_check"})
 DROPPED = {
     "capture/recording/gradients.py": "either answer has a rule; what counts is that it is known",
+    "capture/tensors/storage.py": "a size below two is a number behind it, as it is known then",
     "ops/nn.py": "it is asked again whether the condition holds, and relied on only then",
 }
 """Files that ask for a truth and do not look at it, and why they may."""

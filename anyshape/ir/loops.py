@@ -39,8 +39,8 @@ def _table() -> dict[str, ScalarOp]:
     unary = (
         "neg abs sign reciprocal sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos "
         "tan asin acos atan "
-        "sinh cosh tanh asinh acosh atanh erf erfp1 erfc erfinv lgamma digamma sigmoid floor "
-        "ceil trunc round "
+        "sinh cosh tanh asinh acosh atanh erf erfp1 erfc erfinv lgamma digamma sigmoid gelu_tanh "
+        "floor ceil trunc round "
         "logical_not bit_not isnan isinf isfinite signbit"
     )
     binary = (
@@ -54,8 +54,8 @@ def _table() -> dict[str, ScalarOp]:
     }
     costs = dict.fromkeys(
         "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh "
-        "acosh atanh erf erfp1 erfc erfinv lgamma digamma sigmoid pow fmod mod floordiv hypot "
-        "nextafter".split(),
+        "acosh atanh erf erfp1 erfc erfinv lgamma digamma sigmoid gelu_tanh pow fmod mod floordiv "
+        "hypot nextafter".split(),
         8,
     ) | {"div": 3, "sqrt": 3, "rsqrt": 4, "reciprocal": 3}
     table = {
@@ -70,7 +70,8 @@ def _table() -> dict[str, ScalarOp]:
 
 SCALAR_OPS: Mapping[str, ScalarOp] = MappingProxyType(_table())
 """Every scalar operator, with torch's exact semantics (``anyshape.targets.scalar`` has the
-texts); ``erfp1`` is 1 + erf, as exact where erf is near -1 as elsewhere.
+texts); ``erfp1`` is 1 + erf, as exact where erf is near -1 as elsewhere, and ``gelu_tanh`` the GELU
+by ``tanh``.
 """
 
 COMBINES = ("sum", "prod", "max", "min", "any", "all")

@@ -77,9 +77,8 @@ activation(
 
 
 def _gelu(b: Any, x: Any, *, approximate: str = "none") -> Any:
-    if approximate == "tanh":  # (1 + tanh(u)) / 2 is sigmoid(2 u), and exact where u is far below 0
-        twice = b.mul(1.5957691216057308, b.add(x, b.mul(0.044715, b.mul(b.mul(x, x), x))))
-        return b.mul(x, b.sigmoid(twice))
+    if approximate == "tanh":
+        return b.gelu_tanh(x)
     return b.mul(b.mul(x, 0.5), b.erfp1(b.mul(x, 0.7071067811865476)))
 
 

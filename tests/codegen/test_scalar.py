@@ -17,7 +17,16 @@ from anyshape.targets.scalar import C_TEXTS, c_scalar
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, 7.25, -7.25, 1e-30, 1e30, 88.5, -88.5, 1e-3,
            float("inf"), float("-inf"), float("nan")]  # fmt: skip
+
+
+def gelu_tanh(x):
+    """In float64, and exact where eager's 1 + tanh is 0."""
+    wide = x.double()
+    return (wide * torch.sigmoid(1.5957691216057308 * (wide + 0.044715 * wide**3))).to(x.dtype)
+
+
 UNARY = {
+    "gelu_tanh": gelu_tanh,
     "neg": torch.neg, "abs": torch.abs, "sign": torch.sign, "reciprocal": torch.reciprocal, "sqrt": torch.sqrt,
     "rsqrt": torch.rsqrt, "exp": torch.exp, "exp2": torch.exp2, "expm1": torch.expm1, "log": torch.log,
     "log2": torch.log2, "log10": torch.log10, "log1p": torch.log1p, "sin": torch.sin, "cos": torch.cos,

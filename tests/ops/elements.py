@@ -16,6 +16,7 @@ from anyshape.torch_names import torch_dtype
 
 FUNCTIONS: dict[str, Any] = {
     "erfp1": lambda x: 1 + torch.erf(x),
+    "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
     "floordiv": torch.floor_divide,
     "truncdiv": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
     "mod": torch.remainder,

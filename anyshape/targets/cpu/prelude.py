@@ -235,6 +235,13 @@ AS_INLINE f32 as_erfp1_f32(f32 x) { /* as erfc(-x), which is 2 to the power of -
 AS_INLINE f64 as_erfp1_f64(f64 x) { return 1.0 + erf(x); }
 AS_INLINE f32 as_sigmoid_f32(f32 x) { return 1.0f / (1.0f + as_exp_f32(-x)); }
 AS_INLINE f64 as_sigmoid_f64(f64 x) { return 1.0 / (1.0 + exp(-x)); }
+/* (1 + tanh(u)) / 2 is sigmoid(2 u), and exact where u is far below 0 */
+AS_INLINE f32 as_gelu_tanh_f32(f32 x) {
+  return x * as_sigmoid_f32(1.5957691216057308f * (x + 0.044715f * (x * x * x)));
+}
+AS_INLINE f64 as_gelu_tanh_f64(f64 x) {
+  return x * as_sigmoid_f64(1.5957691216057308 * (x + 0.044715 * (x * x * x)));
+}
 AS_INLINE i32 as_signbit_f32(f32 x) { return as_bits(x) >> 31; }
 AS_INLINE i32 as_signbit_f64(f64 x) { return (i32)(as_bits64(x) >> 63); }
 AS_INLINE f64 as_erfinv_f64(f64 y) {

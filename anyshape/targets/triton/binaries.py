@@ -36,7 +36,6 @@ from anyshape.runtime.cuda_driver import driver
 from anyshape.targets.triton import compile_worker
 from anyshape.targets.triton.compile_worker import Wanted, compile_text
 from anyshape.targets.triton.kernel import (
-    OVERLAP,
     block_sizes,
     emit_triton,
     scratch_name,
@@ -44,6 +43,7 @@ from anyshape.targets.triton.kernel import (
     totals,
 )
 from anyshape.targets.triton.schedules import KernelSchedule
+from anyshape.targets.triton.texts import CAPABILITY
 
 TYPES = {
     "bool": "i1", "uint8": "u8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
@@ -131,7 +131,7 @@ def wanted_of(
         str(path),
         function.name,
         signature(function.kernel, schedule),
-        block_sizes(schedule) | {OVERLAP: capability >= OVERLAPPING},
+        block_sizes(schedule) | {CAPABILITY: capability},
         [*divisible(function.kernel, schedule)],
         schedule.warps,
         capability,

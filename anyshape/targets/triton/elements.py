@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from anyshape.ir.dtypes import bool_
+from anyshape.ir.dtypes import bfloat16, bool_, float32
 from anyshape.ir.loops import (
     Const,
     Element,
@@ -36,6 +36,7 @@ from anyshape.targets.triton.schedules import (
 )
 from anyshape.targets.triton.sizes import nested_operands, to_triton
 from anyshape.targets.triton.texts import (
+    CAPABILITY,
     accumulator,
     cast_text,
     identity,
@@ -175,6 +176,9 @@ class ElementPrinter:
             case Moment():  # the order of another device's kernels
                 return self._value_of(element.usual)
             case Op(op="cast", args=(arg,), dtype=dtype):
+                rounded = self._rounded(arg)
+                if dtype is float32 and rounded is not None:
+                    return f"as_rounded({self._value_of(rounded)}, {CAPABILITY})"
                 return cast_text(self._value_of(arg), elements[arg].dtype, dtype)
             case Op(op="where", args=(condition, a, b)):
                 return f"tl.where({', '.join(map(self._value_of, (condition, a, b)))})"
@@ -183,6 +187,14 @@ class ElementPrinter:
                 text = triton_scalar(op, own, [*map(self._value_of, args)])
                 return text if dtype is bool_ else f"({text}).to({type_text(dtype)})"
         raise NotImplementedError(type(element).__name__)
+
+    def _rounded(self, number: int) -> int | None:
+        """The float32 of which this element is the bfloat16."""
+        element = self.kernel.elements[number]
+        if isinstance(element, Op) and element.op == "cast" and element.dtype is bfloat16:
+            (wide,) = element.args
+            return wide if self.kernel.elements[wide].dtype is float32 else None
+        return None
 
     def _access(
         self, item: Load | Store, always_x: bool = False, always_masked: bool = False

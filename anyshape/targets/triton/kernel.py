@@ -12,11 +12,12 @@ on a GPU; where the program asks for deterministic algorithms, eager torch runs 
 
 from __future__ import annotations
 
-from anyshape.ir.dtypes import DType, bool_, int32
+from anyshape.ir.dtypes import DType, bool_, float32, int32
 from anyshape.ir.loops import (
     Axis,
     Kernel,
     Load,
+    Op,
     PointerParam,
     Reduce,
     Scan,
@@ -39,6 +40,7 @@ from anyshape.targets.triton.schedules import (
     works_in_row,
 )
 from anyshape.targets.triton.texts import (
+    CAPABILITY,
     accumulator,
     combined_text,
     identity,
@@ -46,16 +48,12 @@ from anyshape.targets.triton.texts import (
     type_text,
 )
 
-OVERLAP = "OVERLAP"
-"""The constant that says whether a kernel may begin while the one before it in the stream ends:
-then it waits before it touches memory, and the next one may begin."""
-
 
 def emit_triton(kernel: Kernel, name: str, schedule: KernelSchedule | None = None) -> str:
     """The module's text. Raises NotImplementedError for what Triton cannot do in order."""
     if schedule is not None and schedule.columns:
         printer = ProductPrinter(kernel, name, schedule)
-        return printer.text(block_sizes(schedule), f"as_begin({OVERLAP})")
+        return printer.text(block_sizes(schedule), f"as_begin({CAPABILITY})")
     return _Emitter(kernel, name, schedule or default_schedule(kernel)).text()
 
 
@@ -77,7 +75,7 @@ def total_dtype(kernel: Kernel, number: int) -> DType:
 
 def block_sizes(schedule: KernelSchedule) -> dict[str, int]:
     """The constants of the function, by name."""
-    sizes = {OVERLAP: 0, "XBLOCK": schedule.block}
+    sizes = {CAPABILITY: 0, "XBLOCK": schedule.block}
     if schedule.row:
         sizes["RBLOCK"] = schedule.row
     if schedule.columns:
@@ -105,7 +103,7 @@ class _Emitter(ElementPrinter):
         if schedule.phase is not None:
             names += [*map(scratch_name, totals(kernel)), "shares", "each"]
         sizes = [p.name for p in kernel.params if not isinstance(p, PointerParam)]
-        self._line(f"as_begin({OVERLAP})")
+        self._line(f"as_begin({CAPABILITY})")
         for param in kernel.params:
             if isinstance(param, SizeParam) and param.in_memory:
                 self._line(f"{param.name} = tl.load({param.name})")
@@ -406,9 +404,20 @@ class _Emitter(ElementPrinter):
             return
         if first:
             made, other = f"tl.broadcast_to({value}, [XBLOCK, RBLOCK])", self._identity(number)
+        elif factors := self._factors(element):
+            made, other = f"tl.fma({factors}, {total})", total
         else:
             made, other = combined_text(element, total, value), total
         self._line(f"{total} = {f'tl.where({mask}, {made}, {other})' if mask else made}")
+
+    def _factors(self, element: Reduce) -> str:
+        """The two texts of what is summed, if that is a product of float32: rounded once with the
+        sum."""
+        summed = self.kernel.elements[element.arg]
+        product = isinstance(summed, Op) and summed.op == "mul" and summed.dtype is float32
+        if element.combine != "sum" or element.dtype is not float32 or not product:
+            return ""
+        return ", ".join(map(self._value_of, operands(summed)))
 
     def _joined(self, function: str, number: int, *given: str) -> None:
         """A maximum and its sum take in elements, or totals of shares: maxima and sums."""

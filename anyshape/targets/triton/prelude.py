@@ -7,9 +7,9 @@ import triton.language as tl
 
 
 @triton.jit
-def as_begin(OVERLAP: tl.constexpr):
+def as_begin(CAPABILITY: tl.constexpr):
     # only then may the next one come: some read, before they wait, what is older than this one
-    if OVERLAP:
+    if CAPABILITY >= 90:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
 
@@ -102,6 +102,45 @@ def as_sigmoid(x):
     # a quarter of 1 + exp(-x) is never so large that its reciprocal is flushed to zero
     quarter = tl.fma(tl.exp2(x * -1.4426950408889634), 0.25, 0.25)
     return tl.extra.cuda.libdevice.fast_dividef(1.0, quarter) * 0.25
+
+
+@triton.jit
+def as_gelu_tanh(x, CAPABILITY: tl.constexpr):
+    # x sigmoid(2 u) of u = sqrt(2 / pi) (x + 0.044715 x^3), with log2(e) in the factors; where
+    # 1 + 2^y is past 2^126 the result is 0, as eager's 1 + tanh(u) is long before
+    if x.dtype == tl.float64:
+        made = x * tl.sigmoid(1.5957691216057308 * (x + 0.044715 * (x * x * x)))
+    else:
+        least = tl.full([], -2.3022081981443250, x.dtype)
+        y = x * tl.fma(x * x, tl.full([], -0.10294324112406, x.dtype), least)
+        made = x * as_reciprocal(1.0 + tl.exp2(y), CAPABILITY)
+    return made
+
+
+@triton.jit
+def as_reciprocal(x, CAPABILITY: tl.constexpr):
+    # one instruction: to a bit or two, and 0 past 2^126
+    if CAPABILITY:
+        made = tl.inline_asm_elementwise(
+            "rcp.approx.ftz.f32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    else:
+        made = 1.0 / x
+    return made
+
+
+@triton.jit
+def as_rounded(x, CAPABILITY: tl.constexpr):
+    # to bfloat16 and back, two elements an instruction: one alone takes the unit of exp and log
+    if CAPABILITY >= 80:
+        made = tl.inline_asm_elementwise(
+            "{ .reg .b32 both; cvt.rn.bf16x2.f32 both, $3, $2; "
+            "shl.b32 $0, both, 16; and.b32 $1, both, 0xffff0000; }",
+            "=r,=r,r,r", [x], dtype=tl.float32, is_pure=True, pack=2,
+        )
+    else:
+        made = x.to(tl.bfloat16).to(tl.float32)
+    return made
 
 
 @triton.jit

@@ -319,16 +319,21 @@ def run_online():
 
 
 def run_tails():
-    """GELU in float32 is exact where erf is near -1, too, and right at infinities and NaN."""
-    compiled = scheduled(lambda b, x: b.gelu(x), normal(["a"]))
-    (kernel,) = compiled.program.kernels()
-    ends = torch.tensor([float("inf"), float("nan"), 0.0, -0.0, 7.0, -20.0])
+    """GELU in float32 is exact where erf, or tanh, is near -1, too, and right at infinities and
+    NaN."""
+    ends = torch.tensor([float("inf"), float("nan"), 0.0, -0.0, 7.0, -20.0, -1e30, 1e30])
     x = torch.cat((torch.linspace(-6, 6, 5000), ends))
-    exact = 0.5 * x.double() * torch.special.erfc(-x.double() / 2**0.5)
-    with tempfile.TemporaryDirectory() as directory:
-        modules = {kernel: functools.partial(modules_of, kernel, directory, 0, 0)}
-        (found,) = interpret(compiled, [x], modules)
-    torch.testing.assert_close(found.double(), exact, rtol=8e-6, atol=1e-30, equal_nan=True)
+    wide = x.double()
+    by_tanh = wide * torch.sigmoid(1.5957691216057308 * (wide + 0.044715 * wide**3))
+    by_erf = 0.5 * wide * torch.special.erfc(-wide / 2**0.5)
+    for approximate, exact in (("none", by_erf), ("tanh", by_tanh)):
+        program = lambda b, x, way=approximate: b.gelu(x, approximate=way)
+        compiled = scheduled(program, normal(["a"]))
+        (kernel,) = compiled.program.kernels()
+        with tempfile.TemporaryDirectory() as directory:
+            modules = {kernel: functools.partial(modules_of, kernel, directory, 0, 0)}
+            (found,) = interpret(compiled, [x], modules)
+        torch.testing.assert_close(found.double(), exact, rtol=8e-6, atol=1e-30, equal_nan=True)
 
 
 def run_shifts():

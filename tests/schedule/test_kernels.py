@@ -91,6 +91,10 @@ FUSED = {
     "sum": (lambda b, x: b.sum(x), ["a b"]),
     "sum of rows": (lambda b, x: b.sum(x, 1), ["a b"]),
     "sum of columns": (lambda b, x: b.sum(x, 0), ["a b"]),
+    "gelu of rows without their mean": (
+        lambda b, x: b.gelu(b.sub(x, b.mean(x, 1, True)), approximate="tanh"),
+        ["a b"],
+    ),
     "mean and more": (lambda b, x: b.sub(x, b.mean(x, 0)), ["a b"]),
     "cat of three": (lambda b, x, y, z: b.relu(b.cat((x, y, z), 1)), ["a b", "a 3", "a b"]),
     "cat of rows": (lambda b, x, y: b.relu(b.cat((x, y), 0)), ["a b", "a b"]),

@@ -132,7 +132,7 @@ def as_reciprocal(x, CAPABILITY: tl.constexpr):
 @triton.jit
 def as_rounded(x, CAPABILITY: tl.constexpr):
     # to bfloat16 and back, two elements an instruction: one alone takes the unit of exp and log
-    if CAPABILITY >= 80:
+    if CAPABILITY >= 80 and x.numel > 1:
         made = tl.inline_asm_elementwise(
             "{ .reg .b32 both; cvt.rn.bf16x2.f32 both, $3, $2; "
             "shl.b32 $0, both, 16; and.b32 $1, both, 0xffff0000; }",

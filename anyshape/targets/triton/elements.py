@@ -46,6 +46,12 @@ from anyshape.targets.triton.texts import (
 
 LOW, HIGH = -(1 << 31), (1 << 31) - 1
 """The ends of 32 bits, which stand for those of 64."""
+OF_BFLOAT16 = ("add", "sub", "mul", "neg")
+"""What GPUs do in bfloat16 themselves, as exactly as in float32 and rounded."""
+
+
+def _is_cast(element: Element) -> bool:
+    return isinstance(element, Op) and element.op == "cast"
 
 
 @mutable(eq=False)
@@ -189,12 +195,22 @@ class ElementPrinter:
         raise NotImplementedError(type(element).__name__)
 
     def _rounded(self, number: int) -> int | None:
-        """The float32 of which this element is the bfloat16."""
+        """The float32 of which this element is the bfloat16; none where one instruction makes the
+        bfloat16 of others, which LLVM sees if nothing stands in between."""
         element = self.kernel.elements[number]
-        if isinstance(element, Op) and element.op == "cast" and element.dtype is bfloat16:
-            (wide,) = element.args
-            return wide if self.kernel.elements[wide].dtype is float32 else None
-        return None
+        if not _is_cast(element) or element.dtype is not bfloat16:
+            return None
+        (wide,) = operands(element)
+        made = self.kernel.elements[wide]
+        narrow = isinstance(made, Op) and made.op in OF_BFLOAT16
+        if narrow and all(self._is_bfloat16(n) for n in operands(made)):
+            return None
+        return wide if made.dtype is float32 else None
+
+    def _is_bfloat16(self, number: int) -> bool:
+        """Whether a float32 was a bfloat16."""
+        element, elements = self.kernel.elements[number], self.kernel.elements
+        return _is_cast(element) and elements[operands(element)[0]].dtype is bfloat16
 
     def _access(
         self, item: Load | Store, always_x: bool = False, always_masked: bool = False

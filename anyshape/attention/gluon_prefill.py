@@ -128,7 +128,7 @@ def _produce(loads, SET: gl.constexpr):
         key_first, keys = keys_at(lengths, s, True, most, PAGED)
         tile = (queries * SET.group + BM - 1) // BM - 1 - (at - base) // SET.heads
         head = (at - base) % SET.heads
-        turn, parity = send(channel, turn, parity, (start, queries, keys, tile, head, 0))
+        turn, parity = send(channel, turn, parity, (start, queries, keys, tile, head))
         if not SET.overlap:
             taken = take(counter)
         else:
@@ -175,7 +175,7 @@ def _produce(loads, SET: gl.constexpr):
     if SET.faults:
         if bad:
             gl.atomic_or(faults, PAGE_TABLE)
-    send(channel, turn, parity, (-1, 0, 0, 0, 0, 0))
+    send(channel, turn, parity, (-1, 0, 0, 0, 0))
 
 
 @gluon.jit

@@ -68,7 +68,7 @@ def make_channel(LISTENERS: gl.constexpr):
 
 
 @gluon.jit
-def send(channel, turn, parity, message, COUNT: gl.constexpr = 6):
+def send(channel, turn, parity, message, COUNT: gl.constexpr = 5):
     """Send the other warps where the next tile is: COUNT numbers."""
     numbers, full, empty = channel
     mbarrier.wait(empty.index(turn), parity)

@@ -16,8 +16,6 @@ class Tile:
     and stored. `band` tile rows of a group are worked on together, so that they share readings of
     the group's weights.
 
-    A tile of two pieces of 256 columns may have up to `extra` rows more, with which the weights are
-    the first operand: what a group has beyond its last whole tile costs no tile of its own then.
     Results are staged in shared memory, `store_n` columns at a time.
 
     `specialized` says which kernel: the one in Gluon, whose loads have a warp of their own and
@@ -35,7 +33,6 @@ class Tile:
     swap: bool = False
     staged: bool = False
     store_n: int = 256
-    extra: int = 0
     warps: int = 4
     programs: int = 1
     flatten: bool = False
@@ -45,11 +42,6 @@ class Tile:
     def rows(self) -> int:
         """Rows of x that all pieces of a tile have together."""
         return self.wm * self.pieces_m
-
-    @property
-    def most(self) -> int:
-        """The most rows that a tile can have."""
-        return self.rows + self.extra
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +59,6 @@ class Shapes:
 ANY = float("inf")
 FEW_ROWS = Tile(1, 1, 16, 128, 128, 3, swap=True, programs=2, flatten=True)
 TWO_CONSUMERS = Tile(2, 1, 64, 256, 64, 4, staged=True, store_n=128, specialized=True)
-# up to 144 rows, so that a group of 256 rows and a few more has two tiles and not three
-LONGER = replace(TWO_CONSUMERS, extra=16, store_n=64)
 # up to 192 rows, so that a group of 128 to 192 rows has one tile and reads its weights once
 THREE_CONSUMERS = Tile(3, 1, 64, 128, 64, 5, staged=True, store_n=64, specialized=True)
 TWO_PROGRAMS = Tile(1, 1, 128, 128, 64, 3, programs=2, flatten=True)
@@ -85,19 +75,13 @@ SOME_ROWS = (
     Shapes(16, 24, ANY, Tile(1, 1, 32, 128, 128, 4, swap=True, flatten=True)),
     Shapes(16, 64, ANY, Tile(1, 1, 64, 128, 128, 4, flatten=True)),
     Shapes(16, 96, ANY, TWO_PROGRAMS),
+    Shapes(16, 180, ANY, THREE_CONSUMERS),
 )
-# 3 to 25 % faster than the others for 100 to 188 rows; of 280 rows and more some draws have three
-# tiles of the longer ones
-MORE_ROWS = (
-    Shapes(16, 188, ANY, THREE_CONSUMERS),
-    Shapes(16, 240, ANY, TWO_CONSUMERS),
-    Shapes(16, 280, ANY, LONGER),
-)
-TILES = _with_eight_bits((*SOME_ROWS, *MORE_ROWS, Shapes(16, ANY, ANY, TWO_CONSUMERS)))
+TILES = _with_eight_bits((*SOME_ROWS, Shapes(16, ANY, ANY, TWO_CONSUMERS)))
 # rows that are gathered, or added to their tokens
 SIMPLE_TILES = _with_eight_bits(
     (
-        *(*SOME_ROWS, *MORE_ROWS),
+        *SOME_ROWS,
         Shapes(16, 320, ANY, TWO_CONSUMERS),
         Shapes(16, ANY, ANY, TWO_PROGRAMS),
     )
@@ -110,14 +94,14 @@ SOME_GATED_ROWS = (
 GATED_TILES = (
     *SOME_GATED_ROWS,
     Shapes(16, 96, ANY, TWO_CONSUMERS),
-    *MORE_ROWS,
+    Shapes(16, 180, ANY, THREE_CONSUMERS),
     Shapes(16, ANY, ANY, TWO_CONSUMERS),
 )
 # the same where rows are gathered by index
 GATED_GATHER_TILES = (
     *SOME_GATED_ROWS,
     Shapes(16, 96, 4096, TWO_CONSUMERS),
-    Shapes(16, 188, ANY, THREE_CONSUMERS),
+    Shapes(16, 180, ANY, THREE_CONSUMERS),
     Shapes(16, 320, 4096, TWO_CONSUMERS),
     Shapes(16, ANY, ANY, Tile(1, 1, 128, 128, 64, 4, warps=8)),
 )

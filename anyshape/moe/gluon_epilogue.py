@@ -191,12 +191,3 @@ def store_tile(
             tma.async_copy_shared_to_global(out_desc, [start + row, column], buffer)
         else:
             _store_lines(buffer, target, where, SCATTER)
-
-
-@gluon.jit
-def store_extra(value, buffer, target, where, SCATTER: gl.constexpr):
-    """The same for a few rows that were worked out as columns: `value` is [columns, rows]."""
-    tma.store_wait(0)
-    few = buffer.slice(0, value.shape[1]).slice(0, value.shape[0], dim=1)
-    few.store(value.permute((1, 0)))
-    _store_lines(few, target, where, SCATTER)

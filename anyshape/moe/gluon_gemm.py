@@ -4,7 +4,7 @@ registers each part of the kernel gets, and which operands it takes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 import torch
@@ -134,8 +134,6 @@ def launch(
     separate = gate is not None and not gate.interleaved
     factors = row_weights is not None and row_weights.dim() == 2
     staged = tile.staged and not tile.swap and in_lines(out)
-    if tile.extra and (not staged or (gate is not None and gate.interleaved)):
-        tile = replace(tile, extra=0, store_n=out_n)
     all_groups = groups + (init_tail and scatter_indices is None)
     limit, consumer, producer = registers(tile, groups, gather_indices is not None)
     tiles = (ceil_div(rows, tile.wm * tile.pieces_m) + all_groups) * ceil_div(
@@ -148,7 +146,6 @@ def launch(
             w.as_strided((groups * w_rows, inner), (w.stride(1), 1)),
             [tile.wn // (1 + separate), tile.bk],
         ),
-        descriptor(x, [tile.extra, tile.bk]) if tile.extra else x_desc,
         descriptor(out, [tile.wm, min(out_n, tile.store_n)]) if staged else x_desc,
         m_sizes,
         torch.zeros(1, dtype=torch.int32, device=x.device),

@@ -7,9 +7,7 @@ across tiles, and the consumers are sent where each tile is. The ring of STAGES 
 two barriers a stage, "full" and "empty".
 Each consumer has its own WM x WN piece of a tile; they share what they have in common, and a piece
 without rows is neither loaded nor multiplied. With SWAP the weights are the first operand, so that
-groups of a few rows fill the tensor cores' 64 rows with weights instead of padding. Two consumers
-do the same for up to `extra` rows behind a tile, half of the weights each: a group of 270 rows is
-two tiles then, not three of which the last has 14 rows and reads all the weights once more.
+groups of a few rows fill the tensor cores' 64 rows with weights instead of padding.
 """
 
 from __future__ import annotations
@@ -40,11 +38,9 @@ from anyshape.kernels.launches import quick
 from anyshape.moe.gemm_tiles import Tile
 from anyshape.moe.gluon_epilogue import (
     activate,
-    beside,
     finish,
     split_gates,
     store,
-    store_extra,
     store_tile,
 )
 from anyshape.moe.gluon_gather import copy_rows, row_pointers
@@ -79,65 +75,53 @@ class Settings:
 
 
 @gluon.jit
-def _expect(loads, bar, live, longer, SET: gl.constexpr):
+def _expect(loads, bar, live, SET: gl.constexpr):
     """Say how many bytes will come by TMA: weights, and the rows that are not copied by index."""
-    x_desc, w_desc, few_desc, x_bufs, w_bufs, few_bufs, full, empty = loads
+    x_desc, w_desc, x_bufs, w_bufs, full, empty = loads
     PIECES: gl.constexpr = SET.tile.pieces_m
     w_bytes: gl.constexpr = pick(SET.separate, 2, SET.tile.pieces_n) * w_desc.block_type.nbytes
     x_bytes: gl.constexpr = x_desc.block_type.nbytes
-    most: gl.constexpr = w_bytes + PIECES * x_bytes + few_desc.block_type.nbytes
     if SET.gather:
         mbarrier.expect(bar, w_bytes)
     else:
         for i in gl.static_range(PIECES):
-            exact = (live == i + 1) & (longer == 0)
-            mbarrier.expect(bar, w_bytes + (i + 1) * x_bytes, pred=exact)
-        if SET.tile.extra:
-            mbarrier.expect(bar, most, pred=longer)
+            mbarrier.expect(bar, w_bytes + (i + 1) * x_bytes, pred=live == i + 1)
 
 
 @gluon.jit
-def _load_rows(loads, bar, slot, k, row, live, longer, pointers, SET: gl.constexpr):
-    """Start copying elements k and on of the rows of all pieces that are live, and of the extra
-    ones: by index, or by TMA from `row` on.
+def _load_rows(loads, bar, slot, k, row, live, pointers, SET: gl.constexpr):
+    """Start copying elements k and on of the rows of all pieces that are live: by index, or by TMA
+    from `row` on.
     """
-    x_desc, w_desc, few_desc, x_bufs, w_bufs, few_bufs, full, empty = loads
+    x_desc, w_desc, x_bufs, w_bufs, full, empty = loads
     PIECES: gl.constexpr = SET.tile.pieces_m
     if SET.gather:
         for i in gl.static_range(PIECES):
             if i < live:
                 copy_rows(x_bufs.index(slot * PIECES + i), pointers[i], k)
-        if SET.tile.extra:
-            if longer:
-                copy_rows(few_bufs.index(slot), pointers[PIECES], k)
         async_copy.mbarrier_arrive(bar, increment_count=False)
     else:
         for i in gl.static_range(PIECES):
             position = [row + i * SET.tile.wm, k]
             buffer = x_bufs.index(slot * PIECES + i)
             tma.async_copy_global_to_shared(x_desc, position, bar, buffer, pred=i < live)
-        if SET.tile.extra:
-            position = [row + PIECES * SET.tile.wm, k]
-            buffer = few_bufs.index(slot)
-            tma.async_copy_global_to_shared(few_desc, position, bar, buffer, pred=longer)
 
 
 @gluon.jit
 def _produce(loads, SET: gl.constexpr):
     """Load the pieces of every tile, `inner` by `inner`, into the ring."""
-    x_desc, w_desc, few_desc, x_bufs, w_bufs, few_bufs, full, empty = loads[0]
+    x_desc, w_desc, x_bufs, w_bufs, full, empty = loads[0]
     sizes, counter, channel, x, gather_indices, groups, rows, columns, inner, x_stride = loads[1]
     WM: gl.constexpr = SET.tile.wm
     WN: gl.constexpr = SET.tile.wn
     BK: gl.constexpr = SET.tile.bk
     PIECES: gl.constexpr = SET.tile.pieces_m
-    EXTRA: gl.constexpr = SET.tile.extra
     HALF: gl.constexpr = pick(SET.gated, WN // 2, WN)
     LOADS: gl.constexpr = pick(SET.separate, 2, SET.tile.pieces_n)
     layout: gl.constexpr = line_layout(gl.num_warps())
     tiles_n = (columns + HALF * SET.tile.pieces_n - 1) // (HALF * SET.tile.pieces_n)
     row_ends, ends, total = plan(
-        sizes, groups, rows, tiles_n, SET.tile.most, SET.block_g, SET.init_tail, layout
+        sizes, groups, rows, tiles_n, SET.tile.rows, SET.block_g, SET.init_tail, layout
     )
     slot = 0
     phase = 1
@@ -145,10 +129,8 @@ def _produce(loads, SET: gl.constexpr):
     parity = 1
     tile = gl.program_id(0)
     while tile < total:
-        group, start, count, row, longer, tile_n = locate(
-            tile, row_ends, ends, groups, rows, tiles_n, SET
-        )
-        message = (group, start, count, row, longer.to(gl.int32), tile_n)
+        group, start, count, row, tile_n = locate(tile, row_ends, ends, groups, rows, tiles_n, SET)
+        message = (group, start, count, row, tile_n)
         turn, parity = send(channel, turn, parity, message)
         taken = take(counter)
         if SET.separate:
@@ -164,28 +146,25 @@ def _produce(loads, SET: gl.constexpr):
             for i in gl.static_range(PIECES):
                 of = row_pointers(x, indices, row + i * WM, count, x_stride, WM, BK)
                 pointers = pointers + (of,)
-            if EXTRA:
-                of = row_pointers(x, indices, row + PIECES * WM, count, x_stride, EXTRA, BK)
-                pointers = pointers + (of,)
         if group < groups:
             for k in range(0, inner, BK):
                 mbarrier.wait(empty.index(slot), phase)
                 bar = full.index(slot)
-                _expect(loads[0], bar, live, longer, SET)
+                _expect(loads[0], bar, live, SET)
                 for i in gl.static_range(LOADS):
                     tma.async_copy_global_to_shared(
                         w_desc, [w_row + i * step, k], bar, w_bufs.index(slot * LOADS + i)
                     )
-                _load_rows(loads[0], bar, slot, k, start + row, live, longer, pointers, SET)
+                _load_rows(loads[0], bar, slot, k, start + row, live, pointers, SET)
                 slot, phase = advance(slot, phase, SET.tile.stages)
         tile = gl.sum(taken, 0) + gl.num_programs(0)
-    send(channel, turn, parity, (-1, 0, 0, 0, 0, 0))
+    send(channel, turn, parity, (-1, 0, 0, 0, 0))
 
 
 @gluon.jit
 def _multiply(acc, ring, slot, phase, inner, PIECE: gl.constexpr, SET: gl.constexpr):
     """acc plus the product of piece PIECE of a tile, and where in the ring the next tile begins."""
-    x_bufs, w_bufs, few_bufs, w_blocks, full, empty = ring
+    x_bufs, w_bufs, full, empty = ring
     STAGES: gl.constexpr = SET.tile.stages
     PIECES_M: gl.constexpr = SET.tile.pieces_m
     for k in range(0, inner, SET.tile.bk):
@@ -207,37 +186,6 @@ def _multiply(acc, ring, slot, phase, inner, PIECE: gl.constexpr, SET: gl.conste
 
 
 @gluon.jit
-def _multiply_longer(acc, ring, slot, phase, inner, PIECE: gl.constexpr, SET: gl.constexpr):
-    """The same for a tile that has extra rows, and their products with two blocks of 64 rows of w,
-    [64, extra] each: this piece's gates and ups, or its half of all.
-    """
-    x_bufs, w_bufs, few_bufs, w_blocks, full, empty = ring
-    STAGES: gl.constexpr = SET.tile.stages
-    FIRST: gl.constexpr = pick(SET.separate, PIECE, PIECE * 2)
-    SECOND: gl.constexpr = pick(SET.separate, PIECE + 2, PIECE * 2 + 1)
-    EXTRA: gl.constexpr = SET.tile.extra
-    k_width: gl.constexpr = 256 // few_bufs.dtype.primitive_bitwidth
-    layout: gl.constexpr = accumulator_layout(gl.num_warps(), EXTRA, k_width)
-    one = gl.zeros([64, EXTRA], gl.float32, layout)
-    two = gl.zeros([64, EXTRA], gl.float32, layout)
-    for k in range(0, inner, SET.tile.bk):
-        mbarrier.wait(full.index(slot), phase)
-        if SET.gather:
-            fence_async_shared()
-        few = few_bufs.index(slot).permute((1, 0))
-        w_buf = w_bufs.index(slot).permute((1, 0))
-        acc = warpgroup_mma(x_bufs.index(slot * 2 + PIECE), w_buf, acc, is_async=True)
-        one = warpgroup_mma(w_blocks.index(slot * 4 + FIRST), few, one, is_async=True)
-        two = warpgroup_mma(w_blocks.index(slot * 4 + SECOND), few, two, is_async=True)
-        acc, one, two = warpgroup_mma_wait(num_outstanding=3, deps=[acc, one, two])
-        mbarrier.arrive(empty.index((slot + STAGES - 1) % STAGES), count=1, pred=k > 0)
-        slot, phase = advance(slot, phase, STAGES)
-    acc, one, two = warpgroup_mma_wait(num_outstanding=0, deps=[acc, one, two])
-    mbarrier.arrive(empty.index((slot + STAGES - 1) % STAGES), count=1)
-    return acc, one, two, slot, phase
-
-
-@gluon.jit
 def _finish(acc, where, endings, SWAP: gl.constexpr, SET: gl.constexpr):
     """What is stored of sums: act(gate) * up, or the sums scaled, biased and weighted."""
     others, factors, curve = endings
@@ -249,27 +197,9 @@ def _finish(acc, where, endings, SWAP: gl.constexpr, SET: gl.constexpr):
 
 
 @gluon.jit
-def _store_few(one, two, buffer, target, where, endings, PIECE: gl.constexpr, SET: gl.constexpr):
-    """Finish and store what `_multiply_longer` made of the extra rows, which begin at `where`."""
-    others, factors, curve = endings
-    dtype: gl.constexpr = target[0].dtype.element_ty
-    if SET.gated:
-        of = beside(where, PIECE * 64)
-        value = activate(one, two, of, others, curve, True, SET)
-        store_extra(value.to(dtype), buffer, target, of, SET.scatter)
-    else:
-        of = beside(where, PIECE * 128)
-        value = finish(one, of, others, factors, True, SET)
-        store_extra(value.to(dtype), buffer, target, of, SET.scatter)
-        of = beside(where, PIECE * 128 + 64)
-        value = finish(two, of, others, factors, True, SET)
-        store_extra(value.to(dtype), buffer, target, of, SET.scatter)
-
-
-@gluon.jit
 def _skip(ring, slot, phase, inner, SET: gl.constexpr):
     """Let a tile's loads pass: this piece has no rows."""
-    x_bufs, w_bufs, few_bufs, w_blocks, full, empty = ring
+    x_bufs, w_bufs, full, empty = ring
     for _ in range(0, inner, SET.tile.bk):
         mbarrier.wait(full.index(slot), phase)
         mbarrier.arrive(empty.index(slot), count=1)
@@ -295,25 +225,14 @@ def _consume(work, PIECE: gl.constexpr, SET: gl.constexpr):
     final: gl.constexpr = final_layout(SWAP, mma, gl.num_warps())
     slot = 0
     phase = 0
-    group, start, count, top, longer, tile_n, turn, parity = receive(channel, 0, 0)
+    group, start, count, top, tile_n, turn, parity = receive(channel, 0, 0)
     while group >= 0:
         row = top + PIECE % SET.tile.pieces_m * WM
         column = tile_n * TILE_N + PIECE // SET.tile.pieces_m * OUT_N
         where = (group, start, row, column, count, columns)
-        behind = (group, start, top + SET.tile.rows, tile_n * TILE_N, count, columns)
         acc = gl.zeros([FIRST, SECOND], gl.float32, mma)
         if (group < groups) & (row < count):
-            if SET.tile.extra:
-                if longer:
-                    acc, one, two, slot, phase = _multiply_longer(
-                        acc, ring, slot, phase, inner, PIECE, SET
-                    )
-                    buffer = out_bufs.index(PIECE)
-                    _store_few(one, two, buffer, target, behind, endings, PIECE, SET)
-                else:
-                    acc, slot, phase = _multiply(acc, ring, slot, phase, inner, PIECE, SET)
-            else:
-                acc, slot, phase = _multiply(acc, ring, slot, phase, inner, PIECE, SET)
+            acc, slot, phase = _multiply(acc, ring, slot, phase, inner, PIECE, SET)
             if SWAP:
                 sums = gl.convert_layout(acc, final)
             else:
@@ -328,10 +247,7 @@ def _consume(work, PIECE: gl.constexpr, SET: gl.constexpr):
         elif SET.init_tail:
             nothing = gl.zeros([pick(SWAP, OUT_N, WM), pick(SWAP, WM, OUT_N)], dtype, final)
             store(nothing, target, where, SWAP, False)
-            if SET.tile.extra:
-                if longer:
-                    store(nothing, target, behind, SWAP, False)
-        group, start, count, top, longer, tile_n, turn, parity = receive(channel, turn, parity)
+        group, start, count, top, tile_n, turn, parity = receive(channel, turn, parity)
     if SET.staged:
         tma.store_wait(0)
 
@@ -351,7 +267,6 @@ def _part(loads, work, PART: gl.constexpr, SET: gl.constexpr):
 def grouped_gemm_kernel(
     x_desc,
     w_desc,
-    few_desc,
     out_desc,
     sizes,
     counter,
@@ -393,15 +308,6 @@ def grouped_gemm_kernel(
         w_pieces = w_bufs._reinterpret(w_desc.dtype, shape, w_desc.layout)  # noqa: SLF001
     else:
         w_pieces = w_bufs
-    if SET.tile.extra:
-        few_bufs = gl.allocate_shared_memory(
-            few_desc.dtype, [STAGES] + few_desc.block_type.shape, few_desc.layout
-        )
-        blocks: gl.constexpr = [STAGES * (SET.tile.wn // 64), 64, SET.tile.bk]
-        w_blocks = w_bufs._reinterpret(w_desc.dtype, blocks, w_desc.layout)  # noqa: SLF001
-    else:
-        few_bufs = x_bufs
-        w_blocks = w_bufs
     if SET.staged:
         out_bufs = gl.allocate_shared_memory(
             out_desc.dtype, [CONSUMERS] + out_desc.block_type.shape, out_desc.layout
@@ -416,7 +322,7 @@ def grouped_gemm_kernel(
     channel = make_channel(CONSUMERS)
     fence_async_shared()
     loads = (
-        (x_desc, w_desc, few_desc, x_bufs, w_bufs, few_bufs, full, empty),
+        (x_desc, w_desc, x_bufs, w_bufs, full, empty),
         (sizes, counter, channel, x, gather_indices, groups, rows, columns, inner, x_row),
     )
     endings = (
@@ -424,7 +330,7 @@ def grouped_gemm_kernel(
         (row_weights, scatter_indices, weight_token, weight_group),
         (alpha, limit),
     )
-    ring = (x_bufs, w_pieces, few_bufs, w_blocks, full, empty)
+    ring = (x_bufs, w_pieces, full, empty)
     target = (out, scatter_indices, stride_out)
     numbers = (groups, columns, inner)
     work = (ring, channel, out_desc, out_bufs, target, endings, numbers)

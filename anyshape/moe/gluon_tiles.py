@@ -41,28 +41,28 @@ def plan(
     groups,
     rows,
     tiles_n,
-    MOST: gl.constexpr,
+    ROWS: gl.constexpr,
     BLOCK_G: gl.constexpr,
     INIT_TAIL: gl.constexpr,
     layout: gl.constexpr,
 ):
     """(past-the-last row of each group [BLOCK_G], past-the-last tile [BLOCK_G], number of tiles);
-    the tail comes behind all groups. A tile has at most MOST rows.
+    the tail comes behind all groups. A tile has at most ROWS rows.
     """
     index = gl.arange(0, BLOCK_G, layout)
     size = gl.load(sizes + index, mask=index < groups, other=0).to(gl.int32)
-    tiles = (size + MOST - 1) // MOST * tiles_n
+    tiles = (size + ROWS - 1) // ROWS * tiles_n
     total = gl.sum(tiles, 0)
     if INIT_TAIL:
         tail = gl.maximum(rows - gl.sum(size, 0), 0)
-        total += (tail + MOST - 1) // MOST * tiles_n
+        total += (tail + ROWS - 1) // ROWS * tiles_n
     return gl.associative_scan(size, 0, _add), gl.associative_scan(tiles, 0, _add), total
 
 
 @gluon.jit
 def locate(tile, row_ends, ends, groups, rows, tiles_n, SET: gl.constexpr):
-    """(group, its first row, its rows, the tile's first row in it, whether the tile has `extra`
-    rows, tile column) of a tile: bands of tile rows, row by row inside. The tail is group `groups`.
+    """(group, its first row, its rows, the tile's first row in it, tile column) of a tile: bands of
+    tile rows, row by row inside. The tail is group `groups`.
     """
     before = ends <= tile
     group, first, start, end = gl.reduce(
@@ -78,19 +78,12 @@ def locate(tile, row_ends, ends, groups, rows, tiles_n, SET: gl.constexpr):
     group = gl.minimum(group, groups)
     count = gl.where(group < groups, end, rows) - start
     local = tile - first
-    tiles_m = (count + SET.tile.most - 1) // SET.tile.most
+    tiles_m = (count + SET.tile.rows - 1) // SET.tile.rows
     band = local // (SET.tile.band * tiles_n)
     width = gl.minimum(tiles_m - band * SET.tile.band, SET.tile.band)
     local -= band * SET.tile.band * tiles_n
-    tile_m = band * SET.tile.band + local % width
-    if SET.tile.extra:
-        longer = (
-            gl.maximum(count - tiles_m * SET.tile.rows + SET.tile.extra - 1, 0) // SET.tile.extra
-        )
-    else:
-        longer = tiles_m * 0
-    row = tile_m * SET.tile.rows + gl.minimum(tile_m, longer) * SET.tile.extra
-    return group, start, count, row, tile_m < longer, local // width
+    row = (band * SET.tile.band + local % width) * SET.tile.rows
+    return group, start, count, row, local // width
 
 
 @gluon.jit
@@ -98,5 +91,5 @@ def receive(channel, turn, parity):
     """The next message, and where the one behind it will be."""
     value, turn, parity = receive_numbers(channel, turn, parity)
     group, start, count = number_of(value, 0), number_of(value, 1), number_of(value, 2)
-    row, longer, tile_n = number_of(value, 3), number_of(value, 4), number_of(value, 5)
-    return group, start, count, row, longer > 0, tile_n, turn, parity
+    row, tile_n = number_of(value, 3), number_of(value, 4)
+    return group, start, count, row, tile_n, turn, parity

@@ -29,7 +29,6 @@ from anyshape.moe import (
 from anyshape.moe.gemm_tiles import (
     GATED_GATHER_TILES,
     GATED_TILES,
-    LONGER,
     SIMPLE_TILES,
     THREE_CONSUMERS,
     TILES,
@@ -115,7 +114,7 @@ def compile_products() -> None:
         out, gate = out[:, :256].contiguous(), gluon_gemm.Gate("silu", 1.0, 1.0, interleaved)
         bias = torch.zeros(4, 512) if interleaved else None
         nothing = (None, None, None, bias, None, interleaved, gate)
-        for tile in (TWO_CONSUMERS, LONGER, THREE_CONSUMERS):
+        for tile in (TWO_CONSUMERS, THREE_CONSUMERS):
             gluon_gemm.launch(tile, x, w, sizes, out, *nothing)
             gluon_gemm.launch(tile, x, w, sizes, out, *nothing, index)
     x, w, sizes, out = operands(16)

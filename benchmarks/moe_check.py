@@ -285,7 +285,7 @@ def check_tiles() -> None:
             *(
                 Tile(2, 1, 64, 256, 64, 4, store_n=128, **special),
                 Tile(2, 1, 64, 256, 64, 3, **special),
-                Tile(2, 1, 64, 256, 64, 4, store_n=64, extra=16, **special),
+                Tile(3, 1, 64, 128, 64, 5, store_n=64, **special),
             ),
             *(
                 Tile(1, 1, 128, 256, 64, 4, store_n=128, warps=8, **special),

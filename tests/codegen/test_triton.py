@@ -55,6 +55,10 @@ def test_a_maximum_and_the_sum_below_it_are_softmaxs_of_rows_of_infinities_and_n
     run("interpret", "online")
 
 
+def test_the_place_of_an_extreme_is_torchs_in_rows_of_few_numbers():
+    run("interpret", "firsts")
+
+
 def test_shifts_past_the_bits_are_torchs():
     run("interpret", "shifts")
 

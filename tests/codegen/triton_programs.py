@@ -286,17 +286,48 @@ def run_interpreted(name):
                     torch.testing.assert_close(y, x, rtol=loose, atol=loose, equal_nan=True)
 
 
-def run_online():
-    """Maxima and sums of exponentials in one pass, in loops and in shares, of rows that have little
-    in them: as softmax and logsumexp give them."""
+def rows_of_ends():
+    """Rows of few different numbers, infinities and NaNs, some with one other number in them."""
     ends = [-float("inf"), float("inf"), float("nan"), -3.4028234663852886e38, 88.0, -1e30, 0.0]
     rows = [torch.tensor([a, b, c]).repeat(54)[:160] for a in ends for b in ends for c in ends]
     rows += [torch.randn(160) * 50 for _ in range(8)]
-    rows += [
+    return rows + [
         torch.full((160,), a).index_fill(0, torch.tensor([at]), 1.0)
         for a in ends
         for at in (0, 77, 159)
     ]
+
+
+def run_firsts():
+    """Where an extreme lies, in one pass, in loops and in shares: the first of those alike, and of
+    NaNs; rows begin where memory is aligned and where it is not."""
+    rows = torch.stack(rows_of_ends())[::5]
+
+    def program(b, x):
+        return b.argmax(x, 1), b.argmin(x, 1), b.amax(x, (1,))
+
+    for dtype in (dtypes.float32, dtypes.bfloat16):
+        compiled = scheduled(program, normal([("a b", dtype)]))
+        kernels = compiled.program.kernels()
+        assert sum(len(online(kernel).firsts) for kernel in kernels) == 2
+        for length in (157, 3)[: 1 if dtype is dtypes.bfloat16 else 2]:
+            x = rows[:, :length].contiguous().to(torch_names.torch_dtype(dtype))
+            wanted = reference.run(compiled.graph, [x.clone()])
+            for turn in range(TURNS):
+                with tempfile.TemporaryDirectory() as directory:
+                    modules = {
+                        kernel: functools.partial(modules_of, kernel, directory, n, turn)
+                        for n, kernel in enumerate(kernels)
+                    }
+                    found = interpret(compiled, [x], modules)
+                for a, b in zip(wanted, found, strict=True):
+                    torch.testing.assert_close(b, a, rtol=0, atol=0, equal_nan=True)
+
+
+def run_online():
+    """Maxima and sums of exponentials in one pass, in loops and in shares, of rows that have little
+    in them: as softmax and logsumexp give them."""
+    rows = rows_of_ends()
 
     def program(b, x):
         highest = b.amax(x, (1,), True)
@@ -518,6 +549,8 @@ def main():
                 run_tails()
             case "interpret" if name == "shifts":
                 run_shifts()
+            case "interpret" if name == "firsts":
+                run_firsts()
             case "interpret" if name == "online":
                 run_online()
             case "interpret":

@@ -89,16 +89,16 @@ def block_sizes(schedule: KernelSchedule) -> dict[str, int]:
 class _Emitter(ElementPrinter):
     def text(self) -> str:
         schedule = self.schedule
+        if not schedule.wide and schedule.phase is None:
+            self.narrow = narrow_elements(self.kernel)
         if not schedule.pieces:
             found = online(self.kernel)
-            self.kernel, self.sums = found.kernel, found.sums
+            self.kernel, self.sums, self.firsts = found.kernel, found.sums, found.firsts
         kernel = self.kernel
         for store in kernel.stores:
             refuse_atomic(store.mode, kernel.pointer(store.pointer).dtype)
         self.phases = analyse(kernel)
         self.columns = frozenset(axis.name for axis in kernel.axes)
-        if not schedule.wide and schedule.phase is None:
-            self.narrow = narrow_elements(kernel)
         names = [p.name for p in kernel.params]
         if schedule.phase is not None:
             names += [*map(scratch_name, totals(kernel)), "shares", "each"]
@@ -272,7 +272,7 @@ class _Emitter(ElementPrinter):
             start, kind = self._identity(n), self._accumulator(n)
             joined = n in self.sums or n in self.sums.values()
             lanes = thread_elements(self.kernel, self.schedule).lanes if joined else "RBLOCK"
-            if not once or joined:
+            if not once or joined or n in self.firsts or n in self.firsts.values():
                 self._line(f"a{n} = tl.full([XBLOCK, {lanes}], {start}, {kind})")
         if once:
             self._cells(body, reduces, stores, "first", first=True)
@@ -381,7 +381,9 @@ class _Emitter(ElementPrinter):
             self._line(f"w{n}s = {self._totals_of_shares(n)}")
             if n in self.sums:
                 self._joined("as_online_joined", n, f"w{self.sums[n]}s", f"w{n}s")
-            elif n not in self.sums.values():
+            elif n in self.firsts:
+                self._first(n, f"w{self.firsts[n]}s", f"w{n}s")
+            elif n not in (*self.sums.values(), *self.firsts.values()):
                 combined = combined_text(element, f"a{n}", f"w{n}s")
                 self._line(f"a{n} = tl.where(smask, {combined}, a{n})")
         self.depth -= 1
@@ -394,8 +396,18 @@ class _Emitter(ElementPrinter):
             f"{self._value_of(element.arg)}.to({self._accumulator(number)})",
         )
         mask = " & ".join(filter(None, (self._cell_mask, self._row_mask)))
-        if number in self.sums.values():
-            return  # with its sum
+        if number in (*self.sums.values(), *self.firsts.values()):
+            return  # with its sum, or position
+        if number in self.firsts:
+            extreme = self.kernel.elements[self.firsts[number]]
+            assert isinstance(extreme, Reduce)
+            x = self._value_of(extreme.arg)
+            if mask:
+                x = f"tl.where({mask}, {x}, {identity(extreme)})"
+                value = f"tl.where({mask}, {value}, {self._identity(number)})"
+            in_order = not self.schedule.aligned or self.start is not None
+            self._first(number, x, value, in_order=in_order)
+            return
         if number in self.sums:
             given = f'tl.where({mask}, {value}, float("-inf"))' if mask else value
             given = f"tl.broadcast_to({given}, [XBLOCK, RBLOCK])"
@@ -424,6 +436,14 @@ class _Emitter(ElementPrinter):
         both = f"a{self.sums[number]}, a{number}"
         self._line(f"{both} = {function}({both}, {', '.join(given)})")
 
+    def _first(self, number: int, x: str, at: str, *, in_order: bool = True) -> None:
+        """An extreme and its position take in elements, or totals of shares, and where they lie:
+        behind all that were taken in before, or not."""
+        extreme = self.firsts[number]
+        element, both = self.kernel.elements[extreme], f"a{extreme}, a{number}"
+        assert isinstance(element, Reduce)
+        self._line(f"{both} = as_first_{element.combine}({both}, {x}, {at}, {in_order:d})")
+
     def _online_total(self, number: int) -> None:
         highest = self.sums[number]
         both = f"v{highest}, v{number}"
@@ -441,17 +461,11 @@ class _Emitter(ElementPrinter):
         element = self.kernel.elements[number]
         assert isinstance(element, Reduce)
         part, value = f"a{number}", f"v{number}"
-        match element.combine:
-            case "sum":
-                self._line(f"{value} = tl.sum({part}, 1)[:, None]")
-            case "prod":
-                self._line(f"{value} = tl.reduce({part}, 1, as_times)[:, None]")
-            case "max" | "min" if element.dtype.is_floating:
-                self._line(f"{value} = tl.reduce({part}, 1, as_{element.combine})[:, None]")
-            case "max" | "any":
-                self._line(f"{value} = tl.max({part}, 1)[:, None]")
-            case "min" | "all":
-                self._line(f"{value} = tl.min({part}, 1)[:, None]")
+        if number in self.firsts:
+            given = f"a{self.firsts[number]}, v{self.firsts[number]}, {part}"
+            self._line(f"{value} = as_first_total({given}, {self._identity(number)})")
+        else:
+            self._line(f"{value} = {self._combined(element, part)}")
         if self.schedule.phase is not None:
             self._line(f"a{number}t = {value}.to({accumulator(element.dtype)})")
         if number in self.narrow:
@@ -461,3 +475,16 @@ class _Emitter(ElementPrinter):
             self._line(f"{value} = {value} != 0")
         elif not element.dtype.is_floating:
             self._line(f"{value} = {value}.to({type_text(element.dtype)})")
+
+    def _combined(self, element: Reduce, part: str) -> str:
+        """The total of what the threads have."""
+        match element.combine:
+            case "sum":
+                return f"tl.sum({part}, 1)[:, None]"
+            case "prod":
+                return f"tl.reduce({part}, 1, as_times)[:, None]"
+            case "max" | "min" if element.dtype.is_floating:
+                return f"tl.reduce({part}, 1, as_{element.combine})[:, None]"
+            case "max" | "any":
+                return f"tl.max({part}, 1)[:, None]"
+        return f"tl.min({part}, 1)[:, None]"

@@ -59,6 +59,33 @@ def as_online_result(highest, total, count):
 
 
 @triton.jit
+def as_first_max(highest, first, x, at, IN_ORDER: tl.constexpr):
+    # where x is above all before it, NaN above all numbers; of two that are alike the first
+    above = (highest == highest) & ((highest >= x) == 0)
+    if not IN_ORDER:
+        alike = (highest == x) | ((highest != highest) & (x != x))
+        above = above | (alike & (at < first))
+    return tl.where(above, x, highest), tl.where(above, at, first)
+
+
+@triton.jit
+def as_first_min(lowest, first, x, at, IN_ORDER: tl.constexpr):
+    below = (lowest == lowest) & ((lowest <= x) == 0)
+    if not IN_ORDER:
+        alike = (lowest == x) | ((lowest != lowest) & (x != x))
+        below = below | (alike & (at < first))
+    return tl.where(below, x, lowest), tl.where(below, at, first)
+
+
+@triton.jit
+def as_first_total(elements, extreme, first, NONE: tl.constexpr):
+    # the first of all that are as the extreme; where no element was past infinity, all are as it
+    at = tl.where((elements == extreme) | (elements != elements), first, NONE)
+    at = tl.min(at, 1)[:, None]
+    return tl.where(at == NONE, 0, at)
+
+
+@triton.jit
 def as_atomic_max(address, x, mask=True):
     # bits of floats are ordered as integers, negative ones from the largest down; the NaN of the
     # largest integer wins, and one of the other sign that was there is put back

@@ -1,6 +1,6 @@
 """A target that prints kernels as loops in Python: slow, whole, and small enough to read.
 
-``docs/how-to-target.md`` follows it. It serves the CPU's memory in the place of C, without
+``docs/how-to-target.md`` follows it. It serves the CPU's memory instead of the target that prints C, without
 reductions, scans and scatters, which it refuses.
 """
 

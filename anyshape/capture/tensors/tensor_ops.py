@@ -253,7 +253,7 @@ def setitem(domain: RecordingDomain, x: TensorValue, key: Any, new: Any) -> None
 
 
 def index_arg(domain: RecordingDomain, key: Any) -> Any:
-    """An index with values and expressions in the place of proxies."""
+    """An index with values and expressions instead of proxies."""
     if isinstance(key, tuple):
         return tuple(_index_part(domain, part) for part in domain.seen(key))
     if isinstance(key, list) and any(map(_is_part, domain.seen(key))):

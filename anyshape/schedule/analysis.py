@@ -187,7 +187,7 @@ def analyse(graph: Graph, ops: Mapping[str, OpDef], around: Set[Symbol] = frozen
         found.order.append(position)
         found.scheduled.append(False)
         found.weights.append(_weight(found, node, sources))
-        found.over_reductions.append(kind == "kernel" and _over_rows(found, node, sources))
+        found.over_reductions.append(kind == "kernel" and _over_reductions(found, node, sources))
         found.slow_numbers.append(kind == "kernel" and _is_slow_number(found, node, sources))
     return found
 
@@ -203,7 +203,7 @@ def _last_checks(graph: Graph) -> dict[int, int]:
     return found
 
 
-def _over_rows(found: Analysis, node: Node, sources: set[int]) -> bool:
+def _over_reductions(found: Analysis, node: Node, sources: set[int]) -> bool:
     """Does a reduction lie below the node, reached through elementwise work only?"""
     lowering = found.ops[node.op].lower
     if isinstance(lowering, Reduce):

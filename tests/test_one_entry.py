@@ -21,7 +21,6 @@ OTHER_NAMES = {
     "capture/interpreter/c_callbacks.py": "special methods of Python",
     "capture/sizes/numbers.py": "functions of Python's math module",
     "capture/tensors/foreach.py": "functions of torch on lists of tensors",
-    "capture/tensors/scans.py": "the operators of one pattern, in order",
     "capture/tensors/tensor_ops.py": "attributes of tensors",
     "capture/segments/weak_references.py": "special methods of Python",
     "known_builtins.py": "builtins of Python",

@@ -111,6 +111,45 @@ class CompiledTraining:
         return sum(half.count(kind) for half in self.halves)
 
 
+@mutable(eq=False)
+class _Backwards:
+    """The backward halves of one graph: the one of all gradients, and those where some cotangents
+    are absent, each made when it is first wanted. ``compiled``: the forward half and them, in the
+    order in which they were made."""
+
+    graph: Graph
+    outlined: Outline
+    pure: Graph
+    whole: Joint
+    halves: Halves
+    compile: CompileHalf
+    compiled: list[Any] = field(default_factory=list)
+    known: dict[tuple[int, ...], tuple[Callable[..., Any], tuple[int, ...]]] = field(
+        default_factory=dict
+    )
+
+    def keep(self, absent: tuple[int, ...], half: Any, given: tuple[int, ...]) -> None:
+        self.compiled.append(half)
+        self.known[absent] = half.run, given
+
+    def make(self, absent: tuple[int, ...]) -> tuple[Callable[..., Any], tuple[int, ...]]:
+        """The function without these cotangents, and the positions of the gradients it gives."""
+        if absent in self.known:
+            return self.known[absent]
+        try:
+            backward, given = self.halves.backward, self.halves.given
+            if absent:
+                with _refusals(), stage_of("differentiation", self.graph.first_line):
+                    part = _joint(self.pure, self.outlined, absent)
+                    backward = backward_over(part, self.whole, OPS, self.halves)
+                given = tuple(i for i, g in enumerate(part.gradients) if g is not None)
+            half = self.compile(backward, {})()
+        except NotDifferentiable as refused:
+            raise AnyshapeError("E401", op="backward", why=refused.reason) from refused
+        self.compiled.append(half)
+        return half.run, given
+
+
 def compile_training(
     graph: Graph,
     constants: Mapping[str, torch.Tensor],
@@ -130,44 +169,24 @@ def compile_training(
         whole = _joint(pure, outlined)
         halves = partition(whole, OPS, budget)
     forward = compile_forward(halves.forward, constants)
-    ahead = (
-        len(outlined.differentiable) == 1
-    )  # the backward half is known, and refused now or never
+    backwards = _Backwards(graph, outlined, pure, whole, halves, compile_backward)
+    ahead = len(outlined.differentiable) == 1  # the half is known, and refused now or never
     backward = compile_backward(halves.backward, {}) if ahead else None
-    compiled: list[Any] = [forward()]
-    known: dict[tuple[int, ...], Any] = {}
-
-    def make_backward(absent: tuple[int, ...]) -> tuple[Callable[..., Any], tuple[int, ...]]:
-        if absent in known:
-            return known[absent]
-        try:
-            backward, given = halves.backward, halves.given
-            if absent:
-                with _refusals(), stage_of("differentiation", graph.first_line):
-                    part = _joint(pure, outlined, absent)
-                    backward = backward_over(part, whole, OPS, halves)
-                given = tuple(i for i, g in enumerate(part.gradients) if g is not None)
-            half = compile_backward(backward, {})()
-        except NotDifferentiable as refused:
-            raise AnyshapeError("E401", op="backward", why=refused.reason) from refused
-        compiled.append(half)
-        return half.run, given
-
+    backwards.compiled.append(forward())
     if backward is not None:
-        compiled.append(backward())
-        known[()] = compiled[-1].run, halves.given
+        backwards.keep((), backward(), halves.given)
     boundary = Boundary(
         graph,
         constants,
         _layout(outlined, halves, independent(graph, OPS, outlined.differentiable)),
-        compiled[0].run,
-        make_backward,
+        backwards.compiled[0].run,
+        backwards.make,
         drawn_on=devices_drawn_on(graph),
         writes=any(map(_writes, graph.nodes)) or _is_refused(graph),
         replayed=without_dead_reads(graph, OPS),
     )
     stages = (("joint", whole.graph), ("forward", halves.forward), ("backward", halves.backward))
-    return CompiledTraining(graph, stages, boundary, compiled, saved_in_words(halves))
+    return CompiledTraining(graph, stages, boundary, backwards.compiled, saved_in_words(halves))
 
 
 def saved_in_words(halves: Halves) -> str:

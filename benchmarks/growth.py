@@ -13,10 +13,7 @@ import argparse
 import importlib
 import itertools
 import json
-import os
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -30,6 +27,7 @@ import anyshape
 from anyshape.dispatch.stats import Stats
 from anyshape.optional import require
 from benchmarks import report
+from benchmarks.workers import figures_of
 from benchmarks.zoo.catalogue import ENTRIES
 
 Program = tuple[Callable[..., Any], tuple[Tensor, ...]]
@@ -364,23 +362,8 @@ def worker(name: str, count: int) -> dict[str, object]:
 
 def measured(name: str, count: int, caches: str, limit: float) -> dict[str, object]:
     """The same, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.growth", "--worker", name, str(count)]
-    environ = {**os.environ, "ANYSHAPE_CACHE_DIR": caches, "ANYSHAPE_PROGRESS": "0"}
-    try:
-        done = subprocess.run(
-            command,
-            env=environ,
-            cwd=report.ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=limit,
-        )
-    except subprocess.TimeoutExpired:
-        return {"s": f"over {limit:.0f}"}
-    if done.returncode:
-        return {"s": done.stderr.strip().splitlines()[-1][:60]}
-    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+    found = figures_of("benchmarks.growth", [name, str(count)], caches, limit)
+    return {"s": found} if isinstance(found, str) else found
 
 
 def row_of(name: str, count: int, limit: float) -> dict[str, object]:

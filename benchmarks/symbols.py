@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +19,7 @@ import torch
 
 import anyshape
 from benchmarks import report
+from benchmarks.workers import figures_of
 
 Program = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -116,25 +114,10 @@ def theirs(case: Case) -> dict[str, object]:
 
 def measure(side: str, case: Case, limit: float | None = None) -> dict[str, object]:
     """Runs one side in a process of its own with empty caches."""
-    command = [sys.executable, "-m", "benchmarks.symbols", "--worker", side]
-    command += ["--case", json.dumps(asdict(case))]
+    given = [side, "--case", json.dumps(asdict(case))]
     with tempfile.TemporaryDirectory() as caches:
-        environ = {**os.environ, "ANYSHAPE_CACHE_DIR": caches, "ANYSHAPE_PROGRESS": "0"}
-        try:
-            done = subprocess.run(
-                command,
-                env=environ,
-                cwd=report.ROOT,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=limit,
-            )
-        except subprocess.TimeoutExpired:
-            return {"torch.export s": f"over {limit:.0f}"}
-    if done.returncode != 0:
-        return {f"{side} s": done.stderr.strip().splitlines()[-1][:60]}
-    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+        found = figures_of("benchmarks.symbols", given, caches, limit)
+    return {f"{side} s": found} if isinstance(found, str) else found
 
 
 def row_of(case: Case, first: Mapping[str, object] | None, limit: float) -> dict[str, object]:

@@ -12,7 +12,7 @@ import anyshape
 ROOT = Path(anyshape.__file__).parent
 MIDDLE = ("symbolic", "ir", "ops", "passes", "schedule", "autograd")
 FORBIDDEN = re.compile(
-    r"cpu|cuda|nvidia|triton|aoti|openmp|\bgcc\b|\bblas\b|\bmkl\b"
+    r"cpu|gpu|cuda|nvidia|triton|aoti|openmp|\bgcc\b|\bblas\b|\bmkl\b"
     r"|\bC(?: text| code| compiler| function|'s| source)",
     re.IGNORECASE,
 )
@@ -27,7 +27,14 @@ def named(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "line", ['x.device == "cuda"', "# printed as C text", "aoti_torch_cpu_mm_out", "import triton"]
+    "line",
+    [
+        'x.device == "cuda"',
+        "# printed as C text",
+        "aoti_torch_cpu_mm_out",
+        "import triton",
+        "def _is_on_gpu(node)",
+    ],
 )
 def test_a_device_or_a_language_is_seen(line: str) -> None:
     assert named(line) == [line]

@@ -12,7 +12,7 @@ import anyshape
 from anyshape.ops import OPS
 
 ROOT = Path(anyshape.__file__).parent
-KNOWING = ("ops", "targets", "codegen", "moe", "attention", "kernels", "symbolic")
+KNOWING = ("ops", "targets", "moe", "attention", "kernels", "symbolic")
 """Packages that may: the table itself, a target's own tables, and what knows no operators."""
 
 OTHER_NAMES = {
@@ -21,8 +21,7 @@ OTHER_NAMES = {
     "capture/interpreter/c_callbacks.py": "special methods of Python",
     "capture/sizes/numbers.py": "functions of Python's math module",
     "capture/tensors/foreach.py": "functions of torch on lists of tensors",
-    "capture/tensors/scans.py": "the operators of one pattern, in order",
-    "capture/tensors/tensor_ops.py": "attributes of tensors, and torch.return_types",
+    "capture/tensors/tensor_ops.py": "attributes of tensors",
     "capture/segments/weak_references.py": "special methods of Python",
     "known_builtins.py": "builtins of Python",
     "kernel_writes.py": "functions of Triton's language",
@@ -31,6 +30,7 @@ OTHER_NAMES = {
     "ir/scalars.py": "functions of host numbers, which are defined there",
     "schedule/draft.py": "scalar operators of kernels",
     "schedule/known_elements.py": "scalar operators of kernels",
+    "schedule/lower.py": "how the reductions of kernels combine",
 }
 """Files whose tables name something else that is called alike."""
 
@@ -41,12 +41,33 @@ REWRITES = {
 """A rewrite may name what it matches."""
 
 
+def _heads(parts: list[ast.expr]) -> list[object]:
+    """The constants among these, and those that tuples among them begin with."""
+    first = [part.elts[0] if isinstance(part, ast.Tuple) and part.elts else part for part in parts]
+    return [part.value for part in first if isinstance(part, ast.Constant)]
+
+
+def _compared(function: ast.FunctionDef) -> list[object]:
+    """What the function compares with, in all of its comparisons."""
+    found: list[object] = []
+    for node in ast.walk(function):
+        if isinstance(node, ast.Compare):
+            for side in (node.left, *node.comparators):
+                within = isinstance(side, ast.Tuple | ast.Set | ast.List)
+                found += _heads(side.elts if within else [side])
+    return found
+
+
 def _texts(node: ast.AST) -> list[object]:
     match node:
         case ast.Set(elts=parts) | ast.Tuple(elts=parts) | ast.List(elts=parts):
-            return [part.value for part in parts if isinstance(part, ast.Constant)]
+            return _heads(parts)
         case ast.Dict(keys=keys):
             return [key.value for key in keys if isinstance(key, ast.Constant)]
+        case ast.Call(func=ast.Name(id="dict"), keywords=given):
+            return [one.arg for one in given]
+        case ast.FunctionDef():
+            return _compared(node)
         case ast.Match(cases=cases):
             patterns = [p for case in cases for p in ast.walk(case.pattern)]
             values = [p.value for p in patterns if isinstance(p, ast.MatchValue)]
@@ -59,7 +80,8 @@ def _texts(node: ast.AST) -> list[object]:
 def tables(text: str) -> Iterator[tuple[int, list[str]]]:
     """Line and names of each collection or ``match`` that names three rows or more."""
     for node in ast.walk(ast.parse(text)):
-        found = [name for name in _texts(node) if isinstance(name, str) and name in OPS]
+        texts = dict.fromkeys(_texts(node))
+        found = [name for name in texts if isinstance(name, str) and name in OPS]
         if len(found) >= 3:
             yield getattr(node, "lineno", 0), found
 
@@ -75,7 +97,10 @@ def _files() -> list[str]:
         'X = {"add", "mul", "exp"}',
         'X = frozenset("add mul exp".split())',
         'X = {"add": 1, "mul": 2, "exp": 3}',
+        'X = (("add", 1), ("mul", 2), ("exp", 3))',
+        "X = dict(add=1, mul=2, exp=3)",
         'match n:\n    case "add" | "mul":\n        pass\n    case "exp":\n        pass',
+        'def f(n):\n    if n in ("add", "mul"):\n        return 1\n    return n == "exp"',
     ],
 )
 def test_a_table_of_rows_is_found(text: str) -> None:

@@ -18,12 +18,14 @@ from torch import nn
 from torch.nn import functional as F
 
 import anyshape
+from anyshape.capture.heap import quiet_reads
 from anyshape.ir.code import NativeFunction
 from anyshape.options import Options
 from anyshape.targets.cpu import build
 from anyshape.targets.cpu.native_prelude import NATIVE_PRELUDE
 from anyshape.targets.cpu.prelude import standing_before, texts
 from anyshape.targets.cpu.target import builder_of
+from anyshape.targets.reduction_phases import Phases
 
 CALLS = 4_800  # of functions, in the first call of `x + 1`: a few more than there are
 TEXT = 6_000  # bytes of C
@@ -131,6 +133,38 @@ def test_a_first_call_of_what_was_compiled_before_asks_nothing_again(file, name)
     x = torch.randn(8)
     anyshape.compile(add)(x)
     assert not calls_of(profiled(lambda: anyshape.compile(add)(x)), file, name)
+
+
+def test_what_a_kernels_cells_need_is_worked_out_once(monkeypatch):
+    """Several loops of one kernel ask it: of full vectors, of what is left, of sums."""
+    asked = []
+    work_out = Phases._closure
+
+    def noted(phases, roots, stop, elements):
+        if elements is phases.kernel.elements:
+            asked.append((phases, roots, stop))
+        return work_out(phases, roots, stop, elements)
+
+    monkeypatch.setattr(Phases, "_closure", noted)
+    x = torch.rand(4, 7)
+    fast = anyshape.compile(lambda x: torch.softmax(x * 1.2345, -1) + x.var(1, keepdim=True))
+    torch.testing.assert_close(fast(x), torch.softmax(x * 1.2345, -1) + x.var(1, keepdim=True))
+    assert len({(id(phases), *rest) for phases, *rest in asked}) == len(asked) > 0
+
+
+def test_objects_of_classes_of_c_are_asked_for_no_method_of_the_programs(monkeypatch):
+    class Own(dict):
+        def __getitem__(self, key):
+            return 1
+
+    asked = []
+    entry = quiet_reads.class_entry
+    monkeypatch.setattr(
+        quiet_reads, "class_entry", lambda cls, name: asked.append(cls) or entry(cls, name)
+    )
+    assert not any(quiet_reads.asks_the_program(obj, "item") for obj in ({}, [], (), torch))
+    assert asked == []
+    assert quiet_reads.asks_the_program(Own(), "item") and asked == [Own]
 
 
 def test_the_first_call_of_a_process_takes_no_text_apart(tmp_path):

@@ -386,7 +386,7 @@ def _number(value: Value) -> Operand:
 
 def _numbers(facts: Facts, nodes: Sequence[Node], values: Sequence[Value]) -> list[Value]:
     """Values for the sizes and numbers that the nodes and the types of these values name, and for
-    those that the facts put in the place of what they name."""
+    those that the facts replace them by."""
     args = [arg for node in nodes for arg in (*node.args, *node.kwargs.values())]
     typed = [*values, *(v for node in nodes for v in (*node.inputs(), *node.outputs))]
     dims = [dim for value in typed for dim in _dims(value)]

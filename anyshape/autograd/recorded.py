@@ -86,12 +86,6 @@ def in_callers_memory(graph: Graph, ops: Mapping[str, OpDef]) -> frozenset[Value
     return frozenset(inputs | {value for value, root in owner.items() if root in inputs})
 
 
-def recorded_functions(graph: Graph) -> tuple[str, ...]:
-    """The functions that torch's autograd records in a graph."""
-    names = set(RECORDED.values())
-    return tuple(str(node.args[0]) for node in graph.nodes if node.op in names)
-
-
 def names_of_recorded(graph: Graph) -> frozenset[str]:
     """The results of what torch's autograd records in a graph."""
     recorded = frozenset(RECORDED.values())

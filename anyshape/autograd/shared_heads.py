@@ -1,4 +1,4 @@
-"""Attention of keys whose heads a model repeats takes them as they are before, on a GPU.
+"""Attention of keys whose heads a model repeats takes them as they are before, off the host.
 
     %s = unsqueeze(%k, 2); %e = expand(%s, (b, h, r, n, w)); %K = reshape(%e, (b, h * r, n, w))
     %y, %l = flash_attention(%q, %K, %V, ...)
@@ -27,7 +27,7 @@ ATTENTION = "flash_attention"
 
 def without_repeated_heads(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     """See the module."""
-    if not any(map(_is_on_gpu, graph.nodes)):
+    if not any(map(_is_off_the_host, graph.nodes)):
         return graph
     makers = {value: node for node in graph.nodes for value in node.outputs}
     owner = roots(graph, ops)
@@ -36,7 +36,7 @@ def without_repeated_heads(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     cx = TypeContext(graph.space, graph.facts.fork(), graph.hints)
 
     def shared(node: Node) -> Node:
-        if not _is_on_gpu(node):
+        if not _is_off_the_host(node):
             return node
         query, *repeated = node.args[:3]
         made = [_unrepeated(cx, makers, value) for value in repeated]
@@ -51,7 +51,7 @@ def without_repeated_heads(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
     return replace(graph, nodes=tuple(map(shared, graph.nodes)))
 
 
-def _is_on_gpu(node: Node) -> bool:
+def _is_off_the_host(node: Node) -> bool:
     return node.op == ATTENTION and node.outputs[0].tensor.device != HOST
 
 

@@ -1,4 +1,4 @@
-"""Builtins that the program has put something else in the place of: capture would meet it, too.
+"""Builtins that the program has replaced: capture would meet it, too.
 
 In: the module of builtins. Out: whether one of those that the compiler calls is another one than
 when it was loaded.

@@ -7,7 +7,7 @@ Liveness, frees, arenas and native regions are made of these answers (``mentions
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from anyshape.ir.buffers import Buffers, StepArg
@@ -70,3 +70,14 @@ class Effects:
             mentions = dict.fromkeys((*self.reads(), *self.writes(), *self.defines()))
             object.__setattr__(self, "_mentions", mentions)
         return self._mentions
+
+
+def memory_shared(steps: Iterable[Effects]) -> Mapping[str, frozenset[str]]:
+    """In whose memory each buffer that steps define may lie, besides its own."""
+    found: dict[str, frozenset[str]] = {}
+    for step in steps:
+        bases = tuple(step.may_lie_in())
+        if bases:
+            memory = frozenset(bases).union(*(found.get(base, frozenset()) for base in bases))
+            found.update(dict.fromkeys(step.defines(), memory))
+    return found

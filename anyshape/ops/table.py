@@ -188,6 +188,11 @@ class Structural:
 
     form: Form
 
+    @property
+    def reads_memory(self) -> bool:
+        """Whether elements of tensors are among them."""
+        return self.form not in (Form.FULL, Form.ARANGE)
+
 
 @frozen
 class Scan:

@@ -84,7 +84,7 @@ class _Checker:
 
     def _require_elements(self, index: DataIndex, node: Node, out: Rebuilding) -> None:
         """Of a dimension that may be empty: no index exists in it, so that there is none to read
-        in the place of what is out of range."""
+        instead of what is out of range."""
         some = any_of(eq(numel(index.value.shape), 0), ge(index.size, 1))
         if not self._holds(some) and not isinstance(some, bool):
             if all(s.knowledge != "midrun" for s in some.symbols):

@@ -234,7 +234,7 @@ class Boundary:
             pass  # nothing is known then, and what is compiled needs less
 
     def _inputs_as_given(self, call: Call) -> list[Any]:
-        """The inputs with the sizes that the graph has read of them. In the place of one that has
+        """The inputs with the sizes that the graph has read of them. Instead of one that has
         been written since is its copy, or, where it has been given other sizes (``t_``, ``out=``),
         zeros: only what is made of other inputs' elements is asked for then."""
         inputs = list(call.inputs)

@@ -16,7 +16,7 @@ from anyshape.ir.known_sizes import symbol_given_by, symbol_value
 from anyshape.symbolic import Dim, Expr, Symbol, evaluate, ge, substitute
 
 UNKNOWN = -1
-"""In the place of a size that neither an argument nor a result tells."""
+"""Instead of a size that neither an argument nor a result tells."""
 
 
 def hidden_sizes(graph: Graph) -> tuple[Expr, ...]:

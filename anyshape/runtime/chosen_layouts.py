@@ -99,10 +99,14 @@ class _Choice:
     def _is_for_odd(self, arguments: tuple[Any, ...], made: tuple[Any, ...]) -> bool:
         if self.of_images:
             return _any_is_odd(self.in_rows, arguments)
-        small = [shape for p in self.positions if 1 in (shape := made[p].shape) or 0 in shape]
-        if any(1 in shape and 0 in shape for shape in small):
-            return True
-        return bool(small) and _any_is_odd(self.in_rows, arguments)
+        small = False
+        for position in self.positions:
+            shape = made[position].shape
+            empty, of_one = 0 in shape, 1 in shape
+            if empty and of_one:
+                return True
+            small = small or empty or of_one
+        return small and _any_is_odd(self.in_rows, arguments)
 
 
 def _by_own_sizes(graph: Graph, odd: EagerLayouts | None) -> Sequence[int]:

@@ -179,29 +179,35 @@ class EagerLayouts:
         return self.layouts[exactly]
 
     def _strides(self, arguments: Sequence[Any], results: Sequence[Tensor]) -> Strides | None:
-        """Eager's; None where data decides them."""
+        """Eager's; None where data decides them. A call with the sizes of one before asks nothing
+        else."""
+        exactly = _exactly(arguments), _exactly(results)
+        known = self.exact.get(exactly, ())  # there is a result, so that no answer is empty
+        if known != ():
+            return known
         shapes = [t.shape for t in results]
         # of results: views of a part have gaps
         key = form_of(arguments), form_of(results), self._inside(arguments, shapes)
-        if key not in self.learned:
-            if self._is_recorded():
-                return None
-            exact = self._asked(arguments, shapes)
-            learned = () if self.spaced or exact is None else _orders(shapes, exact)
-            self.learned[key] = None if exact is None else learned
-        layouts = self.learned[key]
-        if layouts is None:
+        if self._is_recorded() and not self.learned.get(key):
             return None
-        if layouts:
-            return tuple([own.strides(n) for own, n in zip(layouts, shapes, strict=True)])
-        exactly = _exactly(arguments)
-        if exactly not in self.exact:
-            if self._is_recorded():
-                return None
-            if len(self.exact) >= MOST:
-                self.exact.clear()
-            self.exact[exactly] = self._asked(arguments, shapes)
-        return self.exact[exactly]
+        if len(self.exact) >= MOST:
+            self.exact.clear()
+        found = self.exact[exactly] = self._found(key, arguments, shapes)
+        return found
+
+    def _found(
+        self, key: Form, arguments: Sequence[Any], shapes: Sequence[torch.Size]
+    ) -> Strides | None:
+        """By the pattern of sizes, where it has been learned and tells; else by asking eager."""
+        if key not in self.learned:
+            asked = self._asked(arguments, shapes)
+            orders = () if self.spaced or asked is None else _orders(shapes, asked)
+            self.learned[key] = None if asked is None else orders
+            return asked
+        layouts = self.learned[key]
+        if not layouts:
+            return None if layouts is None else self._asked(arguments, shapes)
+        return tuple([own.strides(n) for own, n in zip(layouts, shapes, strict=True)])
 
     def _inside(self, arguments: Sequence[Any], shapes: Sequence[torch.Size]) -> Form:
         """Which sizes inside are 0 and 1."""

@@ -78,7 +78,7 @@ def kept_themselves(graph: Graph, node: Node) -> frozenset[Value]:
 
 
 MORE_DIMENSIONS = 16
-"""Than a tensor of a program has: what was put in the place of an argument's data."""
+"""Than a tensor of a program has: what replaced an argument's data."""
 
 
 def _shape(tensor: Tensor) -> tuple[int, ...]:

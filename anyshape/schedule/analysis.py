@@ -18,7 +18,7 @@ from anyshape.ir.graph import CHECK, Graph, Node, ScalarType, TensorType, Value,
 from anyshape.ir.scalars import ScalarInput
 from anyshape.nouns import mutable
 from anyshape.ops.context import TypeContext
-from anyshape.ops.table import Asserts, OpDef, Pointwise, Reduce, View
+from anyshape.ops.table import Asserts, OpDef, Pointwise, Reduce, Structural, View
 from anyshape.schedule.draft import Symbols
 from anyshape.schedule.indices import Sizes
 from anyshape.schedule.lower import is_supported, rule_of
@@ -187,7 +187,7 @@ def analyse(graph: Graph, ops: Mapping[str, OpDef], around: Set[Symbol] = frozen
         found.order.append(position)
         found.scheduled.append(False)
         found.weights.append(_weight(found, node, sources))
-        found.over_reductions.append(kind == "kernel" and _over_rows(found, node, sources))
+        found.over_reductions.append(kind == "kernel" and _over_reductions(found, node, sources))
         found.slow_numbers.append(kind == "kernel" and _is_slow_number(found, node, sources))
     return found
 
@@ -203,7 +203,7 @@ def _last_checks(graph: Graph) -> dict[int, int]:
     return found
 
 
-def _over_rows(found: Analysis, node: Node, sources: set[int]) -> bool:
+def _over_reductions(found: Analysis, node: Node, sources: set[int]) -> bool:
     """Does a reduction lie below the node, reached through elementwise work only?"""
     lowering = found.ops[node.op].lower
     if isinstance(lowering, Reduce):
@@ -212,8 +212,8 @@ def _over_rows(found: Analysis, node: Node, sources: set[int]) -> bool:
 
 
 def _is_slow_number(found: Analysis, node: Node, sources: set[int]) -> bool:
-    """Is it one number that needs costly work in float64? A GPU runs many instructions for that, in
-    each thread."""
+    """Is it one number that needs costly work in float64? Where each thread of a device would do it
+    again, it is better read from memory."""
     row, made = found.ops[node.op], node.output
     if made.shape or not isinstance(row.lower, Pointwise):
         return False
@@ -228,7 +228,8 @@ def _weight(found: Analysis, node: Node, sources: set[int]) -> int:
         return 0 if found.kinds[-1] == "view" else 100
     row = found.ops[node.op]
     if not isinstance(row.lower, Pointwise):
-        return 0 if node.op in ("full", "arange") else 100
+        made_of_numbers = isinstance(row.lower, Structural) and not row.lower.reads_memory
+        return 0 if made_of_numbers else 100
     tensors = sum(found.producer.get(v) is None for v in set(node.inputs()))
     expensive = tensors + sum(found.weights[s] >= 100 for s in sources)
     if expensive > 1 or row.costly:

@@ -3,9 +3,9 @@
 In: a graph of core rows. Out: ``Group``s, each with the loop variables, the values it stores and
 the ones it computes on the way, and a *position* in the program. Nodes are taken from the last to
 the first. A group grows from a node that must be computed towards its producers; a producer joins
-where its elements are read row by row, and where no cycle arises: every group keeps its position
-between what it reads and who reads it. Each refusal has a reason. Read on: ``lower.py`` says what
-an element is, ``build.py`` makes the kernel.
+where its elements are read cell by cell, or reduction by reduction, and where no cycle arises:
+every group keeps its position between what it reads and who reads it. Each refusal has a reason.
+Read on: ``lower.py`` says what an element is, ``build.py`` makes the kernel.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from anyshape.ops.layout import numel
 from anyshape.ops.table import Pointwise, Reduce, Scan
 from anyshape.schedule.analysis import Analysis, Order
 from anyshape.schedule.draft import Cell, Draft
-from anyshape.schedule.groups import Domain, ExtraRows, Group, Part, Refusal, Shared, Stored
+from anyshape.schedule.groups import Domain, ExtraReduction, Group, Part, Refusal, Shared, Stored
 from anyshape.schedule.indices import (
     Index,
     Refine,
@@ -68,7 +68,7 @@ def grow(found: Analysis, position: int, part: Part = "whole") -> Group:
         except Refine as wish:
             number = list(attempt.extents).index(wish.axis)
             domain = domain.refined(number, wish.extents)
-        except ExtraRows as wish:
+        except ExtraReduction as wish:
             domain = Domain(domain.dims, tuple((extent,) for extent in wish.extents))
     raise RuntimeError(f"{found.nodes[position].output.name} finds no loop variables")
 
@@ -295,10 +295,10 @@ class _Attempt:
         node = found.nodes[position]
         value = node.output
         indices = tuple(self.uses[value])
-        rows, high = self.reduction_axes, self.high
+        axes, high = self.reduction_axes, self.high
         reason = self._refusal(position, node, indices)
         if reason:
-            self.reduction_axes, self.high = rows, high
+            self.reduction_axes, self.high = axes, high
             self.refusals.append(Refusal(value, found.nodes[self.position].output, reason))
             self.low = max(self.low, found.order[position])
             return
@@ -310,7 +310,7 @@ class _Attempt:
         self.reading_whole = False
 
     def _refusal(self, position: int, node: Node, indices: tuple[Index, ...]) -> str | None:
-        """None if the producer may join; what joining means for rows and indices is then noted."""
+        """None if the producer may join; what joining means for axes and indices is then noted."""
         found = self.found
         if node.output in self.whole and not self._cheap_anywhere(node):
             return "it is read at indices that data decides"
@@ -322,10 +322,10 @@ class _Attempt:
         lowering = found.ops[node.op].lower
         if isinstance(lowering, Reduce | Scan):
             if self.part == "update":
-                return "writes in order have no rows"
+                return "writes in order have no reductions"
             if self._updates() and found.readers[node.output] - self.members:
                 return "an argument is updated by a kernel that reads its gradient from memory"
-            reason = self._row_refusal(node, indices)
+            reason = self._reduction_refusal(node, indices)
             if reason:
                 return reason
         low = found.low_of(position)
@@ -375,7 +375,7 @@ class _Attempt:
         if cheap and not found.weights[position]:
             return None  # it reads nothing
         stored = None if self.part != "whole" else self._identity(node, indices)
-        if stored is None and self.part == "whole" and self._opens_rows(position, indices):
+        if stored is None and self.part == "whole" and self._opens_reduction(position, indices):
             stored = self._identity(node, indices)
         shared = None if stored is None else self._shared(stored, outside)
         fits = shared is not None and max(early, shared.low) < min(self.high, shared.high)
@@ -459,23 +459,23 @@ class _Attempt:
         )
 
     def _identity(self, node: Node, indices: tuple[Index, ...]) -> Stored | None:
-        """How to store the value here: once for each cell, or once for each row."""
+        """How to store the value here: once for each cell, or once for each reduction."""
         shape = self.found.sizes.shape(node.output.shape)
         wide = {a for a, extent in self.extents.items() if not self.found.sizes.is_one(extent)}
-        rows = {row.symbol for row in self.reduction_axes} & wide
+        reduced = {axis.symbol for axis in self.reduction_axes} & wide
         for index in indices:
             axes = covers_all(self.found.sizes, self.extents, index, shape)
             if axes is None:
                 continue
             if set(axes) & wide == wide:
                 return Stored(node.output, index, "cell")
-            if rows and set(axes) & wide == wide - rows:
-                return Stored(node.output, self._outside_rows(index), "row")
+            if reduced and set(axes) & wide == wide - reduced:
+                return Stored(node.output, self._outside_reductions(index), "row")
         return None
 
-    def _opens_rows(self, position: int, indices: tuple[Index, ...]) -> bool:
-        """Is it a number of each row, made of a reduction over what this kernel runs over besides?
-        Then these are the rows, before that reduction has joined."""
+    def _opens_reduction(self, position: int, indices: tuple[Index, ...]) -> bool:
+        """Is it a number of each reduction over what this kernel runs over besides? Then these are
+        the reduction axes, before that reduction has joined."""
         found = self.found
         if self.reduction_axes or self.domain.reduction_axes or len(indices) != 1:
             return False
@@ -499,8 +499,8 @@ class _Attempt:
         self.reduction_axes = tuple(axis.expr for axis in left)
         return True
 
-    def _outside_rows(self, index: Index) -> Index:
-        """The index where no row is open: along what there is one of, which it may name."""
+    def _outside_reductions(self, index: Index) -> Index:
+        """The index outside the loops of reductions, of which it may name those that turn once."""
         first: dict[Symbol, Dim] = {
             r.symbol: 0 for r in self.reduction_axes if r.symbol is not None
         }
@@ -515,20 +515,20 @@ class _Attempt:
         if not self.found.ops[self.found.nodes[position].op].costly:
             return None
         if self.found.over_reductions[position] and not self.reduction_axes:
-            return None  # what it is broadcast to will be the rows
-        rows = {row.symbol for row in self.reduction_axes}
+            return None  # what it is broadcast to will be the reduction axes
+        reduced = {axis.symbol for axis in self.reduction_axes}
         for index in indices:
             used = {s for i in index if isinstance(i, Expr) for s in i.symbols}
             missing = [a for a, e in self.extents.items() if a not in used and e != 1]
-            if used and any(axis not in rows for axis in missing) and self.found.sources[position]:
+            if used and not reduced.issuperset(missing) and self.found.sources[position]:
                 return "it would be computed again for each position it is broadcast to"
         return "it is read at several indices" if len(indices) > 2 else None
 
     def _is_one(self, extent: Dim) -> bool:
         return self.found.sizes.is_one(extent)
 
-    def _row_refusal(self, node: Node, indices: tuple[Index, ...]) -> str | None:
-        """A reduction joins where it runs over exactly the rows of this kernel."""
+    def _reduction_refusal(self, node: Node, indices: tuple[Index, ...]) -> str | None:
+        """A reduction joins where it runs over exactly the reduction axes of this kernel."""
         if len(indices) != 1:
             return "a reduction is read at several indices"
         if isinstance(self.found.ops[node.op].lower, Scan):
@@ -542,18 +542,18 @@ class _Attempt:
         inner = tuple(s for d, s in enumerate(shape) if d in dims)
         read = kept_index(self.lowering, node, indices[0])
         if covers_all(sizes, self.extents, read, kept) is None:
-            return "the result of a reduction is not read row by row"
+            return "the result of a reduction is not read once for each of its own"
         named = {s for i in read if isinstance(i, Expr) for s in i.symbols}  # of one element too
         left = [axis for axis in self.extents if axis not in named]
         wide = {axis for axis in left if self.extents[axis] != 1}
         if not wide and not self.reduction_axes and not self.domain.reduction_axes:
-            raise ExtraRows(inner or (1,))
-        rows = {row.symbol for row in self.reduction_axes if row.symbol is not None}
-        if rows and {row for row in rows if self.extents[row] != 1} != wide:
-            return "its rows are not the rows of this kernel"
+            raise ExtraReduction(inner or (1,))
+        reduced = {a.symbol for a in self.reduction_axes if a.symbol is not None}
+        if reduced and {symbol for symbol in reduced if self.extents[symbol] != 1} != wide:
+            return "it reduces over other axes than this kernel"
         extents = tuple(self.extents[axis] for axis in left)
         if not sizes.same(sizes.simplify(numel(extents)), sizes.simplify(numel(inner))):
-            return "its rows have another length"
+            return "it reduces over more or fewer elements"
         if not self.reduction_axes:
             self.reduction_axes = tuple(axis.expr for axis in left)
         return None
@@ -566,10 +566,10 @@ class _Attempt:
         axes = covers(self.found.sizes, self.extents, index[dim], shape[dim])
         if axes is None or covers_all(self.found.sizes, self.extents, index, shape) is None:
             return "a scan is not read in order"
-        rows = tuple(axis.expr for axis in axes)
-        if self.reduction_axes and set(rows) != set(self.reduction_axes):
-            return "its rows are not the rows of this kernel"
-        self.reduction_axes = rows
+        reduced = tuple(axis.expr for axis in axes)
+        if self.reduction_axes and set(reduced) != set(self.reduction_axes):
+            return "it reduces over other axes than this kernel"
+        self.reduction_axes = reduced
         return None
 
     def _finish(self, node: Node) -> Group:

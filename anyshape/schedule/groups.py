@@ -38,7 +38,7 @@ class Shared:
     high: Order
 
 
-class ExtraRows(Exception):
+class ExtraReduction(Exception):
     """The kernel needs loop variables of its own for a reduction."""
 
     def __init__(self, extents: tuple[Dim, ...]) -> None:
@@ -48,8 +48,8 @@ class ExtraRows(Exception):
 
 @frozen
 class Domain:
-    """The loop variables of a kernel: for each dim of its shape, and for each further row dim, the
-    extents that the dim is split into, outermost first."""
+    """The loop variables of a kernel: for each dim of its shape, and for each further one that is
+    reduced, the extents that the dim is split into, outermost first."""
 
     dims: tuple[tuple[Dim, ...], ...]
     reduction_axes: tuple[tuple[Dim, ...], ...] = ()
@@ -71,7 +71,7 @@ class Domain:
         return Domain(tuple(parts[: len(self.dims)]), tuple(parts[len(self.dims) :]))
 
     def index(self, symbols: Symbols) -> Index:
-        """One index expression for each dim, row dims after the others."""
+        """One index expression for each dim, reduced dims after the others."""
         result: list[Dim] = []
         number = 0
         for part in (*self.dims, *self.reduction_axes):

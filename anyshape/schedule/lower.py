@@ -42,7 +42,7 @@ class Read(Protocol):
 
 @mutable
 class Lowering:
-    """Everything a rule may ask. ``rows`` are the loop variables of reductions, outermost first.
+    """Everything a rule may ask. ``reduction_axes`` are loop variables, outermost first.
 
     ``mask`` is the condition under which the element is needed at all; loads outside are not done.
     """
@@ -64,23 +64,23 @@ class Lowering:
         self.mask = outer
         return cell
 
-    def along_rows(self, value: Value, index: Index) -> Cell:
-        """The operand of a reduction or scan: all of its row counts, so conditions on the position
-        in the row of whoever reads the result do not."""
+    def along_reduction(self, value: Value, index: Index) -> Cell:
+        """The operand of a reduction or scan: all of it counts, so
+        conditions on where along the reduction whoever reads the result is do not."""
         outer = self.mask
-        self.mask = None if outer is None else self._without_rows(outer)
+        self.mask = None if outer is None else self._without_reduced(outer)
         cell = self.read(value, index)
         self.mask = outer
         return cell
 
-    def _without_rows(self, mask: Cell) -> Cell | None:
-        """The parts of a conjunction that do not depend on the position in a row."""
+    def _without_reduced(self, mask: Cell) -> Cell | None:
+        """The parts of a conjunction that do not depend on the reduction axes."""
         element = self.draft.elements[mask.number]
         if isinstance(element, Op) and element.op == "logical_and":
-            parts = [self._without_rows(Cell(self.draft, n, bool_)) for n in element.args]
+            parts = [self._without_reduced(Cell(self.draft, n, bool_)) for n in element.args]
             kept = [part for part in parts if part is not None]
             return self.draft.op("logical_and", *kept) if len(kept) == 2 else next(iter(kept), None)
-        names = {row.symbol.name for row in self.reduction_axes if row.symbol is not None}
+        names = {axis.symbol.name for axis in self.reduction_axes if axis.symbol is not None}
         return None if self._depends(mask.number, names) else mask
 
     def _depends(self, number: int, names: set[str]) -> bool:
@@ -302,26 +302,26 @@ def kept_index(lowering: Lowering, node: Node, index: Index) -> Index:
 
 
 def reduction_index(lowering: Lowering, node: Node, index: Index) -> tuple[Value, Index]:
-    """The operand of a reduction and the index that runs over it as the rows run."""
+    """The operand of a reduction and the index that runs over it as the reduction axes do."""
     dims, _ = reduced_dims(lowering, node)
     base = arguments(lowering, node)[0]
     assert isinstance(base, Value)
     sizes = lowering.sizes
     shape = sizes.shape(base.shape)
-    rows = tuple(lowering.reduction_axes)
-    row_shape = tuple(lowering.extents[r.symbol] for r in rows if r.symbol is not None)
+    axes = tuple(lowering.reduction_axes)
+    extents = tuple(lowering.extents[a.symbol] for a in axes if a.symbol is not None)
     inner = tuple(shape[d] for d in dims)
-    row_index = reshape_index(sizes, lowering.extents, rows, row_shape, inner)
-    kept, along = iter(kept_index(lowering, node, index)), iter(row_index)
+    reduced = reshape_index(sizes, lowering.extents, axes, extents, inner)
+    kept, along = iter(kept_index(lowering, node, index)), iter(reduced)
     return base, tuple(next(along) if d in dims else next(kept) for d in range(len(shape)))
 
 
 def reduction(lowering: Lowering, node: Node, index: Index) -> Cell:
-    """One ``Reduce`` over the rows; argmax and argmin are two, a moment looks at two more."""
+    """One ``Reduce`` over these axes; argmax and argmin are two, a moment looks at two more."""
     row = lowering.ops[node.op]
     assert isinstance(row.lower, Reduce)
     base, inner = reduction_index(lowering, node, index)
-    cell = lowering.along_rows(base, inner)
+    cell = lowering.along_reduction(base, inner)
     draft, output, combine = lowering.draft, node.output.dtype, row.lower.combine
     if combine in ("argmax", "argmin"):
         return _arg_reduction(lowering, node, cell, inner)
@@ -334,7 +334,7 @@ def reduction(lowering: Lowering, node: Node, index: Index) -> Cell:
 
 
 def _moment(lowering: Lowering, node: Node, index: Index, cell: Cell) -> Cell:
-    """One ``Moment`` of the row of ``cell``, near what the node is handed of it."""
+    """One ``Moment`` of ``cell`` along the reduction, near what the node is handed of it."""
     near = [v for v in arguments(lowering, node)[3:] if isinstance(v, Value)]
     given = [operand(lowering, value, index, node.output.shape) for value in near]
     options: Any = node.kwargs
@@ -535,13 +535,14 @@ def _wrapped(lowering: Lowering, cell: Cell, size: Dim) -> Dim:
 
 
 def scan(lowering: Lowering, node: Node, index: Index) -> Cell:
-    """The running combination along the row; the fuser has made the scanned dim the row."""
+    """The running combination along the last reduction axis: the fuser has made it of the scanned
+    dim."""
     value = arguments(lowering, node)[0]
     assert isinstance(value, Value)
     draft, dtype = lowering.draft, computed(node.output.dtype)
     if is_short_scan(lowering, node):
         return draft.cast(lowering.read(value, index), node.output.dtype)
-    cell = draft.cast(lowering.along_rows(value, index), dtype)
+    cell = draft.cast(lowering.along_reduction(value, index), dtype)
     row = lowering.ops[node.op].lower
     assert isinstance(row, Scan)
     return draft.cast(draft.scan(row.combine, cell), node.output.dtype)

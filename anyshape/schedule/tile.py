@@ -69,25 +69,25 @@ def finish(drafted: Drafted, sizes: Sizes) -> Launch:
     and so on."""
     needed = _needed(drafted)
     indices = _indices(drafted, needed)
-    rows = {row.symbol for row in drafted.reduction_axes}
+    reduced = {axis.symbol for axis in drafted.reduction_axes}
     ones = [a for a in drafted.extents if drafted.extents[a] == 1]
-    parallel = [a for a in drafted.extents if a not in rows and a not in ones]
-    along = [a for a in drafted.extents if a in rows and a not in ones]
+    parallel = [a for a in drafted.extents if a not in reduced and a not in ones]
+    along = [a for a in drafted.extents if a in reduced and a not in ones]
     maps: list[Coefficients | None]
     maps = [terms_of(index, drafted.extents) for index, _ in indices]
     weights = [weight for _, weight in indices]
     last_stays = drafted.ordered and any(store.mode == "set" for store in drafted.stores)
     order = parallel if last_stays else _ordered(parallel, maps, weights, drafted.extents)
-    row_order = (
+    reduced_order = (
         along if _has_scan(drafted, needed) else _ordered(along, maps, weights, drafted.extents)
     )
     joined: dict[Symbol, Dim] = dict(drafted.extents)
     order, merged = _joined(order, maps, joined, sizes)
     if not _has_scan(drafted, needed):
-        row_order, merged_rows = _joined(row_order, maps, joined, sizes)
-        merged |= merged_rows
+        reduced_order, merged_reduced = _joined(reduced_order, maps, joined, sizes)
+        merged |= merged_reduced
     zero = dict.fromkeys(ones, 0) | dict.fromkeys(merged, 0)
-    return _Renaming(drafted, needed, joined, zero, sizes).run(order, row_order)
+    return _Renaming(drafted, needed, joined, zero, sizes).run(order, reduced_order)
 
 
 def _needed(drafted: Drafted) -> list[int]:
@@ -260,9 +260,9 @@ class _Renaming:
         self.oldest = min(map(age, moving), default=sys.maxsize)
         self.begins = _begins(self.drafted, self.needed)
 
-    def run(self, order: list[Symbol], rows: list[Symbol]) -> Launch:
+    def run(self, order: list[Symbol], reduced: list[Symbol]) -> Launch:
         axes = tuple([self._axis(a, f"i{n}") for n, a in enumerate(order)])
-        along = tuple([self._axis(a, f"r{n}") for n, a in enumerate(rows)])
+        along = tuple([self._axis(a, f"r{n}") for n, a in enumerate(reduced)])
         if self.drafted.reduction_axes and not along:
             along = (Axis("r0", 1),)  # a reduction over one element
         elements = tuple([self._element(n) for n in self.needed])

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from anyshape.ir.buffers import Buffer, BufferRef, StepArg, references
+from anyshape.ir.effects import memory_shared
 from anyshape.ir.program import Allocate, Assign, BumpVersion, Launch, Step, View
 from anyshape.ir.verify_program import reads_where_it_writes
 from anyshape.nouns import frozen, replace
@@ -115,7 +116,7 @@ def _updates(
             and _alike(buffers[source], buffers[target])
         ):
             found.append(_Update(launch, source, target, assign))
-    shown = _memory(steps)
+    shown = memory_shared(steps)
     while True:
         launches = {id(update.launch): update.launch for update in found}
         near = _readers_of_memory(launches.values(), shown)
@@ -168,17 +169,6 @@ def _alike(source: Buffer, target: Buffer) -> bool:
     """Does a kernel that fills the one fill the other?"""
     dense = dense_order(target.shape, target.strides) is not None
     return dense and _layout(source) == _layout(target)
-
-
-def _memory(steps: Iterable[Step]) -> Mapping[str, frozenset[str]]:
-    """In whose memory what steps make may lie, besides its own."""
-    found: dict[str, frozenset[str]] = {}
-    for step in steps:
-        bases = tuple(step.may_lie_in())
-        if bases:
-            memory = frozenset(bases).union(*(found.get(base, frozenset()) for base in bases))
-            found.update(dict.fromkeys(step.defines(), memory))
-    return found
 
 
 def _readers_of_memory(

@@ -159,7 +159,7 @@ def _by_cases(facts: KnownFacts, relation: Relation) -> bool | None:
 
 
 def _with_value(relation: Relation, atom: Atom, value: int) -> Relation | bool:
-    """The relation with a number in the place of the atom, where it is not inside another one."""
+    """The relation with a number instead of the atom, where it is not inside another one."""
     parts: list[Dim] = [relation.form.constant]
     for monomial, c in relation.form.terms.items():
         product: Dim = c

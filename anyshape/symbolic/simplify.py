@@ -310,7 +310,7 @@ def _unfolded(facts: KnownFacts, expr: Expr, monomial: Monomial, c: int, atom: A
 
 
 def _up_and_down(expr: Expr, monomial: Monomial, c: int, atom: Atom) -> Dim | None:
-    """The sum with min(a % b, 1) in the place of (a + b - 1) // b - a // b."""
+    """The sum with min(a % b, 1) instead of (a + b - 1) // b - a // b."""
     a, b = atom.args
     if not isinstance(b, int) or isinstance(a, int) or a.constant < b - 1:
         return None
@@ -326,7 +326,7 @@ def _up_and_down(expr: Expr, monomial: Monomial, c: int, atom: Atom) -> Dim | No
 
 
 def _paired(facts: KnownFacts, expr: Expr, monomial: Monomial, c: int, atom: Atom) -> Dim | None:
-    """The sum with a*b in the place of min(a, b)*max(a, b), or a + b in that of their sum."""
+    """The sum with a*b instead of min(a, b)*max(a, b), or a + b in that of their sum."""
     if len(atom.args) != 2:
         return None
     a, b = atom.args
@@ -346,12 +346,12 @@ def _paired(facts: KnownFacts, expr: Expr, monomial: Monomial, c: int, atom: Ato
 
 
 def _with_atom(monomial: Monomial, old: Atom, new: Atom) -> Monomial:
-    """The monomial with another atom once in the place of one."""
+    """The monomial with one of its atoms replaced by another, once."""
     return product_of(quotient_of(monomial, old.unit) or (), new.unit)
 
 
 def _rounded(facts: KnownFacts, expr: Expr, monomial: Monomial, c: int, atom: Atom) -> Dim | None:
-    """The sum with a - b*(a // b) in the place of a % b, if it so gets shorter."""
+    """The sum with a - b*(a // b) instead of a % b, if it so gets shorter."""
     a, b = atom.args
     if isinstance(b, Expr) and not not_zero(facts, b):
         return None

@@ -35,7 +35,8 @@ from anyshape.symbolic import Atom, Dim, Expr, Symbol
 class Phases:
     """``axes_of[n]``: names of the axes that element ``n`` varies over; ``level[n]``: its phase.
 
-    ``read`` is what ``read_by`` says of each element, ``steps`` what was found by ``step_of``.
+    ``read`` is what ``read_by`` says of each element, ``steps`` what was found by ``step_of``,
+    ``closures`` what by ``closure``.
     ``after_reductions`` are the elements that a store per row reads, other than through a
     reduction: they are needed of an empty row, too.
     """
@@ -47,6 +48,9 @@ class Phases:
     after_reductions: frozenset[int] = frozenset()
     read: Sequence[tuple[int, ...]] = ()
     steps: dict[tuple[Dim, str], Dim | None] = field(default_factory=dict)
+    closures: dict[tuple[frozenset[int], frozenset[int]], tuple[int, ...]] = field(
+        default_factory=dict
+    )
 
     @property
     def count(self) -> int:
@@ -100,28 +104,40 @@ class Phases:
     def totals_below(self, moment: Moment) -> tuple[int, ...]:
         """The reductions and moments that the cells are made of which the moment sums."""
         elements = self.kernel.elements
-        below = self.closure((moment.arg,), set())
+        below = self.closure((moment.arg,), ())
         return tuple(n for n in below if isinstance(elements[n], (Reduce, Moment)))
 
     def closure(
         self,
         roots: Iterable[int],
-        stop: frozenset[int] | set[int],
+        stop: Iterable[int],
         elements: Sequence[Element] = (),
-    ) -> list[int]:
+    ) -> tuple[int, ...]:
         """Everything that the roots need, operands first, without what is in ``stop``.
 
         ``elements`` stand in for the kernel's own, see ``specialize``.
         """
+        wanted, known = frozenset(roots), frozenset(stop)
+        if elements and elements is not self.kernel.elements:
+            return self._closure(wanted, known, elements)
+        found = self.closures.get((wanted, known))  # printers ask the same a few times
+        if found is None:
+            found = self._closure(wanted, known, self.kernel.elements)
+            self.closures[wanted, known] = found
+        return found
+
+    def _closure(
+        self, roots: frozenset[int], stop: frozenset[int], elements: Sequence[Element]
+    ) -> tuple[int, ...]:
         found: dict[int, None] = {}
         own, read = self.kernel.elements, self.read
-        stack = sorted(set(roots), reverse=True)
+        stack = sorted(roots, reverse=True)
         while stack:
             number = stack.pop()
             if number < 0:  # what the element reads is there
                 found[~number] = None
             elif number not in found and number not in stop:
-                element = elements[number] if elements else own[number]
+                element = elements[number]
                 reads = read[number] if element is own[number] else self.read_by(element)
                 waiting = [n for n in reads if n not in found and n not in stop]
                 if waiting:
@@ -129,7 +145,7 @@ class Phases:
                     stack += waiting[::-1]
                 else:
                     found[number] = None
-        return list(found)
+        return tuple(found)
 
 
 def analyse(kernel: Kernel) -> Phases:
@@ -157,9 +173,9 @@ def analyse(kernel: Kernel) -> Phases:
         if isinstance(element, Moment):  # what is below it has smaller numbers
             read[number] = phases.read_by(element)
     stored = [n for store in kernel.stores if store.per == "row" for n in operands(store)]
-    if not stored:
+    if not stored or not rows:
         return phases
-    return replace(phases, after_reductions=frozenset(phases.closure(stored, set())))
+    return replace(phases, after_reductions=frozenset(phases.closure(stored, ())))
 
 
 def coefficient(index: Dim, axis: str) -> Dim | None:

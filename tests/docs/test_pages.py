@@ -38,6 +38,21 @@ def test_paths_in_code_are_there(name: str) -> None:
     assert [p for p in plain if not (ROOT / p).exists()] == []
 
 
+def test_the_map_names_files_and_what_stands_in_them() -> None:
+    """`a/b.py` is a file of the package, `a/b.py: name` one that says the name, and a name alone is
+    said somewhere."""
+    page = PAGES["docs/architecture.md"].read_text()
+    texts = {path.as_posix(): path.read_text() for path in (ROOT / "anyshape").rglob("*.py")}
+    for file, names in re.findall(r"`(?!tests/)([\w/]+\.py)(?:: ?([^`]+))?`", page):
+        found = [text for path, text in texts.items() if path.endswith("/" + file)]
+        assert found, file
+        for name in re.findall(r"\w+", names):
+            assert any(re.search(rf"\b{name}\b", text) for text in found), (file, name)
+    words = {word for text in texts.values() for word in re.findall(r"\w+", text)}
+    named = re.findall(r"`([A-Za-z_][\w.]*)(?:\(\))?`", page)
+    assert [name for name in named if name.split(".")[-1] not in words] == []
+
+
 @every_page
 def test_targets_of_make_are_there(name: str) -> None:
     makefile = (ROOT / "Makefile").read_text()

@@ -1,7 +1,7 @@
 """A target that prints kernels as loops in Python: slow, whole, and small enough to read.
 
-``docs/how-to-target.md`` follows it. It serves the CPU's memory in the place of C, without
-reductions, scans and scatters, which it refuses.
+``docs/how-to-target.md`` follows it. It serves the memory of the CPU and prints no C. Reductions,
+scans and scatters it refuses.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ def test_every_query_answers_as_eager_whoever_sets_the_mode(mode: str) -> None:
 
 # ---- factories, and what takes a dtype -----------------------------------------------------------
 def made_by(function: Program, arguments: list[Any], options: dict[str, Any]) -> Program:
-    """What it makes of these, x in the place of tensors."""
+    """What it makes of these, x instead of tensors."""
 
     def program(x: Tensor) -> Any:
         given = [x if a is None else a for a in arguments]

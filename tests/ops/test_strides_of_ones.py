@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import anyshape
+from anyshape.runtime import result_layouts
 
 MADE: dict[str, Any] = {
     "a comparison": lambda x: x[:, None].expand(-1, x.shape[1], -1) > 0,
@@ -125,3 +126,23 @@ def test_a_pixel_of_its_own_strides_is_indexed_and_flattened_as_in_eager() -> No
         assert (ours[0].data_ptr() == ours[1].data_ptr()) == (
             eager[0].data_ptr() == eager[1].data_ptr()
         )
+
+
+def test_a_call_of_sizes_that_were_there_before_works_out_no_strides(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A decoder of one sequence is called so for each token, and has a size of one throughout."""
+    patterns: list[object] = []
+    form_of = result_layouts.form_of
+    monkeypatch.setattr(
+        result_layouts, "form_of", lambda tensors: patterns.append(tensors) or form_of(tensors)
+    )
+    made = anyshape.compile(lambda x: x.transpose(1, 2) * 2, fullgraph=True)
+    given = [torch.rand(shape) for shape in ((1, 5, 8), (1, 1, 8), (1, 5, 8), (1, 7, 8))]
+    for x in given:
+        made(x)
+    asked = len(patterns)
+    assert asked > 0
+    for x in given:
+        assert made(x).stride() == (x.transpose(1, 2) * 2).stride()
+    assert len(patterns) == asked

@@ -67,7 +67,7 @@ def kind_of(node: Node) -> object:
 
 @dataclass
 class BothWays:
-    """Stands in the place of ``Shortcut.__call__``: which graphs were skipped, and what that missed;
+    """Replaces ``Shortcut.__call__``: which graphs were skipped, and what that missed;
     the nodes of each graph are looked at one by one as well."""
 
     taken: Counter[str] = field(default_factory=Counter)

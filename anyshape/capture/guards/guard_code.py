@@ -172,10 +172,6 @@ def short(value: Any) -> str:
     return descriptions.short(value)
 
 
-def _item(item: Any, name: Namer) -> str:
-    return repr(item) if type(item) in (str, int) else name(item, "item")
-
-
 def _missing_text(path: str, expected: Any, name: Namer) -> str:
     return f"{expected!r} in {path}.__dict__"
 

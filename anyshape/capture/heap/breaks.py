@@ -42,7 +42,7 @@ BREAKS: Mapping[str, BreakKind] = {
     "size-needed": BreakKind(
         "E212",
         "{what} needs the value of a size that only the data decides",
-        "operators on whole tensors in the place of a loop, a list's index or a key",
+        "operators on whole tensors instead of a loop, a list's index or a key",
     ),
     "size-changes": BreakKind(
         "E212",

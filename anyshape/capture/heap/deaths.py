@@ -55,7 +55,7 @@ ALONE = next(times for times in range(9) if _referenced({0: object()}, (), times
 
 @frozen(eq=False)
 class Hook:
-    """What C calls in the place of the program's function when the object has died."""
+    """What C calls instead of the program's function when the object has died."""
 
     pending: list[tuple[Any, Any]]
     callback: Any

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.quiet_classes import mro_of, namespace_of
+from anyshape.capture.heap.quiet_classes import class_entry
 from anyshape.capture.heap.values import NULL
 
 _generic_dict: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.c_void_p)(
@@ -39,11 +39,7 @@ def hides(cls: type) -> bool:
 
 def _shows(cls: type) -> bool:
     """Whether C code gives the `__dict__` of objects of a class."""
-    for base in mro_of(cls):  # no generator: it is asked for each attribute
-        names = namespace_of(base)
-        if "__dict__" in names:
-            return type(names["__dict__"]) in _OF_C
-    return False
+    return type(class_entry(cls, "__dict__")) in _OF_C
 
 
 def hidden_dict(obj: Any) -> dict[str, Any] | None:

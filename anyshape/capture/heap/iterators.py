@@ -113,7 +113,7 @@ def copy_iterator(value: Any, memo: dict[int, Any], *, inside: bool = False) -> 
 
 def referenced_elsewhere(slots: Sequence[Sequence[Any]], created: Mapping[int, Any]) -> list[Any]:
     """The iterators in the slots of frames that something else holds as well: a list, a cell, a
-    generator. In the place of one of these no copy will do, since who holds it would not see it.
+    generator. Instead of one of these no copy will do, since who holds it would not see it.
     ``created`` are the objects that a trace has made, which it holds too."""
     found = [
         v for slot_values in slots for v in slot_values if can_fork(v) and type(v) not in SETTABLE

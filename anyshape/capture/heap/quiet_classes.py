@@ -40,8 +40,10 @@ def class_module(cls: Any) -> str:
 
 def class_entry(cls: type, name: str) -> Any:
     """What the first class of the MRO has under a name; None where none has it."""
-    for base in mro_of(cls):
-        names = namespace_of(base)
+    for base in _mro(cls) or cls.__mro__:  # as `mro_of` and `namespace_of`, without their calls
+        names = _namespace(base)
+        if names is None:
+            names = vars(base)
         if name in names:
             return names[name]
     return None

@@ -32,8 +32,10 @@ SLOTS_ASKED: Mapping[str, tuple[str, ...]] = {
 
 def asks_the_program(obj: Any, kind: str) -> bool:
     """Whether a special method of the program's would answer."""
-    cls = type(obj)
-    for name in SLOTS_ASKED.get(kind, ()):
+    names, cls = SLOTS_ASKED.get(kind), type(obj)
+    if names is None or not flags_of(cls) & HEAP_TYPE:  # classes of C have none
+        return False
+    for name in names:
         if type(class_entry(cls, name)) is types.FunctionType:
             return True
     return False

@@ -42,14 +42,15 @@ _TRANSPARENT = frozenset({"_modules", "_parameters", "_buffers"})
 
 class Source:
     """One step of a path: `kind` and `key` applied to `base`. Compared by identity; made by
-    `Sources`."""
+    `Sources`. `is_varying`: another key decides in each call which element it is."""
 
-    __slots__ = ("base", "is_borrowed", "key", "kind", "pinned", "text")
+    __slots__ = ("base", "is_borrowed", "is_varying", "key", "kind", "pinned", "text")
 
     def __init__(self, base: Source | None, kind: Kind, key: Any, text: str) -> None:
         self.base = base
         self.kind = kind
         self.key = key
+        self.is_varying = isinstance(key, Source)
         self.text = text
         self.pinned: Any = ABSENT
         self.is_borrowed = False
@@ -57,11 +58,6 @@ class Source:
     @property
     def is_pinned(self) -> bool:
         return self.pinned is not ABSENT
-
-    @property
-    def is_varying(self) -> bool:
-        """Whether another key decides in each call which element it is."""
-        return isinstance(self.key, Source)
 
     @property
     def is_constant(self) -> bool:

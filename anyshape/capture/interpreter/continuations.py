@@ -131,8 +131,8 @@ class Discard(Continuation):
 
 
 class Again(Continuation):
-    """Push the result and execute the calling instruction again, which finds it in the place of its
-    operand.
+    """Push the result and execute the calling instruction again, which finds it where its
+    operand was.
     """
 
     __slots__ = ()

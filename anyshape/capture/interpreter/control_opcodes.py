@@ -321,7 +321,7 @@ def _keyword_mapping(fn: Any, kwargs: Any) -> dict[str, Any]:
 
 @frozen
 class Replace(Continuation):
-    """Put the result in the place of an operand and execute the instruction again."""
+    """Replace an operand by the result and execute the instruction again."""
 
     position: int
 

@@ -70,7 +70,7 @@ class Interpreter(Protocol):
         """The virtual frames, innermost first."""
 
     def operated(self, function: Any, *values: Any) -> Call | None:
-        """What is interpreted in the place of an operator of C that would ask the program."""
+        """What is interpreted instead of an operator of C that would ask the program."""
 
     def decoded(self, code: CodeType) -> Code:
         """The decoded form of a code object."""

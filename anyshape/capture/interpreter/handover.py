@@ -75,7 +75,7 @@ def _hand_over_at_loops(frame: Frame) -> None:
 
 def _loops_of(frame: Frame) -> Callable[[str, Any], bool]:
     """Where a frame can be handed over. A polyfill can, if it calls nothing that the interpreter
-    has to answer; in the place of one that is an iterator of C, that iterator goes on."""
+    has to answer; for one that works as an iterator of C, that iterator goes on."""
     code = frame.code.code
     if not frame.code.hidden:
         can = frame.names is None and not code.co_flags & _AWAITING

@@ -1,4 +1,4 @@
-"""The polyfills that run in the place of iterators of C: a row for each generator that does.
+"""The polyfills that run instead of iterators of C: a row for each generator that does.
 
 What they raise comes out as it is, a StopIteration too, where a generator of the program's would
 make a RuntimeError of it (PEP 479). All that such a polyfill is lies in its locals, at each yield

@@ -376,7 +376,7 @@ class Machine:
         return self.language.instantiate(self, cls, args, kwargs)
 
     def operated(self, function: Any, *values: Any) -> Call | None:
-        """What is interpreted in the place of an operator of C that would ask the program."""
+        """What is interpreted instead of an operator of C that would ask the program."""
         return self.language.operated(self, function, *values)
 
     # ---- classes ---------------------------------------------------------------------------------

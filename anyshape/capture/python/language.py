@@ -53,7 +53,7 @@ POLYFILLS = (
 
 
 def operated(machine: Interpreter, function: Any, *values: Any) -> Call | None:
-    """What is interpreted in the place of an operator of C that would ask the program."""
+    """What is interpreted instead of an operator of C that would ask the program."""
     if function in TEXTS:
         made = program_times.shown(machine, function, *values)
         if made is None and not any(values[1:]):

@@ -4,7 +4,7 @@
     ->
     chosen = where(norm > 1, x / norm, x)
 
-In: the nodes of a segment and its choices, each a value in the place of one of two tensors. Out:
+In: the nodes of a segment and its choices, each a value that stands for one of two tensors. Out:
 whether anybody could tell that value from the tensor that eager has there: by writing one of the
 three, by their memory, or by their identity. What is handed out is the tensor itself, where the
 value could be told from it (`segment_end.py`); what else could be seen is not captured.

@@ -21,10 +21,9 @@ from anyshape.capture.guards import execution_modes
 from anyshape.capture.guards.counters import counters
 from anyshape.capture.guards.guard_code import GuardSet
 from anyshape.capture.heap.breaks import GraphBreak, record_of
-from anyshape.capture.heap.deaths import DeathsAreMet, DeathsAreUnknown, Watch
+from anyshape.capture.heap.deaths import DeathsAreUnknown
 from anyshape.capture.heap.quiet_classes import bare_name, class_module
 from anyshape.capture.heap.raised_state import traceback_of
-from anyshape.capture.heap.sorted_lists import CallSite
 from anyshape.capture.heap.values import NULL, Break, InterpreterBug, OpaqueValue, ProxyLeak
 from anyshape.capture.interpreter.frame import Code, Frame, locate, users_frame
 from anyshape.capture.interpreter.machine import Machine
@@ -36,6 +35,19 @@ from anyshape.capture.recording.expected import Expectations
 from anyshape.capture.recording.forks import Refusal
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.segments import weak_references
+from anyshape.capture.segments.assumptions import (
+    DENIALS,
+    LOOKING,
+    UNKNOWN_NUMBERS,
+    Assumed,
+    BreaksInSort,
+    BreaksInWorkOfC,
+    Counts,
+    LedElsewhere,
+    LooksIntoTexts,
+    NotOnce,
+    NumbersAreNeeded,
+)
 from anyshape.capture.segments.cleared_gradients import Cleared, without_cleared
 from anyshape.capture.segments.declared_results import prove_returned
 from anyshape.capture.segments.flagged_arguments import Flagged, flagged_arguments
@@ -54,17 +66,16 @@ from anyshape.capture.tensors.autograd_functions import (
     why_native,
 )
 from anyshape.capture.tensors.leaves import (
-    FrozenViewsAreSeen,
     refuse_other_flags,
     with_flags_of_the_graph,
 )
-from anyshape.capture.tensors.mode_contexts import NotWithin, refuse_open, under_inference
+from anyshape.capture.tensors.mode_contexts import refuse_open, under_inference
 from anyshape.capture.tensors.own_backwards import apply_with_backward, refuse_seen_memory
 from anyshape.capture.tensors.refused_by_eager import Asking, RefusedByEager, ask_eager
 from anyshape.capture.tensors.replaced_data import known_by_their_data
-from anyshape.capture.tensors.strides_of_ones import StridesOfOnesMatter, rely_on_strides_of_ones
+from anyshape.capture.tensors.strides_of_ones import rely_on_strides_of_ones
 from anyshape.errors import AnyshapeError, mistake, said, stage_of
-from anyshape.ir.graph import Graph, Location, Node
+from anyshape.ir.graph import Arg, Graph, Location, Node
 from anyshape.nouns import frozen, mutable, replace
 from anyshape.ops.table import OPS
 from anyshape.options import Options
@@ -125,31 +136,19 @@ class Captured:
     expected: tuple[str, ...] = ()  # what calls are to find in data, else they run natively
 
 
-@frozen
-class _Assumed:
-    """What a capture takes for granted until the program shows otherwise: see ``texts.py``,
-    ``aliases.py``, ``counters.py``, ``unread.py``, ``checkpoints.py``, ``autograd_functions.py``
-    and ``sorted_lists.py``."""
+@frozen(eq=False)
+class _Ended:
+    """A segment that has come to its end, before its guards; fields as those of `Captured`."""
 
-    forms_texts: bool = True
-    picks_are_views: bool = False
-    own_strides: bool = False
-    counters: frozenset[str] = frozenset()
-    refused: frozenset[Location] = frozenset()
-    checkpoints: bool = True
-    functions: str = ""
-    own_backwards: bool = False
-    contexts: bool = True
-    takes_gradients: bool = True
-    lays_gradients_out: bool = False
-    freezes: bool = True
-    sorts_natively: frozenset[CallSite] = frozenset()
-    works_natively: bool = False
-    weak_references: Watch = "unmet"
-    expects: bool = True
-    nothing_raises: bool = True
-    kept: frozenset[tuple[CodeType, int]] = frozenset()  # see ``choices.py``
-    relies_on_contents: bool = False  # see ``scalar_contents.py``
+    outputs: tuple[Arg, ...]
+    rebuild: Callable[[Sequence[Any], Sequence[Any]], Any]
+    once: bool
+    returns: bool
+    proved: bool
+    spent: bool
+    numbers: Numbers
+    end: tuple[Code, int] | None
+    suspect: AnyshapeError | None
 
 
 @mutable
@@ -183,7 +182,7 @@ class Capturer:
         Raises `AnyshapeError`, of a mistake of ours too.
         """
         expects = self.expects and not self.options.fullgraph
-        assumed = _Assumed(checkpoints=checkpoints, expects=expects)
+        assumed = Assumed(checkpoints=checkpoints, expects=expects)
         breaks = len(self.breaks)
         if self.functions >= 2:  # this program differentiates elsewhere
             assumed = replace(assumed, own_backwards=True)
@@ -204,7 +203,7 @@ class Capturer:
                 raise mistake("the compiler", error) from error
 
     def _capture(
-        self, entry: Entry, widen: frozenset[str], general: bool, assumed: _Assumed
+        self, entry: Entry, widen: frozenset[str], general: bool, assumed: Assumed
     ) -> Captured:
         recorder = Recorder(
             dynamic=self.options.dynamic is not False,
@@ -266,74 +265,34 @@ class Capturer:
         try:
             with stage_of("capture", recorder.last_location), recorder.space.work.stage("capture"):
                 ending, suspect = self._run(machine, domain, entry)
-                returns = not isinstance(ending, Frame)
-                proved = entry.declared is None or not returns or prove_returned(recorder, ending)
-                spent = not returns and self.breaks[-1].id == "budget"
-                numbers = frozenset() if returns else numbers_of(ending, recorder.is_symbolic)
-                new_machine = partial(concrete_machine, self.codes)
-                if domain.deaths.made:
-                    weak_references.settle(domain, returns)
-                tell_of_calls(domain, asking := Asking(recorder))
-                outputs, rebuild, once = finish(domain, ending, new_machine)
-                with _failing_checks(recorder):
-                    rely_on_strides_of_ones(recorder, outputs)
-                    outputs = aliases.settled(recorder, outputs)
-                aliases.refuse_seen_gradients(recorder, outputs)
-                refuse_other_flags(domain, outputs)
-                recorder.choices.refuse_seen(recorder.builder.nodes, outputs)
-                refuse_open(recorder)
-                refuse_unspent(domain, outputs)
-                if domain.functions.leaves or domain.functions.alone or domain.functions.retained:
-                    refuse_seen_memory(domain, outputs)
-                ask_eager(asking, outputs)
+                ended = self._ended(domain, entry, ending, suspect)
         except Break as signal:
             self._break(signal, machine)
             return _native(recorder, lost=_lost(recorder, ending))
         except _Escaped as escaped:  # natively the exception comes with its effects
             if recorder.expected.raising:
-                raise _LedElsewhere from None
+                raise LedElsewhere from None
             certain = not _expects(recorder)  # else data may have led elsewhere
             return _native(recorder, suspect=escaped.suspect if certain else None)
         with stage_of("the guards", recorder.last_location), recorder.space.work.stage("guards"):
-            _check_marks(recorder)
-            no_alias = aliases.no_alias_of(recorder)
-            if no_alias is not None and not no_alias.holds_for(entry.slots):
-                return _native(recorder, no_alias)
-            guards = guard_set(recorder, no_alias)
-            with_flags_of_the_graph(recorder)
-            graph = recorder.builder.finish(outputs)
-            effects = machine.heap.effects
-            graph, inputs, cleared = without_cleared(recorder, effects, domain.cleared, graph)
-            changing = counters(guards.guards, machine.heap, recorder.sources)
-            changing = (changing | known_by_their_data(recorder)) - domain.widen
-            if changing and recorder.dynamic:
-                raise _Counts(changing)
-        return Captured(
-            replace(guards, inputs=inputs),
-            recorder.space.work,
-            graph,
-            recorder.constants,
-            rebuild,
-            returns=returns,
-            proved=proved,
-            watched=domain.functions.watched,
-            inference=under_inference(recorder, outputs),
-            once=once,
-            spent=spent,
-            restartable=not aliases.writes_arguments(recorder),
-            modes=recorder.entry_modes,
-            names=recorder.symbol_names,
-            joined=domain.forks.joined,
-            guarded=domain.forks.guarded,
-            refusals=tuple(domain.forks.refusals),
-            numbers=numbers,
-            end=None if returns else (ending.code, ending.index),
-            widen=domain.widen,
-            suspect=suspect,
-            cleared=cleared,
-            flagged=flagged_arguments(recorder, domain.functions.flagged, inputs),
-            expected=tuple(recorder.expected.texts),
-        )
+            return _guarded(machine, domain, entry, ended)
+
+    def _ended(
+        self, domain: SymbolicDomain, entry: Entry, ending: Any, suspect: AnyshapeError | None
+    ) -> _Ended:
+        """What the graph gives, and how Python's objects are made of it; raises what begins capture
+        again."""
+        recorder, returns = domain.recorder, not isinstance(ending, Frame)
+        proved = entry.declared is None or not returns or prove_returned(recorder, ending)
+        spent = not returns and self.breaks[-1].id == "budget"
+        numbers = frozenset() if returns else numbers_of(ending, recorder.is_symbolic)
+        if domain.deaths.made:
+            weak_references.settle(domain, returns)
+        tell_of_calls(domain, asking := Asking(recorder))
+        outputs, rebuild, once = finish(domain, ending, partial(concrete_machine, self.codes))
+        outputs = _settled(domain, outputs, asking)
+        end = None if returns else (ending.code, ending.index)
+        return _Ended(outputs, rebuild, once, returns, proved, spent, numbers, end, suspect)
 
     def _run(
         self, machine: Machine, domain: SymbolicDomain, entry: Entry
@@ -369,17 +328,17 @@ class Capturer:
         """Raises what begins capture again, where the break comes of what was taken for granted."""
         recorder = domain.recorder
         if domain.has_formed and signal.reason in LOOKING:
-            raise _LooksIntoTexts from None
+            raise LooksIntoTexts from None
         if domain.deaths.doubted is not None:
             raise domain.deaths.doubted from None
         if domain.deaths.made and not self.options.fullgraph:
             raise DeathsAreUnknown from None
         if recorder.contents.withheld and signal.reason in UNKNOWN_NUMBERS:
-            raise _NumbersAreNeeded from None
+            raise NumbersAreNeeded from None
         if recorder.choices.seen:
             raise ChoicesAreSeen(frozenset(recorder.choices.seen)) from None
         if recorder.modes.checkpoint:
-            raise _NotOnce from None
+            raise NotOnce from None
         if domain.functions.transforms:
             raise aliases.GradientsAreSeen from None
         refuse_open(recorder)
@@ -387,9 +346,9 @@ class Capturer:
             raise FunctionsAreSeen(unknown) from None
         call_sites = frozenset(machine.heap.sorting.call_sites.values())
         if not call_sites <= domain.sorts_natively and not self.options.fullgraph:
-            raise _BreaksInSort(call_sites) from None
+            raise BreaksInSort(call_sites) from None
         if pickles.is_within(machine) and not self.options.fullgraph:
-            raise _BreaksInWorkOfC from None
+            raise BreaksInWorkOfC from None
 
     def _see_slots(self, domain: SymbolicDomain, entry: Entry) -> list[Any]:
         sources = domain.recorder.sources
@@ -419,6 +378,69 @@ class Capturer:
         self.breaks.append(found)
         if self.options.fullgraph and signal.reason != "operator-raises":
             raise found.error()
+
+
+def _settled(domain: SymbolicDomain, outputs: tuple[Arg, ...], asking: Asking) -> tuple[Arg, ...]:
+    """The outputs with the memory that eager has them in. Raises what begins capture again where
+    something that was taken for granted does not hold of them."""
+    recorder = domain.recorder
+    with _failing_checks(recorder):
+        rely_on_strides_of_ones(recorder, outputs)
+        outputs = aliases.settled(recorder, outputs)
+    aliases.refuse_seen_gradients(recorder, outputs)
+    refuse_other_flags(domain, outputs)
+    recorder.choices.refuse_seen(recorder.builder.nodes, outputs)
+    refuse_open(recorder)
+    refuse_unspent(domain, outputs)
+    if domain.functions.leaves or domain.functions.alone or domain.functions.retained:
+        refuse_seen_memory(domain, outputs)
+    ask_eager(asking, outputs)
+    return outputs
+
+
+def _guarded(machine: Machine, domain: SymbolicDomain, entry: Entry, ended: _Ended) -> Captured:
+    """The segment with what it relies on; it runs natively where arguments share memory in a way
+    that no guard tells."""
+    recorder = domain.recorder
+    _check_marks(recorder)
+    no_alias = aliases.no_alias_of(recorder)
+    if no_alias is not None and not no_alias.holds_for(entry.slots):
+        return _native(recorder, no_alias)
+    guards = guard_set(recorder, no_alias)
+    with_flags_of_the_graph(recorder)
+    graph = recorder.builder.finish(ended.outputs)
+    effects = machine.heap.effects
+    graph, inputs, cleared = without_cleared(recorder, effects, domain.cleared, graph)
+    changing = counters(guards.guards, machine.heap, recorder.sources)
+    changing = (changing | known_by_their_data(recorder)) - domain.widen
+    if changing and recorder.dynamic:
+        raise Counts(changing)
+    return Captured(
+        replace(guards, inputs=inputs),
+        recorder.space.work,
+        graph,
+        recorder.constants,
+        ended.rebuild,
+        returns=ended.returns,
+        proved=ended.proved,
+        watched=domain.functions.watched,
+        inference=under_inference(recorder, ended.outputs),
+        once=ended.once,
+        spent=ended.spent,
+        restartable=not aliases.writes_arguments(recorder),
+        modes=recorder.entry_modes,
+        names=recorder.symbol_names,
+        joined=domain.forks.joined,
+        guarded=domain.forks.guarded,
+        refusals=tuple(domain.forks.refusals),
+        numbers=ended.numbers,
+        end=ended.end,
+        widen=domain.widen,
+        suspect=ended.suspect,
+        cleared=cleared,
+        flagged=flagged_arguments(recorder, domain.functions.flagged, inputs),
+        expected=tuple(recorder.expected.texts),
+    )
 
 
 @contextmanager
@@ -503,74 +525,6 @@ def _check_marks(recorder: Recorder) -> None:
             raise AnyshapeError(
                 "E301", dim=name, value=value, why=f"it is relied on at {by[0]}" if by else ""
             )
-
-
-LOOKING = frozenset({"changing-value", "proxy-leak", "unknown-call"})
-"""Breaks that a text of sizes may cause by being formed in each call only."""
-
-
-UNKNOWN_NUMBERS = frozenset({"tensor-branch", "undecided-size", "size-needed"})
-"""Breaks at numbers that only data tells."""
-
-
-class _Counts(BaseException):
-    """The program writes another number where it has read one: it is to be a symbol."""
-
-    def __init__(self, sources: frozenset[str]) -> None:
-        self.sources = sources
-
-
-class _NotOnce(BaseException):
-    """The segment ends inside a checkpoint: torch's own is to run."""
-
-
-class _BreaksInSort(BaseException):
-    """The segment ends while a list is sorted."""
-
-    def __init__(self, call_sites: frozenset[CallSite]) -> None:
-        self.call_sites = call_sites
-
-
-class _BreaksInWorkOfC(BaseException):
-    """The segment ends while a polyfill works in the place of C."""
-
-
-class _LooksIntoTexts(BaseException):
-    """The program may look into a text of sizes: it is to be a constant."""
-
-
-class _NumbersAreNeeded(BaseException):
-    """The segment ends where numbers that lie in tensors from outside may tell how it goes on."""
-
-
-class _LedElsewhere(BaseException):
-    """The program raises where data did not lead to a side that can only raise: a ``try`` around
-    that side may be what it is about."""
-
-
-DENIALS: Mapping[type[BaseException], Callable[[_Assumed, Any], dict[str, Any]]] = {
-    _LooksIntoTexts: lambda assumed, found: {"forms_texts": False},
-    aliases.PicksAreSeen: lambda assumed, found: {"picks_are_views": True},
-    FrozenViewsAreSeen: lambda assumed, found: {"freezes": False},
-    aliases.GradientsAreSeen: lambda assumed, found: (
-        {"takes_gradients": False} if assumed.lays_gradients_out else {"lays_gradients_out": True}
-    ),
-    StridesOfOnesMatter: lambda assumed, found: {"own_strides": True},
-    ChoicesAreSeen: lambda assumed, found: {"kept": assumed.kept | found.branches},
-    _BreaksInSort: lambda assumed, found: {
-        "sorts_natively": assumed.sorts_natively | found.call_sites
-    },
-    _BreaksInWorkOfC: lambda assumed, found: {"works_natively": True},
-    DeathsAreMet: lambda assumed, found: {"weak_references": "watched"},
-    DeathsAreUnknown: lambda assumed, found: {"weak_references": "refused"},
-    NotWithin: lambda assumed, found: {"contexts": False},
-    _NotOnce: lambda assumed, found: {"checkpoints": False},
-    RefusedByEager: lambda assumed, found: {"refused": assumed.refused | found.calls},
-    _Counts: lambda assumed, found: {"counters": assumed.counters | found.sources},
-    _LedElsewhere: lambda assumed, found: {"nothing_raises": False},
-    _NumbersAreNeeded: lambda assumed, found: {"relies_on_contents": True},
-}
-"""What may end a capture, and what is no longer taken for granted when it begins again."""
 
 
 class _Escaped(BaseException):

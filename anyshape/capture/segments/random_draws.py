@@ -31,7 +31,7 @@ loop over them would take its time."""
 
 
 def _twin(domain: RecordingDomain, rng: Any) -> Any:
-    """What is drawn from in the place of a generator; None where each call has other numbers."""
+    """What is drawn from instead of a generator; None where each call has other numbers."""
     heap = domain.machine.heap
     known = random_states.twin_of(heap.slots, rng)
     if known is not None or heap.is_created(rng):

@@ -95,4 +95,4 @@ HANDLERS: Mapping[Any, Callable[..., Any]] = {
 FUNCTIONS: Mapping[Any, Callable[..., Any]] = (
     {warnings.warn: warn} if isinstance(warnings.warn, types.FunctionType) else {}
 )
-"""The same, where a package has put Python in the place of C."""
+"""The same, where a package has replaced C by Python."""

@@ -93,7 +93,7 @@ class WatchingMachine(Machine):
             del self.operands[key]
 
     def _operands(self, frame: Frame, handler: Any) -> list[Any] | None:
-        """What C holds while the instruction calls a function; code in the place of C's holds its
+        """What C holds while the instruction calls a function; code that replaces C's holds its
         own."""
         if handler is CALL_WITH_TUPLE and not HOLDS_TUPLE:
             return None

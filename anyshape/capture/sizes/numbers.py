@@ -16,6 +16,7 @@ from typing import Any
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.numpy_scalars import is_square_root, plain_number
 from anyshape.capture.heap.values import PROXIES, ScalarValue, SizeValue
+from anyshape.capture.interpreter.operators import COMPARISONS
 from anyshape.capture.recording.computed_numbers import bound_symbol, float_of
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.ir.scalars import MATH_OF_ONE, MATH_OF_TWO, Kind, Operand, Scalar, ScalarInput
@@ -56,14 +57,6 @@ RELATIONS: Mapping[str, Callable[[Dim, Dim], Any]] = {
     "!=": ne,
     ">": gt,
     ">=": ge,
-}
-COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    "==": operator.eq,
-    "!=": operator.ne,
-    ">": operator.gt,
-    ">=": operator.ge,
 }
 SCALAR_NAMES: Mapping[str, str] = {
     "+": "add",
@@ -316,7 +309,7 @@ def _not_zero(recorder: Recorder, b: Any, op: str) -> None:
 def compare(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
     """`a op b`; a bool where the facts decide."""
     if type(a) not in PROXIES and type(b) not in PROXIES:
-        return bool(COMPARISONS[op](a, b))
+        return bool(COMPARISONS[op][2](a, b))
     left, right = dim(a), dim(b)
     if left is not None and right is not None:
         return known_or(recorder, RELATIONS[op](left, right))

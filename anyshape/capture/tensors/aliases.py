@@ -29,7 +29,7 @@ from anyshape.symbolic import Condition, Dim, all_of, any_of, eq, ge, ne
 
 
 class PicksAreSeen(BaseException):
-    """A copy in the place of ``x[i]``, with a number in a tensor, would be uses from the view."""
+    """A copy instead of ``x[i]``, with a number in a tensor, would be uses from the view."""
 
 
 class GradientsAreSeen(BaseException):

@@ -136,7 +136,7 @@ class _AsEager(Retyped):
             return self._handed_in(value, kind)
         if row is not None and row.mutates:
             return self.type_of(node.read[0])
-        if is_pick(node):  # a copy in the place of a view lies as a copy
+        if is_pick(node):  # a copy instead of a view lies as a copy
             self.recorder.asked[node.output] = None
         if row is not None and row.guessed:
             raise OpError(f"nobody says how the result of {row.name} lies")

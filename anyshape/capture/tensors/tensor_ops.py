@@ -150,16 +150,12 @@ def _the_very(result: Any, args: Sequence[Any]) -> Any:
     return result
 
 
-RETURN_TYPES = {
-    name: getattr(torch.return_types, name)
-    for name in (
-        "max", "min", "sort", "topk", "kthvalue", "mode", "median", "nanmedian", "cummax", "cummin",
-        "aminmax", "histogram", "svd", "geqrf", "linalg_svd", "linalg_qr", "linalg_lu",
-        "linalg_lu_factor", "linalg_lstsq", "linalg_slogdet", "linalg_eigh", "linalg_inv_ex",
-        "linalg_cholesky_ex",
-    )
-}  # fmt: skip
-"""Rows whose several results torch returns under names: ``x.max(1).values``."""
+RETURN_TYPES: Mapping[str, type[tuple[Any, ...]]] = {
+    name: found
+    for name, found in vars(torch.return_types).items()
+    if isinstance(found, type) and issubclass(found, tuple)
+}
+"""By the name of the function whose results have names, as in ``x.max(1).values``."""
 
 
 # ---- operators -----------------------------------------------------------------------------------
@@ -257,7 +253,7 @@ def setitem(domain: RecordingDomain, x: TensorValue, key: Any, new: Any) -> None
 
 
 def index_arg(domain: RecordingDomain, key: Any) -> Any:
-    """An index with values and expressions in the place of proxies."""
+    """An index with values and expressions instead of proxies."""
     if isinstance(key, tuple):
         return tuple(_index_part(domain, part) for part in domain.seen(key))
     if isinstance(key, list) and any(map(_is_part, domain.seen(key))):

@@ -7,6 +7,7 @@ Elements may be read from memory where an earlier loop has put them (``kept`` ro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 
 from anyshape.ir.dtypes import DType, bool_
@@ -105,7 +106,7 @@ class CellPrinter:
             return divisor in extents
         return {atom for extent in extents for atom in _factors(extent) or ()}.issuperset(factors)
 
-    def _emit_elements(self, numbers: list[int], keep: list[int] | tuple[()] = ()) -> None:
+    def _emit_elements(self, numbers: Sequence[int], keep: Sequence[int] = ()) -> None:
         for n in numbers:
             element = self.elements[n]
             kind = C_TYPES[element.dtype.name]

@@ -8,6 +8,7 @@ vectors of partial results.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import field
 
 from anyshape.ir.dtypes import bool_
@@ -165,7 +166,7 @@ class LanePrinter(CellPrinter):
         blocked = (start, end) == (f"{axis.name}b", f"{axis.name}e")
         return Count(extent, math.gcd(extent, WIDE) if blocked else 1)
 
-    def _converts(self, axis: Axis, work: Work, body: list[int]) -> bool:
+    def _converts(self, axis: Axis, work: Work, body: Sequence[int]) -> bool:
         """Are there vectors of conversions for which there are helpers?"""
         if self.kernel.ordered:
             return False
@@ -178,7 +179,7 @@ class LanePrinter(CellPrinter):
         )
 
     def _reducing_loops(
-        self, axis: Axis, start: str, end: str, work: Work, body: list[int]
+        self, axis: Axis, start: str, end: str, work: Work, body: Sequence[int]
     ) -> None:
         """A loop with several vectors of accumulators, so that one addition need not wait for the
         last, then one with fewer, whose last turn takes what is left under a mask."""
@@ -246,7 +247,7 @@ class LanePrinter(CellPrinter):
             )
 
     def _full_vectors(
-        self, name: str, end: str, lanes: int, work: Work, body: list[int], count: Count
+        self, name: str, end: str, lanes: int, work: Work, body: Sequence[int], count: Count
     ) -> Count:
         """``lanes`` cells at a time, as long as there are so many; those that are left."""
         if count.most < lanes:
@@ -264,7 +265,7 @@ class LanePrinter(CellPrinter):
         return count.after(lanes, lanes)
 
     def _last_vector(
-        self, name: str, end: str, lanes: int, work: Work, body: list[int], count: Count
+        self, name: str, end: str, lanes: int, work: Work, body: Sequence[int], count: Count
     ) -> None:
         """The cells that are left, fewer than ``lanes``: one vector under a mask where the
         processor has masks, else a loop of as many turns."""
@@ -286,7 +287,7 @@ class LanePrinter(CellPrinter):
         self._store_halves(name, lanes, "left - h")
         self._close(1)
 
-    def _masked_cells(self, name: str, lanes: int, work: Work, body: list[int]) -> None:
+    def _masked_cells(self, name: str, lanes: int, work: Work, body: Sequence[int]) -> None:
         """``lanes`` lanes, of which only the first ``left`` are cells.
 
         The others compute with zeros. Results are masked in a loop of their own: in one loop, GCC
@@ -318,7 +319,7 @@ class LanePrinter(CellPrinter):
     # --- float16 and bfloat16 ---
 
     def _load_halves(
-        self, name: str, lanes: int, count: str, body: list[int], dtypes: tuple[str, ...]
+        self, name: str, lanes: int, count: str, body: Sequence[int], dtypes: tuple[str, ...]
     ) -> None:
         """Neighbouring halves of a vector, converted together into ``wide{number}``."""
         loads = self._converted_loads(body, name, dtypes)
@@ -328,7 +329,7 @@ class LanePrinter(CellPrinter):
         self.loaded = {n: f"wide{n}[l]" for n, _ in loads}
 
     def _converted_loads(
-        self, body: list[int], name: str, dtypes: tuple[str, ...]
+        self, body: Sequence[int], name: str, dtypes: tuple[str, ...]
     ) -> list[tuple[int, Load]]:
         return [
             (n, e)
@@ -397,7 +398,7 @@ class LanePrinter(CellPrinter):
     def _cells(self, work: Work) -> None:
         self._cell(work, self.phases.closure(self._roots(work), work.known), "a{0}")
 
-    def _cell(self, work: Work, body: list[int], accumulator: str) -> None:
+    def _cell(self, work: Work, body: Sequence[int], accumulator: str) -> None:
         """One cell: its elements, its part in each reduction, its stores."""
         self._emit_elements(body, work.keep)
         self._results(work, accumulator)
@@ -429,7 +430,7 @@ class LanePrinter(CellPrinter):
         return C_TYPES[self.kernel.elements[number].dtype.name]
 
 
-def _is_addressed_before(item: Load | Store, body: list[int]) -> bool:
+def _is_addressed_before(item: Load | Store, body: Sequence[int]) -> bool:
     """Is no integer of its index computed cell by cell? Sixteen cells share one address."""
     if isinstance(item.index, int):
         return True

@@ -19,6 +19,7 @@ from dataclasses import field
 from typing import TypeAlias
 
 from anyshape.ir.buffers import Buffer, SizeInMemory, StepArg
+from anyshape.ir.effects import memory_shared
 from anyshape.ir.loops import (
     Axis,
     Element,
@@ -51,7 +52,7 @@ def with_lists(program: Program, kind: str, lists: Callable[[], Lists]) -> Progr
     if sum(isinstance(step, Launch) for step in inner.steps) < 2:
         return inner
     own = lists()
-    own.bases = _bases(inner.steps)
+    own.bases = memory_shared(inner.steps)
     steps: list[Step] = []
     run: list[Step] = []
     for step in inner.steps:
@@ -72,17 +73,6 @@ def _moves(step: Step, buffers: Mapping[str, Buffer], kind: str) -> bool:
         case Allocate(over=None) | Free() | View():
             return True
     return False
-
-
-def _bases(steps: Iterable[Step]) -> Mapping[str, frozenset[str]]:
-    """In whose memory buffers may lie, besides their own."""
-    found: dict[str, frozenset[str]] = {}
-    for step in steps:
-        bases = tuple(step.may_lie_in())
-        if bases:
-            memory = frozenset(bases).union(*(found.get(base, frozenset()) for base in bases))
-            found.update(dict.fromkeys(step.defines(), memory))
-    return found
 
 
 @mutable(eq=False)

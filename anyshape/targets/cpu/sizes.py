@@ -28,7 +28,7 @@ class _C(TruncatingText):
         self.not_zero = not_zero
 
     def divisor(self, dim: Dim) -> str:
-        """1 in the place of 0, which ends the process on a processor: an element that a mask leaves
+        """1 instead of 0, which ends the process on a processor: an element that a mask leaves
         out may have its place in a tensor of no elements computed all the same."""
         text = self.operand(dim)
         return text if self.not_zero(dim) else self.choose(text, text, "1")

@@ -12,6 +12,8 @@ on a GPU; where the program asks for deterministic algorithms, eager torch runs 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from anyshape.ir.dtypes import DType, bool_, float32, int32
 from anyshape.ir.loops import (
     Axis,
@@ -266,7 +268,7 @@ class _Emitter(ElementPrinter):
             self._total(n)
         done |= set(reduces)
 
-    def _row_loop(self, body: list[int], reduces: list[int], stores: list[Store]) -> None:
+    def _row_loop(self, body: Sequence[int], reduces: list[int], stores: list[Store]) -> None:
         once = self.schedule.phase is not None and self.schedule.once
         for n in reduces:
             start, kind = self._identity(n), self._accumulator(n)
@@ -292,7 +294,9 @@ class _Emitter(ElementPrinter):
         self._cells(body, reduces, stores, "start", first=False)
         self.depth -= 1
 
-    def _whole_tiles_first(self, body: list[int], reduces: list[int], stores: list[Store]) -> None:
+    def _whole_tiles_first(
+        self, body: Sequence[int], reduces: list[int], stores: list[Store]
+    ) -> None:
         """A loop over tiles that lie in the row as a whole, whose elements have no mask, and one
         that turns once at most."""
         self._line("whole = rtotal // RBLOCK * RBLOCK")
@@ -308,7 +312,7 @@ class _Emitter(ElementPrinter):
             return f"range({first}, {stop}, RBLOCK)"
         return f"tl.range({first}, {stop}, RBLOCK, loop_unroll_factor={self.schedule.unroll})"
 
-    def _aligned_loops(self, body: list[int], reduces: list[int], stores: list[Store]) -> None:
+    def _aligned_loops(self, body: Sequence[int], reduces: list[int], stores: list[Store]) -> None:
         """A loop over the tiles that lie in the row as a whole, which begin at multiples of 16 in
         memory, and one over the first and the last."""
         begin = row_start(self.kernel, self.phases)
@@ -328,7 +332,13 @@ class _Emitter(ElementPrinter):
             self.depth -= 1
 
     def _cells(
-        self, body: list[int], reduces: list[int], stores: list[Store], start: str, *, first: bool
+        self,
+        body: Sequence[int],
+        reduces: list[int],
+        stores: list[Store],
+        start: str,
+        *,
+        first: bool,
     ) -> None:
         """What is done for the cells of one tile."""
         if self.piece not in self.opened:

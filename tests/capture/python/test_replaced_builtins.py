@@ -1,4 +1,4 @@
-"""A builtin that the program has put another function in the place of: the program calls that one
+"""A builtin that the program has replaced by another function: the program calls that one
 from then on, whether a segment, or native code between two, has done it.
 """
 

@@ -20,7 +20,7 @@ RUNS = 4
 
 
 def with_constant(op: str, a: Dim, c: int) -> Dim | None:
-    """`a op c`, where `op` is `&`, `|` or `^`; None where the constant has too many runs or bits."""
+    """`a op c`, where `op` is `&`, `|` or `^`; None where `c` has too many runs or bits."""
     common = _picked(a, c)
     if common is None or op == "&":
         return common

@@ -106,9 +106,7 @@ def _short_shift(recorder: Recorder, a: Operand, many: Operand) -> Any:
     """Of a constant to the left, by as many bits as an int of 62 has left."""
     assert isinstance(a, int)
     least = compare(recorder, ">=", wrapped(many), 0)
-    return binary(
-        recorder, "&", least, compare(recorder, "<=", wrapped(many), 62 - a.bit_length())
-    )
+    return binary(recorder, "&", least, compare(recorder, "<=", wrapped(many), 62 - a.bit_length()))
 
 
 # Where a function raises nothing; the functions that are not named never do.

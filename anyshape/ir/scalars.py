@@ -115,6 +115,12 @@ SCALAR_FUNCTIONS: dict[str, tuple[Callable[..., Number], str]] = {
     **{name: (getattr(math, name), f"math.{name}({{0}})") for name in MATH_OF_ONE},
     **{name: (getattr(math, name), f"math.{name}({{0}}, {{1}})") for name in MATH_OF_TWO},
     "pow_of_floats": (math.pow, "math.pow({0}, {1})"),
+    "bit_and": (operator.and_, "({0} & {1})"),
+    "bit_or": (operator.or_, "({0} | {1})"),
+    "bit_xor": (operator.xor, "({0} ^ {1})"),
+    "lshift": (operator.lshift, "({0} << {1})"),
+    "rshift": (operator.rshift, "({0} >> {1})"),
+    "bit_length": (int.bit_length, "int.bit_length({0})"),
 }
 
 

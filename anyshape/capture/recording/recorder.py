@@ -566,10 +566,10 @@ class Recorder:
         """The length of a container, which has had more than one: symbolic."""
         return self.measured(value, self.sources.child(source, "len", None))
 
-    def measured(self, value: int, source: Source) -> SizeValue:
+    def measured(self, value: int, source: Source, *, signed: bool = False) -> SizeValue:
         """A number that each call reads anew at a source; one source has one symbol."""
         if source not in self._measured:
-            self._measured[source] = self._integer(value, source)
+            self._measured[source] = self._integer(value, source, signed=signed)
         return self._measured[source]
 
     def _integer(self, value: int, source: Source, *, signed: bool = False) -> SizeValue:

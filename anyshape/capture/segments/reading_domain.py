@@ -73,6 +73,13 @@ def is_handed_in(source: Source) -> bool:
     return source.is_varying or (step is None and source.kind == "slot")
 
 
+def _is_left_by_earlier_code(recorder: Recorder, source: Source) -> bool:
+    """Whether it is a number in a tensor that the code before a graph break left in a variable:
+    most such tensors are made anew in each call."""
+    tensor = source.base if source.kind == "number" else None
+    return tensor is not None and tensor.kind == "slot" and recorder.resumed
+
+
 def is_hyperparameter(source: Source) -> bool:
     """Whether it lies in a group of an optimizer's parameters: schedules write there."""
     groups = source.base.base if source.base is not None else None
@@ -194,6 +201,15 @@ class ReadingDomain(RecordingDomain):
         own = vars(obj).get("__name__") if issubclass(type(obj), types.ModuleType) else None
         return sources.const(obj, own if type(own) is str else name_of(obj))
 
+    def _changing(self, source: Source, value: int | float) -> Any:
+        """A number whose value is not relied on; None of one that is taken to be the same in each
+        call."""
+        if type(value) is int and _is_left_by_earlier_code(self.recorder, source):
+            return self.recorder.measured(value, source, signed=True)
+        if source.text in self.widen or (type(value) is float and is_hyperparameter(source)):
+            return self.recorder.number(value, source)
+        return None
+
     def see(self, source: Source, value: Any) -> Any:
         """What the program sees of a value found at `source`; relies on what it sees."""
         recorder = self.recorder
@@ -203,9 +219,9 @@ class ReadingDomain(RecordingDomain):
         if kind in (tuple, torch.Size) and source.text in self.widen and is_simple(value):
             return self._see_items(source, value)
         if kind in CONSTANTS:
-            changes = source.text in self.widen or (kind is float and is_hyperparameter(source))
-            if kind in (int, float) and changes:
-                return recorder.number(value, source)
+            number = self._changing(source, value) if kind in (int, float) else None
+            if number is not None:
+                return number
             if kind in OPAQUE and source.text in self.widen:
                 recorder.guard(source, "type", kind)
                 return OpaqueValue(source, kind)

@@ -443,6 +443,10 @@ class SymbolicDomain(ReadingDomain):
         if kind is int and name in ("imag", "denominator"):
             return int(name == "denominator")
         found = getattr(kind if hasattr(kind, name) else kind(), name)  # CPython's own error
+        if name == "bit_length" and type(value) is SizeValue:
+            length = numbers.bit_length(self.recorder, value.expr)
+            if length is not None:
+                return lambda: length
         if name in ("bit_length", "is_integer", "hex", "as_integer_ratio", "to_bytes", "conjugate"):
             return (
                 types.MethodType(found, self.concrete(value, name))

@@ -19,6 +19,7 @@ from anyshape.capture.heap.values import PROXIES, ScalarValue, SizeValue
 from anyshape.capture.interpreter.operators import COMPARISONS
 from anyshape.capture.recording.computed_numbers import bound_symbol, float_of
 from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.sizes import bits
 from anyshape.ir.scalars import MATH_OF_ONE, MATH_OF_TWO, Kind, Operand, Scalar, ScalarInput
 from anyshape.symbolic import (
     AllOf,
@@ -94,6 +95,13 @@ def _above(op: str, bound: float) -> Callable[..., Any]:
     return lambda recorder, a, *rest: compare(recorder, op, wrapped(a), bound)
 
 
+def _short_shift(recorder: Recorder, a: Operand, many: Operand) -> Any:
+    """Of a constant to the left, by as many bits as an int of 62 has left."""
+    assert isinstance(a, int)
+    least = compare(recorder, ">=", wrapped(many), 0)
+    return binary(recorder, "&", least, compare(recorder, "<=", wrapped(many), 62 - a.bit_length()))
+
+
 # Where a function raises nothing; the functions that are not named never do.
 SAFE: Mapping[str, Callable[..., Any]] = {
     **dict.fromkeys(("truediv", "floordiv", "mod", "fmod"), _not_null),
@@ -107,6 +115,8 @@ SAFE: Mapping[str, Callable[..., Any]] = {
     "acosh": _above(">=", 1),
     "pow": _above(">", 0),
     "pow_of_floats": _above(">", 0),
+    "lshift": _short_shift,
+    "rshift": lambda recorder, a, many: compare(recorder, ">=", wrapped(many), 0),
 }
 
 
@@ -243,7 +253,10 @@ def _int_binary(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
         return function_of(recorder, "float", "pow", left, right)
     if op in ("/",):
         return NotImplemented
-    if op in ("&", "|", "^", "<<", ">>", "**"):
+    if op in INTEGER_OPERATORS:
+        made = _of_bits(recorder, op, left, right)
+        if made is not None:
+            return made
         value = (
             recorder.specialize(left, f"the operator {op}"),
             recorder.specialize(right, f"the operator {op}"),
@@ -252,6 +265,41 @@ def _int_binary(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
     return NotImplemented
 
 
+def _of_bits(recorder: Recorder, op: str, left: Dim, right: Dim) -> Any:
+    """What works on the bits of ints; None where their values are needed."""
+    if op in OF_EACH_BIT:
+        a, c = (left, right) if isinstance(right, int) else (right, left)
+        made = bits.with_constant(op, a, c) if isinstance(c, int) else None
+        if made is not None:
+            return size(recorder.cx.facts.simplify(made))
+        return _worked_out(recorder, OF_EACH_BIT[op], left, right)
+    if op == ">>":
+        return _worked_out(recorder, "rshift", left, right)
+    if not isinstance(left, int) or left <= 0:
+        return None
+    if op == "<<":
+        return _worked_out(recorder, "lshift", left, right)
+    exponent = left.bit_length() - 1
+    if left != 2**exponent or not exponent or not recorder.is_known(Scalar("int", "pow", (right,))):
+        return None
+    if not decide(recorder, compare(recorder, ">=", size(right), 0)):
+        return None
+    return _worked_out(recorder, "lshift", 1, right * exponent)
+
+
+def bit_length(recorder: Recorder, value: Expr) -> Any:
+    """`n.bit_length()`; None where data decides the number."""
+    return _worked_out(recorder, "bit_length", value)
+
+
+def _worked_out(recorder: Recorder, name: str, *operands: Dim) -> Any:
+    """An int that each call works out of its sizes; None where data decides these."""
+    if not recorder.is_known(Scalar("int", name, operands)):
+        return None
+    return function_of(recorder, "int", name, *operands)
+
+
+OF_EACH_BIT: Mapping[str, str] = {"&": "bit_and", "|": "bit_or", "^": "bit_xor"}
 INTEGER_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     "&": operator.and_,
     "|": operator.or_,

@@ -147,3 +147,25 @@ def test_a_quotient_of_a_length_that_floats_cannot_hold_is_eagers() -> None:
     for length in (5, 6, 3 * 2**24 + 1):  # a third of the last is 2**24 in float32
         x = torch.zeros(1).expand(length)
         torch.testing.assert_close(fast(x), program(x))
+
+
+def decided_twice(x: Tensor) -> Tensor:
+    first, second = x.sum(), x.prod()
+    if first > 100:
+        print(end="")  # no side of a branch that data decides may do so: a graph break
+    if second == 0:
+        return x.double().sin()
+    if second < 0:
+        return x.float() - second
+    return x + second
+
+
+def test_what_code_before_a_break_left_in_a_variable_is_no_number_of_the_program() -> None:
+    fast = anyshape.compile(decided_twice)
+    for numbers in ((1, 4), (2, 3), (5, 6), (0, 9), (-1, 7), (4, 4), (0, 1), (-2, 5), (6, 6)):
+        x = torch.tensor(numbers)
+        torch.testing.assert_close(fast(x), decided_twice(x))
+    guards = str(fast.guards())
+    assert "the number in second ==" not in guards
+    assert guards.count("= the number in second:") == 1  # one number, however often it is asked
+    assert "the number in second)" in guards

@@ -51,7 +51,7 @@ from anyshape.ops.write_back import WrittenThrough
 from anyshape.passes.outputs import separate_outputs
 from anyshape.passes.pipeline import DIFFERENTIABLE, JOINT, Pipeline
 from anyshape.passes.simplify import without_dead_reads
-from anyshape.runtime.boundary import Boundary, Layout, Part, SavedValue
+from anyshape.runtime.boundary import Boundary, Half, Layout, Part, SavedValue
 from anyshape.runtime.profile import Times
 from anyshape.runtime.random_state import devices_drawn_on
 from anyshape.runtime.saved_by_eager import kept_themselves, reads_what_is_written
@@ -135,9 +135,9 @@ def compile_training(
     )  # the backward half is known, and refused now or never
     backward = compile_backward(halves.backward, {}) if ahead else None
     compiled: list[Any] = [forward()]
-    known: dict[tuple[int, ...], Any] = {}
+    known: dict[tuple[int, ...], Half] = {}
 
-    def make_backward(absent: tuple[int, ...]) -> tuple[Callable[..., Any], tuple[int, ...]]:
+    def make_backward(absent: tuple[int, ...]) -> Half:
         if absent in known:
             return known[absent]
         try:
@@ -151,11 +151,11 @@ def compile_training(
         except NotDifferentiable as refused:
             raise AnyshapeError("E401", op="backward", why=refused.reason) from refused
         compiled.append(half)
-        return half.run, given
+        return Half(half.run, given, halves.read_by(backward))
 
     if backward is not None:
         compiled.append(backward())
-        known[()] = compiled[-1].run, halves.given
+        known[()] = Half(compiled[-1].run, halves.given, halves.read_by(halves.backward))
     boundary = Boundary(
         graph,
         constants,

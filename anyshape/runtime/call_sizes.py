@@ -69,8 +69,8 @@ def sizes_of_call(
 
 
 def _suppose(sizes: dict[Symbol, int], pairs: Sequence[tuple[Dim, int]], graph: Graph) -> None:
-    """Adds of a remainder or an extremum of what data says that it is what it gives: 4 of ``u0 % 5``
-    that is 4. Nothing is supposed of what has a size of its own."""
+    """Adds what a remainder or an extremum of a number of data gives as that number: 4 where
+    ``u0 % 5`` is 4. Nothing is supposed of what is a size by itself."""
     values = (v for node in graph.nodes for v in (*node.inputs(), *node.outputs))
     alone = {symbol_given_by(dim) for dim in _sizes(values)}
     for dim, size in pairs:

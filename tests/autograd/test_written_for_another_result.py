@@ -50,13 +50,13 @@ def test_what_is_kept_for_one_result_is_not_asked_for_by_another(keeping: str, f
         lambda x: (pair[0](x), pair[1](x)),
         lambda x: (pair[1](x), pair[0](x)),
     )
-    for place, program in enumerate(programs):
+    for position, program in enumerate(programs):
         fast = anyshape.compile(program)
         for size in (3, 4, 1):
             for asked in range(2):
                 ours, theirs = (_outcome(run, size, asked) for run in (fast, program))
                 if ours is None:
-                    assert theirs is None or (asked != place and free in AGAIN)
+                    assert theirs is None or (asked != position and free in AGAIN)
                 else:
                     assert theirs is not None
                     torch.testing.assert_close(ours, theirs)

@@ -51,7 +51,7 @@ from anyshape.ops.write_back import WrittenThrough
 from anyshape.passes.outputs import separate_outputs
 from anyshape.passes.pipeline import DIFFERENTIABLE, JOINT, Pipeline
 from anyshape.passes.simplify import without_dead_reads
-from anyshape.runtime.boundary import Boundary, Layout, Part, SavedValue
+from anyshape.runtime.boundary import Boundary, Half, Layout, Part, SavedValue
 from anyshape.runtime.profile import Times
 from anyshape.runtime.random_state import devices_drawn_on
 from anyshape.runtime.saved_by_eager import kept_themselves, reads_what_is_written
@@ -124,16 +124,14 @@ class _Backwards:
     halves: Halves
     compile: CompileHalf
     compiled: list[Any] = field(default_factory=list)
-    known: dict[tuple[int, ...], tuple[Callable[..., Any], tuple[int, ...]]] = field(
-        default_factory=dict
-    )
+    known: dict[tuple[int, ...], Half] = field(default_factory=dict)
 
-    def keep(self, absent: tuple[int, ...], half: Any, given: tuple[int, ...]) -> None:
-        self.compiled.append(half)
-        self.known[absent] = half.run, given
+    def keep(self, compiled: Any, backward: Graph, given: tuple[int, ...]) -> Half:
+        self.compiled.append(compiled)
+        return Half(compiled.run, given, self.halves.read_by(backward))
 
-    def make(self, absent: tuple[int, ...]) -> tuple[Callable[..., Any], tuple[int, ...]]:
-        """The function without these cotangents, and the positions of the gradients it gives."""
+    def make(self, absent: tuple[int, ...]) -> Half:
+        """The one without these cotangents."""
         if absent in self.known:
             return self.known[absent]
         try:
@@ -143,11 +141,10 @@ class _Backwards:
                     part = _joint(self.pure, self.outlined, absent)
                     backward = backward_over(part, self.whole, OPS, self.halves)
                 given = tuple(i for i, g in enumerate(part.gradients) if g is not None)
-            half = self.compile(backward, {})()
+            compiled = self.compile(backward, {})()
         except NotDifferentiable as refused:
             raise AnyshapeError("E401", op="backward", why=refused.reason) from refused
-        self.compiled.append(half)
-        return half.run, given
+        return self.keep(compiled, backward, given)
 
 
 def compile_training(
@@ -174,7 +171,7 @@ def compile_training(
     backward = compile_backward(halves.backward, {}) if ahead else None
     backwards.compiled.append(forward())
     if backward is not None:
-        backwards.keep((), backward(), halves.given)
+        backwards.known[()] = backwards.keep(backward(), halves.backward, halves.given)
     boundary = Boundary(
         graph,
         constants,

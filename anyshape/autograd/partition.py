@@ -75,6 +75,13 @@ class Halves:
     extra: int
     given: tuple[int, ...]
 
+    def read_by(self, backward: Graph) -> frozenset[int]:
+        """The residuals that a backward half reads: this one, or one of fewer cotangents."""
+        read = {value for node in backward.nodes for value in node.inputs()}
+        read.update(values_in(backward.outputs))
+        saved = backward.inputs[: len(self.residuals)]
+        return frozenset(i for i, entry in enumerate(saved) if entry.value in read)
+
 
 def partition(joint: Joint, ops: Mapping[str, OpDef], budget: float = 1.0) -> Halves:
     """``budget``: see ``autograd/budget.py``. Raises ``NotDifferentiable`` where something must be

@@ -107,12 +107,17 @@ def _argument(node: Node, index: int, name: str) -> Arg:
 
 
 def reshaped(b: Builder, parent: Value, new: Value, node: Node, position: int) -> Value:
+    return _in_shape(b, new, parent.shape)
+
+
+def _in_shape(b: Builder, value: Value, shape: tuple[Dim, ...]) -> Value:
+    """The elements in a shape of as many: what was written has the shape of the view, and how many
+    these are may be said in two ways that are known to be equal only where guards hold."""
     try:
-        made: Value = b.call("reshape", new, parent.shape)
-    except Undecided:  # which has as many elements: the other way round it was required
-        strides = contiguous_strides(b.cx, parent.shape)
-        kind = replace(new.tensor, shape=parent.shape, strides=strides)
-        made = b.append("reshape", (new, parent.shape), {}, (kind,))
+        made: Value = b.call("reshape", value, shape)
+    except Undecided:
+        kind = replace(value.tensor, shape=shape, strides=contiguous_strides(b.cx, shape))
+        made = b.append("reshape", (value, shape), {}, (kind,))
     return made
 
 
@@ -157,7 +162,7 @@ def by_positions(b: Builder, parent: Value, new: Value, node: Node, position: in
         positions = positions[position]
     flat = (numel(new.shape),)
     whole, part = b.call("reshape", parent, (count,)), b.call("reshape", new, flat)
-    made = b.call("index_put", whole, (b.call("reshape", positions, flat),), part, False)
+    made = b.call("index_put", whole, (_in_shape(b, positions, flat),), part, False)
     return b.call("reshape", made, parent.shape)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from anyshape.ir.established import midrun_numbers
 from anyshape.ir.graph import (
     Graph,
     Node,
@@ -151,10 +152,12 @@ def _part(
     certain: set[Value],
     returned: Sequence[tuple[int, Value]],
 ) -> AmbiguousLayouts | None:
-    """The graph of those results that are not ``certain``."""
+    """The graph of those results that are not ``certain``. What has as many elements as data says
+    is handed in, as zeros have others."""
+    by_data = {v for node in graph.nodes if _counts(node) for v in node.outputs}
     positions, outputs = [], []
     for position, output in returned:
-        if output not in certain:
+        if output not in certain and output not in by_data:
             positions.append(position)
             outputs.append(output)
     if not positions:
@@ -166,6 +169,8 @@ def _part(
         is_view = row is not None and row.alias == "view"
         if wanted.isdisjoint(node.outputs) or (certain.issuperset(node.outputs) and not is_view):
             continue
+        if not by_data.isdisjoint(node.outputs):
+            continue
         if row is None or node.regions:
             return None
         if not (_is_of_torch(row) if row.guessed else _as_its_row_says(builder, row, node)):
@@ -173,6 +178,16 @@ def _part(
         nodes.append(node)
         wanted.update(node.inputs())
     return AmbiguousLayouts(part_of(graph, nodes[::-1], outputs), tuple(positions))
+
+
+def _counts(node: Node) -> bool:
+    """Does data that it reads decide a size of what it makes?"""
+    kinds = [v.type for v in node.outputs if isinstance(v.type, TensorType)]
+    made = {n for kind in kinds for n in midrun_numbers(kind.shape)}
+    if not made:
+        return False
+    given = [v.type.shape for v in node.inputs() if isinstance(v.type, TensorType)]
+    return not made.issubset(midrun_numbers((*given, node.args, *node.kwargs.values())))
 
 
 def _decided_by_rows(

@@ -81,12 +81,22 @@ class Layout:
     symbols: tuple[object, ...] = ()  # what the numbers are
 
 
+@frozen(eq=False)
+class Half:
+    """A backward half for some cotangents: what runs, which of ``wanted`` it has gradients of, and
+    which residuals it reads."""
+
+    run: Run
+    given: tuple[int, ...]
+    read: frozenset[int]
+
+
 @mutable(eq=False)
 class Boundary:
     """``run`` takes the graph's argument inputs in order and returns its outputs, flat.
 
     ``make_backward(absent)`` gives the backward half where these of ``differentiable`` get no
-    cotangent, and which of ``wanted`` it has gradients of. It may raise ``AnyshapeError``.
+    cotangent. It may raise ``AnyshapeError``.
     ``writes``: what has gradients, or a formula of eager's keeps, is written in place.
     ``drawn_on``: devices whose generators the graph draws from.
     ``replayed``: the graph without what nobody reads, whose checks of data no kernel made; eager's
@@ -97,11 +107,11 @@ class Boundary:
     constants: Mapping[str, torch.Tensor]
     layout: Layout
     forward: Run
-    make_backward: Callable[[tuple[int, ...]], tuple[Run, tuple[int, ...]]]
+    make_backward: Callable[[tuple[int, ...]], Half]
     drawn_on: tuple[str, ...] = ()
     writes: bool = False
     replayed: Graph | None = None
-    halves: dict[tuple[int, ...], tuple[Run, tuple[int, ...]] | None] = field(default_factory=dict)
+    halves: dict[tuple[int, ...], Half | None] = field(default_factory=dict)
     reruns: int = 0
     laid: dict[Form, tuple[Laid, ...] | None] = field(default_factory=dict)
     _written: tuple[int, ...] = ()
@@ -178,7 +188,7 @@ class Boundary:
             found.insert(position, tensor)
         return tuple(found)
 
-    def backward(self, absent: tuple[int, ...]) -> tuple[Run, tuple[int, ...]] | None:
+    def backward(self, absent: tuple[int, ...]) -> Half | None:
         """The half for these absent cotangents; None where there can be none."""
         found = self.halves.get(absent, _UNKNOWN)
         if found is _UNKNOWN:
@@ -199,18 +209,58 @@ class Boundary:
         return self._eagerly(call, part, cotangents, create=torch.is_grad_enabled())
 
     def though_written(
-        self, call: Call, part: Part, cotangents: Sequence[Any], refusal: RuntimeError
+        self,
+        call: Call,
+        part: Part,
+        cotangents: Sequence[Any],
+        saved: SavedTensors,
     ) -> list[Any]:
         """What a part wants, where something that was saved has been written since. Raises the
-        ``refusal`` unless eager has not saved it for these cotangents."""
+        refusal unless eager has not saved it for these cotangents."""
         outputs = [self.graph.outputs[p] for p, g in zip(part.outputs, cotangents) if g is not None]
         behind = values_behind(self.graph, outputs)
         written = {self.graph.inputs[position].value for position in call.modified()}
-        if not behind.isdisjoint(written):
-            raise refusal
-        self.reruns += 1
         again = [p for p, counter, version in call.saved if _version(counter) != version]
-        return self._eagerly(call, part, cotangents, torch.is_grad_enabled(), again)
+        if behind.isdisjoint(written):
+            self.reruns += 1
+            return self._eagerly(call, part, cotangents, torch.is_grad_enabled(), again)
+        half = self.half_for(part, cotangents)
+        read, stale = saved.one_by_one(len(self.layout.residuals))
+        if (
+            half is None
+            or not stale.isdisjoint(half.read)
+            or [read[i].data_ptr() for i, _ in self._replaceable] != call.pointers
+            or self._is_refused(call, part, cotangents, again)
+        ):
+            raise saved.refusal
+        return self.gradients(half, call, part, cotangents, read)
+
+    def half_for(self, part: Part, cotangents: Sequence[Any]) -> Half | None:
+        """The half for these cotangents of a part; None where eager torch is to do it."""
+        handed = {p: g for p, g in zip(part.outputs, cotangents) if g is not None}
+        if torch.is_grad_enabled() or any(map(_is_transformed, handed.values())):
+            return None
+        return self.backward(tuple([p for p in self.layout.differentiable if p not in handed]))
+
+    def gradients(
+        self, half: Half, call: Call, part: Part, cotangents: Sequence[Any], saved: Sequence[Any]
+    ) -> list[Any]:
+        rows = [g.contiguous() for g in cotangents if g is not None]
+        made = _without_autocast(half.run, (*saved, *call.numbers, *rows))
+        found = dict(zip([self.layout.wanted[position] for position in half.given], made))
+        return list(map(found.get, part.wanted))
+
+    def _is_refused(
+        self, call: Call, part: Part, cotangents: Sequence[Any], outputs: Sequence[int]
+    ) -> bool:
+        """Does one of eager's formulas for these cotangents keep what has been written since? Eager
+        is asked with what the inputs hold now, as their values say nothing of it."""
+        self.reruns += 1
+        try:
+            self._eagerly(call, part, cotangents, False, outputs, (*call.modified(),))
+        except (RuntimeError, LookupError, TypeError, ValueError):
+            return True  # or there is nothing to be asked with these values
+        return False
 
     def as_eager(
         self, call: Call, part: Part, cotangents: Sequence[Any], found: list[Any]
@@ -282,8 +332,9 @@ class Boundary:
         cotangents: Sequence[Any],
         create: bool,
         written: Sequence[int] = (),
+        written_inputs: Sequence[int] = (),
     ) -> list[Any]:
-        """By eager torch; these outputs count as written before its backward."""
+        """By eager torch; these outputs and inputs count as written before its backward."""
         if self._eager is None:
             self._eager = eager_function(self.replayed or self.graph)
         with torch.enable_grad():
@@ -294,12 +345,15 @@ class Boundary:
                 if create and inputs[position].requires_grad:  # it would be of what nobody has
                     raise RuntimeError(REPLACED)
                 inputs[position] = memory
+            for position in written_inputs:  # with version counters of their own
+                inputs[position] = inputs[position].data
             for position in part.wanted:
                 x = inputs[position]
                 inputs[position] = x.view_as(x) if create else x.detach().requires_grad_()
             outs = self._replayed(call, inputs)
-            for position in written:
-                torch.autograd.graph.increment_version(outs[position].detach())
+            changed = [outs[p] for p in written] + [inputs[p] for p in written_inputs]
+            for tensor in changed:
+                torch.autograd.graph.increment_version(tensor.detach())
             pairs = [
                 (outs[position], g)
                 for position, g in zip(part.outputs, cotangents)
@@ -415,19 +469,18 @@ class Differentiated(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: Any) -> Any:
         boundary, call, part = ctx.boundary, ctx.call, ctx.part
         layout = boundary.layout
-        saved, refusal = _saved_tensors(ctx)
-        if refusal is not None:
-            again = boundary.though_written(call, part, cotangents, refusal)
+        try:
+            saved = ctx.saved_tensors[: len(layout.residuals)]
+        except RuntimeError as refusal:  # kernels make views where no gradients are recorded
+            if not str(refusal).startswith((MODIFIED, VIEW_MODIFIED)):
+                raise
+            again = boundary.though_written(call, part, cotangents, SavedTensors(ctx, refusal))
             return None, None, None, None, *again
-        saved = saved[: len(layout.residuals)]
         if [saved[i].data_ptr() for i, _ in boundary._replaceable] != call.pointers:
             _refuse_reshaped(layout, saved, call.numbers)
         for i in boundary._mixed:
             _refuse_replaced(saved[i], call.inputs[layout.residuals[i].position])
-        handed = {p: g for p, g in zip(part.outputs, cotangents) if g is not None}
-        absent = tuple([p for p in layout.differentiable if p not in handed])
-        by_eager = torch.is_grad_enabled() or any(map(_is_transformed, handed.values()))
-        half = None if by_eager else boundary.backward(absent)
+        half = boundary.half_for(part, cotangents)
         marker, _ = ctx.next_functions[0]
         # of `torch.autograd.grad`, and not of `backward()`, how gradients lie is seen
         asks_eager = not _C._will_engine_execute_node(marker)
@@ -435,11 +488,7 @@ class Differentiated(torch.autograd.Function):
             call.pin(layout.residuals, saved)
         if half is None:
             return None, None, None, None, *boundary.again(call, part, cotangents)
-        run, given = half
-        rows = [g.contiguous() for g in handed.values()]
-        made = _without_autocast(run, (*saved, *call.numbers, *rows))
-        gradients = dict(zip([layout.wanted[position] for position in given], made))
-        found = list(map(gradients.get, part.wanted))
+        found = boundary.gradients(half, call, part, cotangents, saved)
         if asks_eager:
             found = boundary.as_eager(call, part, cotangents, found)
         elif boundary.writes:
@@ -472,15 +521,25 @@ def _refuse_replaced(memory: torch.Tensor, tensor: torch.Tensor) -> None:
         raise RuntimeError(REPLACED)
 
 
-def _saved_tensors(ctx: Any) -> tuple[tuple[torch.Tensor, ...], RuntimeError | None]:
-    """Those of a call; none and autograd's refusal where one has been written since, or is a view
-    whose base has: kernels make views where no gradients are recorded."""
-    try:
-        return ctx.saved_tensors, None
-    except RuntimeError as refusal:
-        if not str(refusal).startswith((MODIFIED, VIEW_MODIFIED)):
-            raise
-        return (), refusal
+@frozen(eq=False)
+class SavedTensors:
+    """Those of a call of which one has been written since, or is a view whose base has, and
+    autograd's refusal of all of them."""
+
+    context: Any
+    refusal: RuntimeError
+
+    def one_by_one(self, count: int) -> tuple[list[torch.Tensor], set[int]]:
+        """The first so many, and the positions of those that have been written."""
+        found: list[torch.Tensor] = []
+        written: set[int] = set()
+        for position, one in enumerate(self.context._raw_saved_tensors[:count]):
+            try:
+                found.append(one.unpack())
+            except RuntimeError:
+                found.append(one.data)
+                written.add(position)
+        return found, written
 
 
 def values_behind(graph: Graph, outputs: Sequence[Arg]) -> set[Value]:
@@ -531,53 +590,3 @@ def _without_autocast(run: Run, given: tuple[Any, ...]) -> tuple[Any, ...]:
         return run(*given)
     with _C._DisableAutocast():
         return run(*given)
-
-
-# ---- what is differentiated inside ---------------------------------------------------------------
-class Spent(torch.autograd.Function):
-    """Results whose graph the program has gone through already, as autograd sees them. They are
-    handed over in a list: of a tensor among the arguments, the result would be a view."""
-
-    @staticmethod
-    def forward(ctx: Any, marker: torch.Tensor, results: list[torch.Tensor]) -> Any:
-        return tuple(results)
-
-    @staticmethod
-    def backward(ctx: Any, *cotangents: Any) -> Any:
-        raise RuntimeError(SPENT)
-
-
-SPENT = (
-    "Trying to backward through the graph a second time (or directly access saved tensors after "
-    "they have already been freed). Specify retain_graph=True if you need to backward through the "
-    "graph a second time"
-)
-
-
-def spending(run: Run, spent: Sequence[int]) -> Run:
-    """The function, whose results at these positions require gradients and have none to give."""
-
-    def marking(*arguments: Any) -> tuple[Any, ...]:
-        outs = list(run(*arguments))
-        owners = [_owner(outs[position]) for position in spent]
-        different = {id(owner): owner for owner in owners}
-        with torch.enable_grad():
-            made = dict(zip(different, Spent.apply(_MARKER, [*different.values()])))
-            for position, owner in zip(spent, owners):
-                result, marked = outs[position], made[id(owner)]
-                outs[position] = marked if result is owner else _viewed(marked, result)
-        return tuple(outs)
-
-    return marking
-
-
-def _owner(result: torch.Tensor) -> torch.Tensor:
-    """What a view is a view of, where autograd knows nothing of that either; a view that a function
-    gives back may not be written."""
-    base = result._base
-    alike = base is not None and base.dtype == result.dtype and not base.requires_grad
-    return base if alike and base is not None else result
-
-
-def _viewed(owner: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
-    return owner.as_strided(result.shape, result.stride(), result.storage_offset())

@@ -62,9 +62,23 @@ def sizes_of_call(
     ]
     while left := _learn(sizes, pairs):  # one size may tell another
         if len(left) == len(pairs):
+            _suppose(sizes, left, graph)
             break
         pairs = left
     return sizes
+
+
+def _suppose(sizes: dict[Symbol, int], pairs: Sequence[tuple[Dim, int]], graph: Graph) -> None:
+    """Adds what a remainder or an extremum of a number of data gives as that number: 4 where
+    ``u0 % 5`` is 4. Nothing is supposed of what is a size by itself."""
+    values = (v for node in graph.nodes for v in (*node.inputs(), *node.outputs))
+    alone = {symbol_given_by(dim) for dim in _sizes(values)}
+    for dim, size in pairs:
+        rest = substitute(dim, sizes)
+        if isinstance(rest, Expr) and len(rest.symbols) == 1:
+            (symbol,) = rest.symbols
+            if symbol not in alone and evaluate(rest, {symbol: size}) == size:
+                sizes[symbol] = size
 
 
 def _sizes_of_arguments(graph: Graph, arguments: Sequence[Any]) -> Iterable[tuple[object, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import field
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import torch
@@ -250,7 +251,8 @@ class EagerLayouts:
         if self._eager is None:
             self._eager = eager_function(self.graph)
         read = {value for node in self.graph.nodes for value in node.inputs()}
-        inputs = inputs_like(self.graph, self.constants, arguments, read, number, shapes)
+        given = (self.graph, self.constants, arguments, read, number, shapes)
+        inputs = inputs_like(*given, unknown=number)  # how results lie depends on sizes alone
         devices = {t.device for t in inputs if isinstance(t, Tensor) and t.is_cuda}
         with torch.no_grad(), torch.random.fork_rng(devices):  # nothing is drawn for the program
             made: Sequence[Tensor] = self._eager(*inputs)
@@ -347,15 +349,20 @@ def inputs_like(
     read: Set[Value],
     number: int | None,
     results: Sequence[torch.Size] = (),
+    unknown: int | None = None,
 ) -> list[Any]:
     """What the graph is handed: tensors like the arguments, those that are ``read`` filled with a
-    number, the others without memory. The shapes of ``results`` tell sizes that data decides."""
+    number, the others without memory. The shapes of ``results`` tell sizes that data decides;
+    ``unknown`` stands for other numbers of data. KeyError where there is none."""
     sizes = sizes_of_call(graph, arguments, results)
     given, inputs = iter(arguments), []
     for entry in graph.inputs:
         value = entry.value
         like = constants[value.name] if entry.kind != "argument" else next(given, None)
-        inputs.append(_filled(sizes, value, like, number if value in read else None))
+        if isinstance(value.type, ScalarType):
+            inputs.append(_number_from_data(value.type, sizes, unknown) if like is None else like)
+        else:
+            inputs.append(_filled(sizes, value, like, number if value in read else None))
     return inputs
 
 
@@ -385,10 +392,8 @@ def _orders(shapes: Sequence[torch.Size], strides: Strides) -> tuple[Own, ...]:
 
 def _filled(sizes: Mapping[Symbol, int], value: Value, like: Any, number: int | None) -> Any:
     """A tensor of the type, or laid out as the one that is given; without memory where there is no
-    number. What is no tensor is itself."""
-    kind = value.type
-    if isinstance(kind, ScalarType):
-        return _number_from_data(kind, sizes) if like is None else like
+    number."""
+    kind = value.tensor
     if like is None:
         shape = [_number(dim, sizes) for dim in kind.shape]
         dense = kind.strides == row_major(kind.shape)
@@ -403,11 +408,20 @@ def _filled(sizes: Mapping[Symbol, int], value: Value, like: Any, number: int | 
     return filled.as_strided(shape, strides)
 
 
-def _number_from_data(kind: ScalarType, sizes: Mapping[Symbol, int]) -> int:
-    """The integer that the program reads from data; KeyError where no size tells it."""
-    if isinstance(kind.expr, Expr):
+def _number_from_data(
+    kind: ScalarType, sizes: Mapping[Symbol, int], unknown: int | None
+) -> int | float | bool:
+    """The number that the program reads from data, or what stands for one that no size tells."""
+    if isinstance(kind.expr, Expr) and kind.expr.symbols <= sizes.keys():
         return int(evaluate(kind.expr, sizes))
-    raise KeyError(kind.expr)
+    if unknown is None:
+        raise KeyError(kind.expr)
+    return NUMBERS[kind.kind](unknown)
+
+
+NUMBERS: Mapping[str, Callable[[int], int | float | bool]] = MappingProxyType(
+    {"int": int, "float": float, "bool": bool}
+)
 
 
 def _exactly(arguments: Sequence[Any]) -> Form:

@@ -143,3 +143,17 @@ def test_what_is_written_and_saved_for_gradients_is_not_written_afterwards(opera
             function(x, mean, var).sum().backward()
             made.append((x.grad, mean, var))
         torch.testing.assert_close(made[1], made[0])
+
+
+@pytest.mark.parametrize("read", [True, False])
+@pytest.mark.parametrize("name", ["i0_", "mvlgamma_", "polygamma_", "igamma_"])
+def test_what_cannot_be_cast_to_what_is_written_is_refused(name, read):
+    rest = {"mvlgamma_": (1,), "polygamma_": (1,), "igamma_": (torch.ones(3),)}.get(name, ())
+
+    def program(x):
+        written = getattr(x * 1, name)(*rest)
+        return written + 1 if read else 1
+
+    for run in (program, anyshape.compile(program)):
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            run(torch.ones(3, dtype=torch.int64))

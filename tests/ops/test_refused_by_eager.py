@@ -95,3 +95,33 @@ def _program(entry: Any, kwargs: dict[str, Any], reads: bool) -> Any:
         return made if reads else 1
 
     return anyshape.compile(program)
+
+
+IN_PLACE = [entry for entry in CASES if entry.inplace_variant is not None]
+
+
+@pytest.mark.parametrize("entry", IN_PLACE, ids=lambda e: f"{e.name}.{e.variant_test_name}")
+def test_what_eager_refuses_in_place_is_refused_though_nobody_reads_it(entry: Any) -> None:
+    for dtype in (torch.float32, torch.int64, torch.bool, torch.complex64):
+
+        def program(x: Tensor, *rest: Any, **kwargs: Any) -> int:
+            entry.inplace_variant(x * 1, *rest, **kwargs)
+            return 1
+
+        for args, kwargs in samples(entry, torch.float32, 1):
+            given = [a.to(dtype) if isinstance(a, Tensor) else a for a in args]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                theirs, ours = (
+                    _raised(run, _copies(tuple(given)), kwargs)
+                    for run in (program, anyshape.compile(program))
+                )
+            assert ours == theirs, dtype
+
+
+def _raised(run: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    try:
+        run(*args, **kwargs)
+    except Exception as error:
+        return type(error)
+    return None

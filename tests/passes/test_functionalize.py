@@ -111,3 +111,22 @@ def test_results_of_one_view_are_made_anew_by_one_view() -> None:
     (captured,) = fast.graphs()
     made = functionalize(parse_graph(captured), OPS)
     assert sum(node.op == "unbind" for node in made.nodes) <= 3
+
+
+def test_a_diagonal_whose_length_is_said_in_two_ways_is_written(monkeypatch) -> None:
+    """What the program hears of `var` ends the segment there, so that what follows is typed in
+    another one, by other facts."""
+    monkeypatch.setattr("warnings.showwarning", lambda *told, **named: None)
+
+    def program(x):
+        t = -x.diff(n=2)
+        spread = t.float().var(-1)
+        chosen = t[t != 0].mean()
+        t.diagonal(1).add_(1)
+        return t, spread, chosen
+
+    fast = anyshape.compile(program)
+    for rows, columns in ((4, 4), (2, 5), (1, 4), (3, 3)):
+        x = torch.randn(columns, rows).T
+        assert torch.equal(fast(x)[0], program(x)[0])
+    assert fast.stats().internal_errors == 0

@@ -43,8 +43,7 @@ def into(domain: RecordingDomain, shown: str, made: Any, out: Any) -> Any:
     for new, old in pairs:
         if type(old) is not TensorValue or type(new) is not TensorValue:
             raise broken("unknown-call", f"{shown} with out=")
-        if not torch.can_cast(TORCH_OF_DTYPE[new.value.dtype], TORCH_OF_DTYPE[old.value.dtype]):
-            raise broken("operator-raises", what=shown, why="out= has a dtype of another category")
+        _refuse_another_category(shown, old, new)
         if domain.recorder.modes.grad and any(t.value.tensor.requires_grad for t in (new, old)):
             why = "operators have no derivative with out="
             raise broken("operator-raises", what=shown, why=why)
@@ -53,6 +52,12 @@ def into(domain: RecordingDomain, shown: str, made: Any, out: Any) -> Any:
     for new, old in pairs:
         write(domain, shown, old, new)
     return out
+
+
+def _refuse_another_category(shown: str, old: TensorValue, new: TensorValue) -> None:
+    if not torch.can_cast(TORCH_OF_DTYPE[new.value.dtype], TORCH_OF_DTYPE[old.value.dtype]):
+        why = "what it writes to has a dtype of another category"
+        raise broken("operator-raises", what=shown, why=why)
 
 
 def _alike(
@@ -67,7 +72,8 @@ def _alike(
 
 
 def write(domain: RecordingDomain, shown: str, old: TensorValue, new: TensorValue) -> None:
-    """Copies ``new`` into ``old``, which must have its shape."""
+    """Copies ``new`` into ``old``, which must have its shape and take its dtype."""
+    _refuse_another_category(shown, old, new)
     alike = _alike(domain, shown, old, new)
     domain.require(alike, f"{shown} changes the shape of an argument")
     call_row(domain, "copy_", old, new)

@@ -100,11 +100,12 @@ def _refused(asking: Asking, outputs: Sequence[Arg]) -> set[Location]:
 
 
 def _is_code_of_ours(row: OpDef, call: Called) -> bool:
-    """Does no library do it, on the host?"""
+    """Does no library do it, nor what is written, on the host?"""
     values = values_in((*call.args, *call.kwargs.values()))
+    made = row if row.functional is None else OPS[row.functional]
     return (
-        (row.lower is not None or row.expand is not None)
-        and not isinstance(row.lower, Extern)
+        (made.lower is not None or made.expand is not None)
+        and not isinstance(made.lower, Extern)
         and all(v.type.device == HOST for v in values if isinstance(v.type, TensorType))
     )
 
@@ -134,15 +135,33 @@ def _is_unread(values: frozenset[Value], made: set[Value], read: set[Value]) -> 
 
 
 def _read(nodes: Sequence[Node], outputs: Sequence[Arg]) -> set[Value]:
-    """What the outputs are made of, and what is read by nodes that stay whoever reads them."""
+    """What the outputs are made of, and what is read by nodes that stay whoever reads them: those
+    that write in place do where somebody else has the memory, or reads it."""
+    owner = _owners(nodes)
+    made = {value for node in nodes for value in node.outputs}
     read = set(values_in(tuple(outputs)))
+    memory = {owner.get(value, value) for value in read}
     for node in reversed(nodes):
         row = OPS.get(node.op)
-        stays = row is None or row.mutates or row.resource is not None
+        stays = row is None or row.resource is not None
+        if row is not None and row.mutates:
+            written = {owner.get(value, value) for value in node.read[:1]}
+            stays = stays or not written <= made - memory
         if stays or not read.isdisjoint(node.outputs):
-            read.update(node.outputs)
-            read.update(node.inputs())
+            read.update(node.outputs, node.inputs())
+            memory.update(owner.get(value, value) for value in (*node.outputs, *node.inputs()))
     return read
+
+
+def _owners(nodes: Sequence[Node]) -> dict[Value, Value]:
+    """What lies in the memory of another value, and that value."""
+    owner: dict[Value, Value] = {}
+    for node in nodes:
+        row = OPS.get(node.op)
+        if row is not None and node.read and (row.alias != "none" or row.mutates):
+            first = owner.get(node.read[0], node.read[0])
+            owner.update((value, first) for value in node.outputs if value is not first)
+    return owner
 
 
 @mutable(eq=False)
@@ -203,7 +222,7 @@ class Asking:
     def asked(self, row: OpDef, call: Called, most: int) -> Answer:
         """Does torch's function refuse the arguments, as the program gives them and as nodes have
         them?"""
-        if row.mutates or row.random:
+        if row.random:
             return TAKEN
         positional, keywords = row.signature.split(call.args, call.kwargs)
         function = resolve(OPS[call.name].torch)

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from anyshape.autograd.copied import with_copies
-from anyshape.autograd.differentiate import Joint, differentiate
+from anyshape.autograd.differentiate import Activity, Joint, differentiate, part_of
 from anyshape.autograd.inlined import differentiates_again, inline_gradients, refuse_uncovered
 from anyshape.autograd.kept import (
     kept_as_views,
@@ -41,6 +41,7 @@ from anyshape.autograd.partition import Halves, Residual, backward_over, partiti
 from anyshape.autograd.recompute import recompute_cheap
 from anyshape.autograd.recorded import names_of_recorded
 from anyshape.autograd.shared_heads import without_repeated_heads
+from anyshape.autograd.stages import Stage, named_in, staged
 from anyshape.autograd.written_since import written_by_the_end, written_since
 from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.graph import Graph, Node, ScalarType, TensorType, Value, values_in
@@ -51,7 +52,7 @@ from anyshape.ops.write_back import WrittenThrough
 from anyshape.passes.outputs import separate_outputs
 from anyshape.passes.pipeline import DIFFERENTIABLE, JOINT, Pipeline
 from anyshape.passes.simplify import without_dead_reads
-from anyshape.runtime.boundary import Boundary, Layout, Part, SavedValue
+from anyshape.runtime.boundary import Boundary, Layout, Part, SavedValue, made_by
 from anyshape.runtime.profile import Times
 from anyshape.runtime.random_state import devices_drawn_on
 from anyshape.runtime.saved_by_eager import kept_themselves, reads_what_is_written
@@ -127,11 +128,13 @@ def compile_training(
     _refuse_shared(outlined)
     with _refusals(), stage_of("differentiation", graph.first_line):
         pure = without_repeated_heads(_last(DIFFERENTIABLE, outlined.graph), OPS)
-        whole = _joint(pure, outlined)
+        groups = independent(graph, OPS, outlined.differentiable)
+        chained = _staged(pure, outlined, groups)
+        whole = _joint(chained, outlined)
         halves = partition(whole, OPS, budget)
     forward = compile_forward(halves.forward, constants)
     ahead = (
-        len(outlined.differentiable) == 1
+        len(chained.differentiable) == 1
     )  # the backward half is known, and refused now or never
     backward = compile_backward(halves.backward, {}) if ahead else None
     compiled: list[Any] = [forward()]
@@ -144,7 +147,7 @@ def compile_training(
             backward, given = halves.backward, halves.given
             if absent:
                 with _refusals(), stage_of("differentiation", graph.first_line):
-                    part = _joint(pure, outlined, absent)
+                    part = _of_stage(whole, chained, absent) or _joint(chained, outlined, absent)
                     backward = backward_over(part, whole, OPS, halves)
                 given = tuple(i for i, g in enumerate(part.gradients) if g is not None)
             half = compile_backward(backward, {})()
@@ -156,15 +159,17 @@ def compile_training(
     if backward is not None:
         compiled.append(backward())
         known[()] = compiled[-1].run, halves.given
+    hidden = chained.hidden_in(outlined.marked)
+    seen = replace(graph, outputs=(*graph.outputs, *hidden))
     boundary = Boundary(
-        graph,
+        seen,
         constants,
-        _layout(outlined, halves, independent(graph, OPS, outlined.differentiable)),
+        _layout(outlined, halves, groups, chained),
         compiled[0].run,
         make_backward,
         drawn_on=devices_drawn_on(graph),
         writes=any(map(_writes, graph.nodes)) or _is_refused(graph),
-        replayed=without_dead_reads(graph, OPS),
+        replayed=without_dead_reads(seen, OPS),
     )
     stages = (("joint", whole.graph), ("forward", halves.forward), ("backward", halves.backward))
     return CompiledTraining(graph, stages, boundary, compiled, saved_in_words(halves))
@@ -236,11 +241,51 @@ def _refusals() -> Iterator[None]:
         raise
 
 
-def _joint(pure: Graph, outlined: Outline, absent: tuple[int, ...] = ()) -> Joint:
-    joint = differentiate(pure, OPS, outlined.wanted, outlined.differentiable, absent)
+@frozen(eq=False)
+class _Chained:
+    """The functional graph, whose last outputs are ``hidden`` where there are ``stages``."""
+
+    graph: Graph
+    differentiable: tuple[int, ...]
+    hidden: tuple[Value, ...]
+    stages: tuple[Stage, ...]
+
+    def hidden_in(self, captured: Graph) -> tuple[Value, ...]:
+        return named_in(captured, self.hidden, OPS)
+
+
+def _staged(pure: Graph, outlined: Outline, groups: Sequence[Group]) -> _Chained:
+    active = Activity(pure, OPS, [pure.inputs[i].value for i in outlined.wanted])
+    active.agree_on(outlined.differentiable)
+    nodes = [*filter(active.differentiates, pure.nodes)]
+    made = staged(pure, OPS, active.values, nodes, groups)
+    if made is None:
+        return _Chained(pure, outlined.differentiable, (), ())
+    count = len(pure.outputs)
+    differentiable = (*outlined.differentiable, *range(count, len(made.graph.outputs)))
+    hidden = tuple(values_in(made.graph.outputs[count:]))
+    return _Chained(made.graph, differentiable, hidden, made.stages)
+
+
+def _of_stage(whole: Joint, chained: _Chained, absent: tuple[int, ...]) -> Joint | None:
+    """Of one stage, all of whose cotangents there are, what has been made for all of them."""
+    first = 0
+    for stage in chained.stages:
+        last = first + len(stage.wanted) + len(stage.before)
+        if set(chained.differentiable).difference(absent) == {*stage.outputs}:
+            return part_of(whole, stage.outputs, range(first, last))
+        first = last
+    return None
+
+
+def _joint(chained: _Chained, outlined: Outline, absent: tuple[int, ...] = ()) -> Joint:
+    joint = differentiate(
+        chained.graph, OPS, outlined.wanted, chained.differentiable, absent, chained.stages
+    )
     core = without_causal_masks(_last(JOINT, joint.graph), OPS)
-    own = separate_outputs(outlined.graph, _cut_to(core, joint.outputs), OPS)
-    outputs = (*own.outputs, *core.outputs[joint.outputs :])
+    count = len(outlined.graph.outputs)
+    own = separate_outputs(outlined.graph, _cut_to(core, count), OPS)
+    outputs = (*own.outputs, *core.outputs[count:])
     kept_inputs, kept_outputs = kept_by_eager(
         outlined.marked, OPS, _surely_refused, names_of_recorded(joint.graph)
     )
@@ -283,22 +328,28 @@ def _refuse_shared(outlined: Outline) -> None:
         taken.add(root)
 
 
-def _layout(outlined: Outline, halves: Halves, groups: Sequence[Group]) -> Layout:
-    outputs = len(outlined.graph.outputs)
+def _layout(
+    outlined: Outline, halves: Halves, groups: Sequence[Group], chained: _Chained
+) -> Layout:
+    outputs = len(chained.graph.outputs)
+    parts = [Part(group.outputs, group.wanted) for group in groups]
+    if chained.stages:
+        parts = [Part(one.outputs, (*one.wanted, *map(made_by, one.before))) for one in chained.stages]
     read = [one.position for one in halves.residuals if one.kind == "input"]
     as_views, mixed = kept_as_views(outlined.marked, OPS, read, kept_themselves)
     return Layout(
         outputs,
-        outlined.wanted,
-        outlined.differentiable,
+        tuple(key for part in parts for key in part.wanted) if chained.stages else outlined.wanted,
+        chained.differentiable,
         tuple(
             replace(_saved_value(one, as_views, mixed), type=entry.value.tensor)
             for one, entry in zip(halves.residuals, halves.backward.inputs)
         ),
         tuple(map(_saved_value, halves.watched)),
         outputs + halves.extra,
-        tuple(Part(group.outputs, group.wanted) for group in groups),
+        tuple(parts),
         _symbols(halves),
+        len(chained.hidden),
     )
 
 

@@ -26,6 +26,7 @@ from anyshape.autograd.recorded import (
     may_be_recorded,
     recorded,
 )
+from anyshape.autograd.stages import Stage
 from anyshape.ir.graph import (
     Arg,
     Graph,
@@ -48,7 +49,8 @@ from anyshape.symbolic import eq
 class Joint:
     """``graph.inputs`` are those of the program, then a cotangent for each of ``differentiable``
     (positions of the outputs that get one); ``graph.outputs`` are those of the program, then a
-    gradient for each of ``wanted`` (positions of inputs), None where nothing depends on it.
+    gradient for each of ``wanted`` (positions of inputs), or for each that a stage wants
+    (``stages.py``), None where nothing depends on it.
     ``saved`` are positions of the inputs and outputs in whose memory eager's own backward formulas
     read. ``unchecked_inputs``: of those eager does not know whether they were written since.
     """
@@ -77,28 +79,63 @@ def differentiate(
     wanted: Sequence[int],
     differentiable: Sequence[int],
     absent: Sequence[int] = (),
+    stages: Sequence[Stage] = (),
 ) -> Joint:
     """The joint graph of a functional graph whose nodes have rules. ``absent`` are outputs that get
-    no cotangent. Raises ``NotDifferentiable``.
+    no cotangent. Where there are ``stages`` the gradients are those that each of them wants, one
+    stage after the other. Raises ``NotDifferentiable``.
     """
     active = Activity(graph, ops, [graph.inputs[i].value for i in wanted])
     active.agree_on(differentiable)
+    if not stages:
+        nodes = tuple(filter(active.differentiates, graph.nodes))
+        stages = (Stage(tuple(differentiable), tuple(wanted), (), nodes),)
     builder = continued(graph, ops)
     present = [position for position in differentiable if position not in absent]
-    seeds = [_seed(builder, graph, position) for position in present]
-    backward = Backward(builder, ops, active.values, in_callers_memory(graph, ops))
-    for position, seed in zip(present, seeds):
-        output = graph.outputs[position]
-        assert isinstance(output, Value)
-        backward.add(output, seed)
-    for node in reversed(graph.nodes):
-        if active.differentiates(node):
+    seeds = {position: _seed(builder, graph, position) for position in present}
+    callers = in_callers_memory(graph, ops)
+    found = []
+    for stage in reversed(stages):
+        backward = Backward(builder, ops, active.values, callers)
+        for position in filter(seeds.__contains__, stage.outputs):
+            (output,) = values_in(graph.outputs[position])
+            backward.add(output, seeds[position])
+        for node in reversed(stage.nodes):
             backward.node(node)
-    gradients = backward.finished([graph.inputs[i].value for i in wanted], seeds)
+        found.append(backward)
+    owner = roots(builder.finish(()), ops)
+    gradients = []
+    for stage, backward in zip(stages, reversed(found)):
+        given = [graph.inputs[i].value for i in stage.wanted]
+        given += values_in(tuple(graph.outputs[i] for i in stage.before))
+        of_stage = [seeds[position] for position in stage.outputs if position in seeds]
+        gradients += backward.finished(given, of_stage, owner)
     made = builder.finish((*graph.outputs, *gradients))
     joint = without_own_backwards(replace(made, facts=graph.facts))
     inputs, outputs = _saved(without_own_backwards(graph), ops, builder.nodes[len(graph.nodes) :])
     return Joint(joint, len(graph.outputs), tuple(present), tuple(wanted), inputs, outputs)
+
+
+def part_of(joint: Joint, differentiable: Sequence[int], wanted: Sequence[int]) -> Joint:
+    """Its gradients at these positions, which depend on the cotangents of these outputs alone."""
+    inputs = joint.graph.inputs
+    count = len(inputs) - len(joint.differentiable)
+    entries = dict(zip(joint.differentiable, inputs[count:]))
+    others = {e.value for position, e in entries.items() if position not in differentiable}
+    nodes = []
+    for node in joint.graph.nodes:
+        if others.isdisjoint(node.inputs()):
+            nodes.append(node)
+        else:
+            others.update(node.outputs)
+    gradients = (g if i in wanted else None for i, g in enumerate(joint.gradients))
+    graph = replace(
+        joint.graph,
+        inputs=(*inputs[:count], *(entries[position] for position in differentiable)),
+        nodes=tuple(nodes),
+        outputs=(*joint.graph.outputs[: joint.outputs], *gradients),
+    )
+    return replace(joint, graph=graph, differentiable=tuple(differentiable))
 
 
 def continued(graph: Graph, ops: Mapping[str, OpDef]) -> Builder:
@@ -304,10 +341,12 @@ class Backward:
             gradient = b.call("to_dtype", gradient, like.dtype)
         return gradient
 
-    def finished(self, wanted: Sequence[Value], seeds: Sequence[Value]) -> list[Value | None]:
-        """The gradients of the inputs, each in memory of its own: autograd keeps them as ``.grad``,
-        which programs write. One that repeats elements of a cotangent, as eager's, it copies."""
-        owner = roots(self.builder.finish(()), self.ops)
+    def finished(
+        self, wanted: Sequence[Value], seeds: Sequence[Value], owner: Mapping[Value, Value]
+    ) -> list[Value | None]:
+        """The gradients of these, each in memory of its own: autograd keeps them as ``.grad``,
+        which programs write. One that repeats elements of a cotangent, as eager's, it copies.
+        ``owner``: whose memory values lie in."""
         taken = {*seeds, *(entry.value for entry in self.builder.inputs)}
         repeated = set(seeds)
         made: list[Value | None] = []

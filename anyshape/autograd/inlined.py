@@ -145,7 +145,7 @@ def _gradients(
         if active.differentiates(node):
             backward.node(node)
     builder.location, builder.modes = call.location, modes
-    made = backward.finished(leaves, seeds)
+    made = backward.finished(leaves, seeds, roots(builder.finish(()), ops))
     if any(_is_gradient_gone_through(node, backward) for node in nodes):
         # eager was asked what gets one (capture/tensors/second_gradients.py): of a mask, zeros
         made = [_zeros(builder, out) if g is None else g for g, out in zip(made, call.outputs)]

@@ -56,9 +56,15 @@ class SavedValue:
         return found.detach() if self.pinned else found
 
 
+def made_by(position: int) -> int:
+    """How the output at a position is named among what a later part wants gradients of."""
+    return -1 - position
+
+
 @frozen
 class Part:
-    """Outputs, and the inputs that autograd goes from them to: one node of its graph."""
+    """Outputs, and the inputs and outputs of earlier parts (``made_by``) that autograd goes from
+    them to: one node of its graph."""
 
     outputs: tuple[int, ...]
     wanted: tuple[int, ...]
@@ -66,10 +72,11 @@ class Part:
 
 @frozen
 class Layout:
-    """Positions: ``wanted`` among the inputs, ``differentiable`` among the ``outputs`` that the
-    program has. ``residuals`` are read by the backward half, ``watched`` are saved for their
+    """Positions: ``wanted`` among the inputs, or what ``made_by`` gives, ``differentiable`` among
+    the ``outputs``, the last of which are ``hidden`` from the program. ``residuals`` are read by the backward half, ``watched`` are saved for their
     versions alone; ``numbers`` is where the numbers begin in what the forward half returns.
-    ``parts``: no operator lies in front of two of them, so that each can be gone through once."""
+    ``parts``: no operator keeps something for two of them, so that each can be gone through once.
+    """
 
     outputs: int
     wanted: tuple[int, ...]
@@ -79,6 +86,7 @@ class Layout:
     numbers: int
     parts: tuple[Part, ...]
     symbols: tuple[object, ...] = ()  # what the numbers are
+    hidden: int = 0
 
 
 @mutable(eq=False)
@@ -111,6 +119,7 @@ class Boundary:
     _fixed_shapes: tuple[tuple[int, tuple[int, ...]], ...] = ()  # of the others
     _replaceable: tuple[tuple[int, int], ...] = ()  # (residual, input): read as it is by then
     _constant_inputs: tuple[tuple[int, torch.Tensor], ...] = ()
+    _leaves: tuple[int, ...] = ()  # inputs that gradients are wanted of
     _eager: Run | None = None
     _decide: Run | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -120,6 +129,7 @@ class Boundary:
         self._written = tuple(sorted({*writes.before, *writes.behind}))
         saved = (*self.layout.residuals, *self.layout.watched)
         outputs = {s.position for s in saved if not s.of_inputs}
+        self._leaves = tuple(sorted({i for i in self.layout.wanted if i >= 0}))
         self._saved_outputs = tuple(sorted(p for p in outputs if p < self.layout.outputs))
         residuals = self.layout.residuals
         self._mixed = tuple(i for i, one in enumerate(residuals) if one.mixed)
@@ -160,14 +170,14 @@ class Boundary:
         for position, tensor in outs.items():
             made[position] = tensor
         call.saved = [(p, _counter(made[p]), _version(made[p])) for p in self._saved_outputs]
-        return tuple(made)
+        return tuple(made[: self.layout.outputs - self.layout.hidden])
 
     def _record(self, call: Call, outs: dict[int, torch.Tensor]) -> None:
         if not self.layout.parts:  # gradients are recorded of what nobody is handed
             with torch.no_grad():
                 return call.run(self)
         for part in self.layout.parts:
-            wanted = [call.inputs[i] for i in part.wanted]
+            wanted = [call.inputs[i] if i >= 0 else outs[made_by(i)] for i in part.wanted]
             made = Differentiated.apply(self, call, part, _MARKER, *wanted)
             outs.update(zip(part.outputs, made if isinstance(made, tuple) else (made,)))
 
@@ -294,7 +304,8 @@ class Boundary:
                 if create and inputs[position].requires_grad:  # it would be of what nobody has
                     raise RuntimeError(REPLACED)
                 inputs[position] = memory
-            for position in part.wanted:
+            is_behind_others = any(position < 0 for position in part.wanted)
+            for position in self._leaves if is_behind_others else part.wanted:
                 x = inputs[position]
                 inputs[position] = x.view_as(x) if create else x.detach().requires_grad_()
             outs = self._replayed(call, inputs)
@@ -307,7 +318,7 @@ class Boundary:
             ]
             results = torch.autograd.grad(
                 [out for out, _ in pairs],
-                [inputs[position] for position in part.wanted],
+                [inputs[i] if i >= 0 else outs[made_by(i)] for i in part.wanted],
                 [g for _, g in pairs],
                 create_graph=create,
                 allow_unused=True,
@@ -384,7 +395,8 @@ class Call:
         outs = self.outs = list(boundary.forward(*self.arguments))
         self.numbers = tuple(outs[layout.numbers :])
         for position in layout.differentiable:
-            if outs[position]._is_view():
+            is_hidden = position >= layout.outputs - layout.hidden
+            if is_hidden or outs[position]._is_view():
                 outs[position] = outs[position].detach()
 
 

@@ -41,7 +41,7 @@ from anyshape.autograd.partition import Halves, Residual, backward_over, partiti
 from anyshape.autograd.recompute import recompute_cheap
 from anyshape.autograd.recorded import names_of_recorded
 from anyshape.autograd.shared_heads import without_repeated_heads
-from anyshape.autograd.stages import Stage, named_in, staged
+from anyshape.autograd.stages import Stage, cut_in, named_in, staged
 from anyshape.autograd.written_since import written_by_the_end, written_since
 from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.graph import Graph, Node, ScalarType, TensorType, Value, values_in
@@ -133,9 +133,7 @@ def compile_training(
         whole = _joint(chained, outlined)
         halves = partition(whole, OPS, budget)
     forward = compile_forward(halves.forward, constants)
-    ahead = (
-        len(chained.differentiable) == 1
-    )  # the backward half is known, and refused now or never
+    ahead = len(chained.differentiable) == 1  # the backward half is known, and refused now or never
     backward = compile_backward(halves.backward, {}) if ahead else None
     compiled: list[Any] = [forward()]
     known: dict[tuple[int, ...], Any] = {}
@@ -159,17 +157,20 @@ def compile_training(
     if backward is not None:
         compiled.append(backward())
         known[()] = compiled[-1].run, halves.given
-    hidden = chained.hidden_in(outlined.marked)
-    seen = replace(graph, outputs=(*graph.outputs, *hidden))
+    seen = replace(graph, outputs=(*graph.outputs, *named_in(graph, chained.hidden, OPS)))
+    replayed = without_dead_reads(seen, OPS)
+    layout = _layout(outlined, halves, groups, chained)
+    cuts = (cut_in(replayed, chained.graph, stage, OPS) for stage in chained.stages)
     boundary = Boundary(
         seen,
         constants,
-        _layout(outlined, halves, groups, chained),
+        layout,
         compiled[0].run,
         make_backward,
         drawn_on=devices_drawn_on(graph),
         writes=any(map(_writes, graph.nodes)) or _is_refused(graph),
-        replayed=without_dead_reads(seen, OPS),
+        replayed=replayed,
+        cuts={part: cut for part, cut in zip(layout.parts, cuts) if cut is not None},
     )
     stages = (("joint", whole.graph), ("forward", halves.forward), ("backward", halves.backward))
     return CompiledTraining(graph, stages, boundary, compiled, saved_in_words(halves))
@@ -249,9 +250,6 @@ class _Chained:
     differentiable: tuple[int, ...]
     hidden: tuple[Value, ...]
     stages: tuple[Stage, ...]
-
-    def hidden_in(self, captured: Graph) -> tuple[Value, ...]:
-        return named_in(captured, self.hidden, OPS)
 
 
 def _staged(pure: Graph, outlined: Outline, groups: Sequence[Group]) -> _Chained:
@@ -334,7 +332,9 @@ def _layout(
     outputs = len(chained.graph.outputs)
     parts = [Part(group.outputs, group.wanted) for group in groups]
     if chained.stages:
-        parts = [Part(one.outputs, (*one.wanted, *map(made_by, one.before))) for one in chained.stages]
+        parts = [
+            Part(one.outputs, (*one.wanted, *map(made_by, one.before))) for one in chained.stages
+        ]
     read = [one.position for one in halves.residuals if one.kind == "input"]
     as_views, mixed = kept_as_views(outlined.marked, OPS, read, kept_themselves)
     return Layout(

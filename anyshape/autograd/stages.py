@@ -1,4 +1,4 @@
-"""Outputs that lie in front of other outputs: gradients of those end at these, and go on from there.
+"""Outputs that lie in front of others: gradients of the others end at these, and go on from there.
 
     %h = tanh(x @ %w); %y = sin(%h @ %v); return %h, %y
     ->
@@ -13,14 +13,16 @@ output that nobody is handed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import field
 
 from anyshape.autograd.memory import roots
 from anyshape.autograd.outline import Group, NotDifferentiable
-from anyshape.ir.graph import Arg, Graph, Node, Value
+from anyshape.ir.graph import Arg, Graph, Node, Value, map_values, values_in
 from anyshape.nouns import frozen, mutable, replace
 from anyshape.ops.table import OpDef
+
+BESIDE_WRITES = "an output lies in front of another one, beside what is written"
 
 
 @frozen(eq=False)
@@ -45,7 +47,7 @@ class Staged:
 def staged(
     graph: Graph,
     ops: Mapping[str, OpDef],
-    active: frozenset[Value],
+    active: Set[Value],
     nodes: Sequence[Node],
     groups: Sequence[Group],
 ) -> Staged | None:
@@ -73,7 +75,7 @@ class _Stages:
 
     graph: Graph
     ops: Mapping[str, OpDef]
-    active: frozenset[Value]
+    active: Set[Value]
     outputs: dict[Value, int]
     nodes: Sequence[Node]
     is_chain: bool = False
@@ -87,7 +89,7 @@ class _Stages:
         cls,
         graph: Graph,
         ops: Mapping[str, OpDef],
-        active: frozenset[Value],
+        active: Set[Value],
         nodes: Sequence[Node],
         group: Group,
     ) -> _Stages:
@@ -185,9 +187,62 @@ class _Part:
         )
 
 
-def named_in(
-    graph: Graph, hidden: Iterable[Value], ops: Mapping[str, OpDef]
-) -> tuple[Value, ...]:
+def cut_in(captured: Graph, pure: Graph, stage: Stage, ops: Mapping[str, OpDef]) -> Graph | None:
+    """The captured graph, where this stage reads views of what earlier ones hand it, which are the
+    outputs in the places of that; None where none of it lies in front of the rest, so that its
+    gradients are the same. Raises ``NotDifferentiable``."""
+    before = {*values_in(tuple(pure.outputs[position] for position in stage.before))}
+    if not _is_any_behind(before, pure.nodes):
+        return None
+    outputs = list(captured.outputs)
+    made: dict[Value, Value] = {}
+    for position in stage.before:
+        (value,) = values_in(outputs[position])
+        outputs[position] = made[value] = Value(f"{value.name}_here", value.type)
+    here = _leading_to(captured, [captured.outputs[i] for i in stage.outputs], made.keys(), ops)
+    nodes: list[Node] = []
+
+    def read(value: Value) -> Arg:
+        return made.get(value, value)
+
+    for node in captured.nodes:
+        if node in here:
+            args = tuple(map_values(arg, read) for arg in node.args)
+            kwargs = {name: map_values(arg, read) for name, arg in node.kwargs.items()}
+            node = replace(node, args=args, kwargs=kwargs)
+        nodes.append(node)
+        for value in filter(made.__contains__, node.outputs):
+            view = Node("expand", (value, value.shape), {}, (made[value],))
+            nodes.append(replace(view, location=node.location, modes=node.modes))
+    return replace(captured, nodes=tuple(nodes), outputs=tuple(outputs))
+
+
+def _leading_to(
+    graph: Graph, outputs: Sequence[Arg], ends: Set[Value], ops: Mapping[str, OpDef]
+) -> set[Node]:
+    """The nodes that these are made by, up to the values where it ``ends``."""
+    wanted = set(values_in(tuple(outputs)))
+    found = set()
+    for node in reversed(graph.nodes):
+        row = ops.get(node.op)
+        if row is not None and row.mutates and node.modes is not None and node.modes.grad:
+            raise NotDifferentiable(BESIDE_WRITES, node)
+        if not wanted.isdisjoint(node.outputs):
+            found.add(node)
+            wanted.update(value for value in node.inputs() if value not in ends)
+    return found
+
+
+def _is_any_behind(values: Set[Value], nodes: Iterable[Node]) -> bool:
+    """Whether one of these is made of another."""
+    behind: set[Value] = set()
+    for node in nodes if len(values) > 1 else ():
+        if any(value in values or value in behind for value in node.inputs()):
+            behind.update(node.outputs)
+    return not behind.isdisjoint(values)
+
+
+def named_in(graph: Graph, hidden: Iterable[Value], ops: Mapping[str, OpDef]) -> tuple[Value, ...]:
     """The values of the captured graph that these are in the functional one: not those that are
     written. Raises ``NotDifferentiable``."""
     owner = roots(graph, ops)
@@ -198,6 +253,6 @@ def named_in(
     for value in hidden:
         captured = made.get(value.name)
         if captured is None or owner.get(captured, captured) in written:
-            raise NotDifferentiable("an output lies in front of another one, beside what is written")
+            raise NotDifferentiable(BESIDE_WRITES)
         found.append(captured)
     return tuple(found)

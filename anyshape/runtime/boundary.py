@@ -73,10 +73,10 @@ class Part:
 @frozen
 class Layout:
     """Positions: ``wanted`` among the inputs, or what ``made_by`` gives, ``differentiable`` among
-    the ``outputs``, the last of which are ``hidden`` from the program. ``residuals`` are read by the backward half, ``watched`` are saved for their
-    versions alone; ``numbers`` is where the numbers begin in what the forward half returns.
-    ``parts``: no operator keeps something for two of them, so that each can be gone through once.
-    """
+    the ``outputs``, the last of which are ``hidden`` from the program. ``residuals`` are read by
+    the backward half, ``watched`` are saved for their versions alone; ``numbers`` is where the
+    numbers begin in what the forward half returns. ``parts``: no operator keeps something for two
+    of them, so that each can be gone through once."""
 
     outputs: int
     wanted: tuple[int, ...]
@@ -99,6 +99,7 @@ class Boundary:
     ``drawn_on``: devices whose generators the graph draws from.
     ``replayed``: the graph without what nobody reads, whose checks of data no kernel made; eager's
     backward does not know it.
+    ``cuts``: the graph for a part that is handed results of which one lies in front of another.
     """
 
     graph: Graph
@@ -109,6 +110,7 @@ class Boundary:
     drawn_on: tuple[str, ...] = ()
     writes: bool = False
     replayed: Graph | None = None
+    cuts: Mapping[Part, Graph] = field(default_factory=dict)
     halves: dict[tuple[int, ...], tuple[Run, tuple[int, ...]] | None] = field(default_factory=dict)
     reruns: int = 0
     laid: dict[Form, tuple[Laid, ...] | None] = field(default_factory=dict)
@@ -120,7 +122,7 @@ class Boundary:
     _replaceable: tuple[tuple[int, int], ...] = ()  # (residual, input): read as it is by then
     _constant_inputs: tuple[tuple[int, torch.Tensor], ...] = ()
     _leaves: tuple[int, ...] = ()  # inputs that gradients are wanted of
-    _eager: Run | None = None
+    _eager: dict[Part | None, Run] = field(default_factory=dict)
     _decide: Run | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -294,8 +296,6 @@ class Boundary:
         written: Sequence[int] = (),
     ) -> list[Any]:
         """By eager torch; these outputs count as written before its backward."""
-        if self._eager is None:
-            self._eager = eager_function(self.replayed or self.graph)
         with torch.enable_grad():
             inputs = self._inputs_as_given(call)
             for position in call.copies:
@@ -308,7 +308,7 @@ class Boundary:
             for position in self._leaves if is_behind_others else part.wanted:
                 x = inputs[position]
                 inputs[position] = x.view_as(x) if create else x.detach().requires_grad_()
-            outs = self._replayed(call, inputs)
+            outs = self._replayed(call, inputs, self._eager_of(part))
             for position in written:
                 torch.autograd.graph.increment_version(outs[position].detach())
             pairs = [
@@ -325,14 +325,17 @@ class Boundary:
             )
         return list(results)
 
-    def _replayed(self, call: Call, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        assert self._eager is not None
+    def _eager_of(self, part: Part) -> Run:
+        key = part if part in self.cuts else None
+        if key not in self._eager:
+            self._eager[key] = eager_function(self.cuts.get(part) or self.replayed or self.graph)
+        return self._eager[key]
+
+    def _replayed(self, call: Call, inputs: Sequence[Any], eager: Run) -> tuple[Any, ...]:
         if call.random_state is None:
-            outs: tuple[Any, ...] = self._eager(*inputs)
-            return outs
+            return eager(*inputs)
         with call.random_state.drawn_again():
-            outs = self._eager(*inputs)
-            return outs
+            return eager(*inputs)
 
 
 _UNKNOWN: Any = object()

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import anyshape
+from tests.autograd.beside_eager import assert_same
 
 Results = tuple[Tensor, ...]
 
@@ -171,9 +172,7 @@ def gone_on_from_there(net: Net, results: Results) -> Any:
 
 
 def differentiated_again(net: Net, results: Results) -> Any:
-    gradients = torch.autograd.grad(
-        loss_of(results), results, create_graph=True, allow_unused=True
-    )
+    gradients = torch.autograd.grad(loss_of(results), results, create_graph=True, allow_unused=True)
     sum(g.square().sum() for g in gradients if g is not None).backward()  # type: ignore[union-attr]
 
 
@@ -193,32 +192,23 @@ USES = [
 ]
 
 
-def runs(
-    program: Callable[[Net, Tensor], Results], use: Callable[[Net, Results], Any], compiled: bool
-) -> tuple[list[Any], Any]:
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_result_on_the_way_is_eagers(program: Callable[[Net, Tensor], Results]) -> None:
     torch.manual_seed(0)
     net = Net()
 
     def function(x: Tensor) -> Results:
         return program(net, x)
 
-    fast = anyshape.compile(function) if compiled else None
-    found = []
+    fast = anyshape.compile(function)
     for count in (3, 5, 2):
-        made = (fast or function)(torch.randn(count, 4))
-        seen = use(net, made)
-        found.append([seen, [p.grad for p in net.parameters()]])
-        for p in net.parameters():
-            p.grad = None
-    return found, None if fast is None else fast.stats()
-
-
-@pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_a_result_on_the_way_is_eagers(
-    program: Callable[[Net, Tensor], Results], use: Callable[[Net, Results], Any]
-) -> None:
-    ours, stats = runs(program, use, compiled=True)
-    theirs, _ = runs(program, use, compiled=False)
-    torch.testing.assert_close(ours, theirs)
+        x = torch.randn(count, 4)
+        for use in USES:
+            runs = []
+            for each in (fast, function):
+                net.zero_grad()
+                seen = use(net, each(x))
+                runs.append([seen, [p.grad for p in net.parameters()]])
+            assert_same(*runs, 1e-7)
+    stats = fast.stats()
     assert (stats.specializations, stats.eager_graphs, stats.gradients) == (1, (), 1)

@@ -12,14 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from anyshape.autograd.copied import with_copies
-from anyshape.autograd.differentiate import Activity, Joint, differentiate, part_of
+from anyshape.autograd.differentiate import Activity, Joint, differentiate
 from anyshape.autograd.inlined import differentiates_again, inline_gradients, refuse_uncovered
 from anyshape.autograd.kept import (
     kept_as_views,
@@ -37,7 +37,7 @@ from anyshape.autograd.outline import (
     outline,
     without_marks,
 )
-from anyshape.autograd.partition import Halves, Residual, backward_over, partition
+from anyshape.autograd.partition import Halves, Residual, StageHalves, backward_over, partition
 from anyshape.autograd.recompute import recompute_cheap
 from anyshape.autograd.recorded import names_of_recorded
 from anyshape.autograd.shared_heads import without_repeated_heads
@@ -138,6 +138,17 @@ def compile_training(
     compiled: list[Any] = [forward()]
     known: dict[tuple[int, ...], Any] = {}
 
+    of_stages = cache(lambda: StageHalves(whole, OPS, halves, chained.stages))
+
+    def of_stage(absent: tuple[int, ...]) -> tuple[Graph, tuple[int, ...]] | None:
+        present = tuple([p for p in chained.differentiable if p not in absent])
+        return of_stages().half(present) if chained.stages else None
+
+    def of_some(absent: tuple[int, ...]) -> tuple[Graph, tuple[int, ...]]:
+        part = _joint(chained, outlined, absent)
+        given = tuple(i for i, g in enumerate(part.gradients) if g is not None)
+        return backward_over(part, whole, OPS, halves), given
+
     def make_backward(absent: tuple[int, ...]) -> tuple[Callable[..., Any], tuple[int, ...]]:
         if absent in known:
             return known[absent]
@@ -145,9 +156,7 @@ def compile_training(
             backward, given = halves.backward, halves.given
             if absent:
                 with _refusals(), stage_of("differentiation", graph.first_line):
-                    part = _of_stage(whole, chained, absent) or _joint(chained, outlined, absent)
-                    backward = backward_over(part, whole, OPS, halves)
-                given = tuple(i for i, g in enumerate(part.gradients) if g is not None)
+                    backward, given = of_stage(absent) or of_some(absent)
             half = compile_backward(backward, {})()
         except NotDifferentiable as refused:
             raise AnyshapeError("E401", op="backward", why=refused.reason) from refused
@@ -263,17 +272,6 @@ def _staged(pure: Graph, outlined: Outline, groups: Sequence[Group]) -> _Chained
     differentiable = (*outlined.differentiable, *range(count, len(made.graph.outputs)))
     hidden = tuple(values_in(made.graph.outputs[count:]))
     return _Chained(made.graph, differentiable, hidden, made.stages)
-
-
-def _of_stage(whole: Joint, chained: _Chained, absent: tuple[int, ...]) -> Joint | None:
-    """Of one stage, all of whose cotangents there are, what has been made for all of them."""
-    first = 0
-    for stage in chained.stages:
-        last = first + len(stage.wanted) + len(stage.before)
-        if set(chained.differentiable).difference(absent) == {*stage.outputs}:
-            return part_of(whole, stage.outputs, range(first, last))
-        first = last
-    return None
 
 
 def _joint(chained: _Chained, outlined: Outline, absent: tuple[int, ...] = ()) -> Joint:

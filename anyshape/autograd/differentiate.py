@@ -116,28 +116,6 @@ def differentiate(
     return Joint(joint, len(graph.outputs), tuple(present), tuple(wanted), inputs, outputs)
 
 
-def part_of(joint: Joint, differentiable: Sequence[int], wanted: Sequence[int]) -> Joint:
-    """Its gradients at these positions, which depend on the cotangents of these outputs alone."""
-    inputs = joint.graph.inputs
-    count = len(inputs) - len(joint.differentiable)
-    entries = dict(zip(joint.differentiable, inputs[count:]))
-    others = {e.value for position, e in entries.items() if position not in differentiable}
-    nodes = []
-    for node in joint.graph.nodes:
-        if others.isdisjoint(node.inputs()):
-            nodes.append(node)
-        else:
-            others.update(node.outputs)
-    gradients = (g if i in wanted else None for i, g in enumerate(joint.gradients))
-    graph = replace(
-        joint.graph,
-        inputs=(*inputs[:count], *(entries[position] for position in differentiable)),
-        nodes=tuple(nodes),
-        outputs=(*joint.graph.outputs[: joint.outputs], *gradients),
-    )
-    return replace(joint, graph=graph, differentiable=tuple(differentiable))
-
-
 def continued(graph: Graph, ops: Mapping[str, OpDef]) -> Builder:
     """A builder that goes on where the graph ends: all its checks have passed."""
     builder = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops)

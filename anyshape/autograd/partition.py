@@ -29,6 +29,7 @@ from anyshape.autograd.memory import roots
 from anyshape.autograd.minimum_cut import UNBOUNDED, NoCut, minimum_cut
 from anyshape.autograd.outline import NotDifferentiable
 from anyshape.autograd.sizes import cost_of_keeping, size_bytes, stored_anyway
+from anyshape.autograd.stages import Stage
 from anyshape.autograd.structure import Structure
 from anyshape.ir.established import midrun_numbers, shown
 from anyshape.ir.graph import (
@@ -92,6 +93,52 @@ def backward_over(joint: Joint, whole: Joint, ops: Mapping[str, OpDef], halves: 
     by_number = {n: v for v, n in structure.of(made.inputs, made.early_nodes).items()}
     saved = [by_number.get(numbers[value], value) for value in kept]
     return made.backward(saved, halves.backward.inputs)
+
+
+@frozen(eq=False)
+class _Late:
+    """What a backward half computes: its nodes that depend on cotangents, in order."""
+
+    nodes: Sequence[Node]
+    gradients: Sequence[Value]
+    cotangents: Sequence[Value]
+
+
+class StageHalves:
+    """The backward halves of the stages of a joint graph (``stages.py``), which has gradients of
+    one stage after the other: each is what depends on the cotangents of its outputs."""
+
+    def __init__(
+        self, whole: Joint, ops: Mapping[str, OpDef], halves: Halves, stages: Sequence[Stage]
+    ) -> None:
+        self.halves, self.partition = halves, _Partition(whole, ops)
+        self.saved = [e.value for e in halves.backward.inputs[: len(halves.residuals)]]
+        seeds = dict(zip(whole.differentiable, whole.cotangents))
+        number = {seeds[p]: i for i, stage in enumerate(stages) for p in stage.outputs}
+        nodes: list[list[Node]] = [[] for _ in stages]
+        for node in self.partition.late_nodes:
+            own, *others = {number[value] for value in node.inputs() if value in number}
+            if others:
+                raise NotDifferentiable("one node computes gradients of two stages", node)
+            nodes[own].append(node)
+            number.update(dict.fromkeys(node.outputs, own))
+        self.parts: dict[tuple[int, ...], tuple[_Late, tuple[int, ...]]] = {}
+        first = 0
+        for stage, late in zip(stages, nodes):
+            last = first + len(stage.wanted) + len(stage.before)
+            given = [i for i in range(first, last) if whole.gradients[i] is not None]
+            gradients = [*values_in(tuple(whole.gradients[i] for i in given))]
+            cotangents = [seeds[position] for position in stage.outputs]
+            self.parts[stage.outputs] = _Late(late, gradients, cotangents), tuple(given)
+            first = last
+
+    def half(self, outputs: tuple[int, ...]) -> tuple[Graph, tuple[int, ...]] | None:
+        """That of all the outputs of a stage, and which gradients it gives; None of others."""
+        if outputs not in self.parts:
+            return None
+        late, given = self.parts[outputs]
+        handed = self.halves.backward.inputs
+        return self.partition.backward(self.saved, handed, late), given
 
 
 class _Partition:
@@ -261,43 +308,43 @@ class _Partition:
         inputs = tuple(e for e in self.graph.inputs if e.value not in self.late)
         return replace(self.graph, inputs=inputs, nodes=tuple(nodes), outputs=outputs)
 
-    def backward(self, saved: Sequence[Value], handed: Sequence[Input] = ()) -> Graph:
+    def backward(
+        self, saved: Sequence[Value], handed: Sequence[Input] = (), late: _Late | None = None
+    ) -> Graph:
         """The nodes that give the gradients from what is saved; those that run again stand where
-        they are first read. ``handed``: the inputs that another backward half has, all of them."""
+        they are first read. ``handed``: the inputs that another backward half has, all of them.
+        ``late``: what it computes, if that is not all."""
+        late = late or _Late(self.late_nodes, self.gradients, self.joint.cotangents)
         order: list[Node] = []
-        self._emit([*self.gradients, *self._late_effects()], set(saved), order)
+        self._emit(late, set(saved), order)
         if any(_is_number(value) for node in order for value in node.inputs()):
             raise NotDifferentiable("a gradient is computed from a number that data decides")
-        numbers = _numbers(
-            self.graph.facts, order, (*self.gradients, *saved, *self.joint.cotangents)
-        )
+        numbers = _numbers(self.graph.facts, order, (*late.gradients, *saved, *late.cotangents))
         entries = [Input(v, "argument", f"saved {v.name}") for v in saved]
         if handed:
             entries += [entry for entry in handed if _is_number(entry.value)]
         else:
             entries += [Input(v, "argument", f"the number {v.name}") for v in numbers]
-        cotangents = set(self.joint.cotangents)
+        cotangents = set(late.cotangents)
         entries += [entry for entry in self.graph.inputs if entry.value in cotangents]
         return replace(
             self.graph,
             inputs=tuple(entries),
             nodes=tuple(order),
-            outputs=tuple(self.gradients),
+            outputs=tuple(late.gradients),
         )
 
-    def _late_effects(self) -> list[Node]:
-        return [node for node in self.late_nodes if runs_once(node, self.ops)]
-
-    def _emit(self, wanted: Sequence[Value | Node], saved: set[Value], order: list[Node]) -> None:
+    def _emit(self, late: _Late, saved: set[Value], order: list[Node]) -> None:
         """The nodes that these need, in the order of the joint graph as far as they are late; early
         ones directly in front of the first that reads them."""
-        late: set[Node] = set()
-        self._collect(wanted, saved, late)
+        effects = [node for node in late.nodes if runs_once(node, self.ops)]
+        needed: set[Node] = set()
+        self._collect([*late.gradients, *effects], saved, needed)
         done: set[Node] = set()
-        for node in self.late_nodes:
-            if node in late:
+        for node in late.nodes:
+            if node in needed:
                 self._append_after_inputs(node, saved, done, order)
-        for value in self.gradients:
+        for value in late.gradients:
             maker = self.makers.get(value)
             if maker is not None and value not in saved:
                 self._append_after_inputs(maker, saved, done, order)

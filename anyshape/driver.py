@@ -64,7 +64,7 @@ from anyshape.wrapped import moving_versions, without_gradients, writing_last
 
 if TYPE_CHECKING:
     from anyshape import training
-    from anyshape.runtime import boundary
+    from anyshape.runtime import spent_results
 else:
     training = OnUse("anyshape.training")
     boundary = OnUse("anyshape.runtime.boundary")
@@ -211,7 +211,7 @@ class Driver:
             made = _laid_out(half(), graph, constants)
         except NotDifferentiable as refused:
             return self._records_eagerly(graph, constants, refused)
-        run = boundary.spending(made.run, step.spent) if step.spent else made.run
+        run = spent_results.spending(made.run, step.spent) if step.spent else made.run
         return replace(made, run=run, graph=graph, before=step.stages, differentiated=True)
 
     def _training(

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
-from functools import cache, partial
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -37,7 +37,14 @@ from anyshape.autograd.outline import (
     outline,
     without_marks,
 )
-from anyshape.autograd.partition import Halves, Residual, StageHalves, backward_over, partition
+from anyshape.autograd.partition import (
+    Halves,
+    Residual,
+    StageHalf,
+    StageHalves,
+    backward_over,
+    partition,
+)
 from anyshape.autograd.recompute import recompute_cheap
 from anyshape.autograd.recorded import names_of_recorded
 from anyshape.autograd.shared_heads import without_repeated_heads
@@ -132,17 +139,16 @@ def compile_training(
         chained = _staged(pure, outlined, groups)
         whole = _joint(chained, outlined)
         halves = partition(whole, OPS, budget)
+        of_stages = StageHalves(whole, OPS, halves, chained.stages).made if chained.stages else {}
     forward = compile_forward(halves.forward, constants)
     ahead = len(chained.differentiable) == 1  # the backward half is known, and refused now or never
     backward = compile_backward(halves.backward, {}) if ahead else None
     compiled: list[Any] = [forward()]
     known: dict[tuple[int, ...], Any] = {}
 
-    of_stages = cache(lambda: StageHalves(whole, OPS, halves, chained.stages))
-
     def of_stage(absent: tuple[int, ...]) -> tuple[Graph, tuple[int, ...]] | None:
-        present = tuple([p for p in chained.differentiable if p not in absent])
-        return of_stages().half(present) if chained.stages else None
+        half = of_stages.get(tuple([p for p in chained.differentiable if p not in absent]))
+        return None if half is None else (half.graph, half.given)
 
     def of_some(absent: tuple[int, ...]) -> tuple[Graph, tuple[int, ...]]:
         part = _joint(chained, outlined, absent)
@@ -168,7 +174,7 @@ def compile_training(
         known[()] = compiled[-1].run, halves.given
     seen = replace(graph, outputs=(*graph.outputs, *named_in(graph, chained.hidden, OPS)))
     replayed = without_dead_reads(seen, OPS)
-    layout = _layout(outlined, halves, groups, chained)
+    layout = _layout(outlined, halves, groups, chained, of_stages)
     cuts = (cut_in(replayed, chained.graph, stage, OPS) for stage in chained.stages)
     boundary = Boundary(
         seen,
@@ -325,13 +331,23 @@ def _refuse_shared(outlined: Outline) -> None:
 
 
 def _layout(
-    outlined: Outline, halves: Halves, groups: Sequence[Group], chained: _Chained
+    outlined: Outline,
+    halves: Halves,
+    groups: Sequence[Group],
+    chained: _Chained,
+    of_stages: Mapping[tuple[int, ...], StageHalf],
 ) -> Layout:
     outputs = len(chained.graph.outputs)
-    parts = [Part(group.outputs, group.wanted) for group in groups]
+    every = tuple(range(len(halves.residuals)))
+    parts = [Part(group.outputs, group.wanted, every) for group in groups]
     if chained.stages:
         parts = [
-            Part(one.outputs, (*one.wanted, *map(made_by, one.before))) for one in chained.stages
+            Part(
+                stage.outputs,
+                (*stage.wanted, *map(made_by, stage.before)),
+                of_stages[stage.outputs].residuals,
+            )
+            for stage in chained.stages
         ]
     read = [one.position for one in halves.residuals if one.kind == "input"]
     as_views, mixed = kept_as_views(outlined.marked, OPS, read, kept_themselves)

@@ -28,7 +28,7 @@ from anyshape.autograd.own_backwards import without_own_backwards
 from anyshape.ir.graph import Arg, Graph, Node, Value, map_values, values_in
 from anyshape.nouns import replace
 from anyshape.ops.build import Builder
-from anyshape.ops.gradients.backward import AS_LEAF, FUNCTION_RESULT, GRADIENTS, LEAVES
+from anyshape.ops.gradients.backward import AS_LEAF, GRADIENTS, LEAVES, gone_through
 from anyshape.ops.table import OpDef
 
 
@@ -54,7 +54,9 @@ def _spent(graph: Graph) -> set[Value]:
     spent: set[Value] = set()
     for position, node in enumerate(graph.nodes):
         if node.op == GRADIENTS and not node.args[3]:
-            spent |= _gone_through(graph.nodes[:position], node)
+            of, _, wanted, *_ = node.args
+            before = graph.nodes[:position]
+            spent |= gone_through(before, set(values_in(of)), set(values_in(wanted)))
     for node in graph.nodes:
         if node.op == AS_LEAF:
             spent.difference_update(node.outputs)
@@ -63,23 +65,6 @@ def _spent(graph: Graph) -> set[Value]:
             if behind and spent.issuperset(behind):
                 spent.update(filter(requires, node.outputs))
     return spent
-
-
-def _gone_through(nodes: Sequence[Node], gradients: Node) -> set[Value]:
-    """The results of nodes that lie between what is differentiated and what gradients are wanted
-    of: no other node is run. Behind a function's result its own backward goes on."""
-    wanted = {*values_in(gradients.args[2])}
-    leading: set[Value] = set()
-    for node in nodes:
-        if node.op == FUNCTION_RESULT:
-            leading.update(wanted.intersection(node.outputs))
-        elif is_recorded(node) and any(v in wanted or v in leading for v in node.inputs()):
-            leading.update(filter(requires, node.outputs))
-    found = leading.intersection(values_in(gradients.args[0]))
-    for node in reversed(nodes):
-        if is_recorded(node) and node.op != GRADIENTS and not found.isdisjoint(node.outputs):
-            found.update(leading.intersection(node.inputs()))
-    return found
 
 
 def differentiates_again(graph: Graph) -> bool:

@@ -104,6 +104,16 @@ class _Late:
     cotangents: Sequence[Value]
 
 
+@frozen(eq=False)
+class StageHalf:
+    """Which gradients it gives, and which ``residuals`` it takes: all, where some of its cotangents
+    may be absent, as it is another half then."""
+
+    graph: Graph
+    given: tuple[int, ...]
+    residuals: tuple[int, ...]
+
+
 class StageHalves:
     """The backward halves of the stages of a joint graph (``stages.py``), which has gradients of
     one stage after the other: each is what depends on the cotangents of its outputs."""
@@ -122,23 +132,28 @@ class StageHalves:
                 raise NotDifferentiable("one node computes gradients of two stages", node)
             nodes[own].append(node)
             number.update(dict.fromkeys(node.outputs, own))
-        self.parts: dict[tuple[int, ...], tuple[_Late, tuple[int, ...]]] = {}
+        self.made: dict[tuple[int, ...], StageHalf] = {}
         first = 0
         for stage, late in zip(stages, nodes):
             last = first + len(stage.wanted) + len(stage.before)
             given = [i for i in range(first, last) if whole.gradients[i] is not None]
             gradients = [*values_in(tuple(whole.gradients[i] for i in given))]
             cotangents = [seeds[position] for position in stage.outputs]
-            self.parts[stage.outputs] = _Late(late, gradients, cotangents), tuple(given)
+            half = self._half(_Late(late, gradients, cotangents), len(stage.outputs) == 1)
+            self.made[stage.outputs] = replace(half, given=tuple(given))
             first = last
 
-    def half(self, outputs: tuple[int, ...]) -> tuple[Graph, tuple[int, ...]] | None:
-        """That of all the outputs of a stage, and which gradients it gives; None of others."""
-        if outputs not in self.parts:
-            return None
-        late, given = self.parts[outputs]
-        handed = self.halves.backward.inputs
-        return self.partition.backward(self.saved, handed, late), given
+    def _half(self, late: _Late, is_whole: bool) -> StageHalf:
+        graph = self.partition.backward(self.saved, self.halves.backward.inputs, late)
+        count = len(self.saved)
+        if not is_whole:
+            return StageHalf(graph, (), tuple(range(count)))
+        read = {value for node in graph.nodes for value in node.inputs()}
+        read.update(values_in(graph.outputs))
+        residuals = tuple([i for i, value in enumerate(self.saved) if value in read])
+        inputs = [graph.inputs[i] for i in residuals]
+        graph = replace(graph, inputs=(*inputs, *graph.inputs[count:]))
+        return StageHalf(graph, (), residuals)
 
 
 class _Partition:

@@ -61,13 +61,31 @@ def made_by(position: int) -> int:
     return -1 - position
 
 
-@frozen
+@frozen(eq=False)
 class Part:
     """Outputs, and the inputs and outputs of earlier parts (``made_by``) that autograd goes from
-    them to: one node of its graph."""
+    them to: one node of its graph, which saves some of the ``residuals``, by their numbers."""
 
     outputs: tuple[int, ...]
     wanted: tuple[int, ...]
+    residuals: tuple[int, ...]
+
+
+@frozen(eq=False)
+class _Own:
+    """What a part saves. ``replaceable``: which of them are read as they are by then, with their
+    positions among the inputs; ``mixed``: which of them are."""
+
+    residuals: tuple[SavedValue, ...]
+    replaceable: tuple[tuple[int, int], ...]
+    mixed: tuple[int, ...]
+
+    @classmethod
+    def of(cls, residuals: Sequence[SavedValue]) -> _Own:
+        numbered = [*enumerate(residuals)]
+        checked = ((i, one) for i, one in numbered if one.checked and not one.pinned)
+        replaceable = tuple((i, one.position) for i, one in checked if one.of_inputs)
+        return cls(tuple(residuals), replaceable, tuple(i for i, one in numbered if one.mixed))
 
 
 @frozen
@@ -116,10 +134,10 @@ class Boundary:
     laid: dict[Form, tuple[Laid, ...] | None] = field(default_factory=dict)
     _written: tuple[int, ...] = ()
     _saved_outputs: tuple[int, ...] = ()
-    _mixed: tuple[int, ...] = ()
     _sized: tuple[int, ...] = ()  # inputs of which a size is a symbol
     _fixed_shapes: tuple[tuple[int, tuple[int, ...]], ...] = ()  # of the others
-    _replaceable: tuple[tuple[int, int], ...] = ()  # (residual, input): read as it is by then
+    _owns: dict[Part, _Own] = field(default_factory=dict)
+    _pinned: tuple[int, ...] = ()
     _constant_inputs: tuple[tuple[int, torch.Tensor], ...] = ()
     _leaves: tuple[int, ...] = ()  # inputs that gradients are wanted of
     _eager: dict[Part | None, Run] = field(default_factory=dict)
@@ -134,12 +152,11 @@ class Boundary:
         self._leaves = tuple(sorted({i for i in self.layout.wanted if i >= 0}))
         self._saved_outputs = tuple(sorted(p for p in outputs if p < self.layout.outputs))
         residuals = self.layout.residuals
-        self._mixed = tuple(i for i, one in enumerate(residuals) if one.mixed)
-        self._replaceable = tuple(
-            (i, one.position)
-            for i, one in enumerate(residuals)
-            if one.of_inputs and one.checked and not one.pinned
-        )
+        self._owns = {
+            part: _Own.of([residuals[i] for i in part.residuals]) for part in self.layout.parts
+        }
+        if any(len(part.residuals) < len(residuals) for part in self.layout.parts):
+            self._pinned = tuple([one.position for one in residuals if one.pinned])
         kinds = [entry.value.type for entry in self.graph.inputs]
         shapes = [(p, kind.shape) for p, kind in enumerate(kinds) if isinstance(kind, TensorType)]
         sized = {p for p, shape in shapes if any(map(symbols_of, shape))}
@@ -364,7 +381,7 @@ class Call:
     shapes: tuple[torch.Size, ...] = ()
     copies: dict[int, torch.Tensor] = field(default_factory=dict)
     replaced: Mapping[int, torch.Tensor] = field(default_factory=dict)
-    pointers: list[int] = field(default_factory=list)
+    pinned: dict[int, torch.Tensor] = field(default_factory=dict)  # where parts save some alone
     saved: list[tuple[int, torch.Tensor, int]] = field(default_factory=list)
     random_state: RandomState | None = None
 
@@ -380,10 +397,11 @@ class Call:
 
     def pin(self, residuals: Sequence[SavedValue], saved: Sequence[torch.Tensor]) -> None:
         """Inputs whose data the program has replaced since have the memory that they had."""
+        pairs = ((one.position, memory) for one, memory in zip(residuals, saved) if one.pinned)
         self.replaced = {
-            one.position: memory
-            for one, memory in zip(residuals, saved)
-            if one.pinned and memory.data_ptr() != self.inputs[one.position].data_ptr()
+            position: memory
+            for position, memory in chain(self.pinned.items(), pairs)
+            if memory.data_ptr() != self.inputs[position].data_ptr()
         }
 
     def run(self, boundary: Boundary) -> None:
@@ -394,7 +412,7 @@ class Call:
             self.random_state = RandomState.of(boundary.drawn_on)
         self.versions = tuple([_version(tensor) for tensor in self.inputs])
         self.shapes = tuple([self.inputs[i].shape for i in boundary._sized])
-        self.pointers = [self.inputs[i].data_ptr() for _, i in boundary._replaceable]
+        self.pinned = {i: self.inputs[i].detach() for i in boundary._pinned}
         outs = self.outs = list(boundary.forward(*self.arguments))
         self.numbers = tuple(outs[layout.numbers :])
         for position in layout.differentiable:
@@ -419,26 +437,28 @@ class Differentiated(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         if part is layout.parts[0]:  # what the forward half does, autograd does not see
             call.run(boundary)
-        read = [saved.read(call.inputs, call.outs) for saved in layout.residuals]
+        own = boundary._owns[part]
+        read = [saved.read(call.inputs, call.outs) for saved in own.residuals]
         watched = [saved.read(call.inputs, call.outs) for saved in layout.watched]
         ctx.save_for_backward(*read, *watched)
-        ctx.boundary, ctx.call, ctx.part = boundary, call, part
+        ctx.boundary, ctx.call, ctx.part, ctx.own = boundary, call, part, own
+        ctx.pointers = [call.inputs[i].data_ptr() for _, i in own.replaceable]
         made = tuple([call.outs[position] for position in part.outputs])
         return made if len(made) != 1 else made[0]
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
-        boundary, call, part = ctx.boundary, ctx.call, ctx.part
+        boundary, call, part, own = ctx.boundary, ctx.call, ctx.part, ctx.own
         layout = boundary.layout
         saved, refusal = _saved_tensors(ctx)
         if refusal is not None:
             again = boundary.though_written(call, part, cotangents, refusal)
             return None, None, None, None, *again
-        saved = saved[: len(layout.residuals)]
-        if [saved[i].data_ptr() for i, _ in boundary._replaceable] != call.pointers:
-            _refuse_reshaped(layout, saved, call.numbers)
-        for i in boundary._mixed:
-            _refuse_replaced(saved[i], call.inputs[layout.residuals[i].position])
+        saved = saved[: len(own.residuals)]
+        if [saved[i].data_ptr() for i, _ in own.replaceable] != ctx.pointers:
+            _refuse_reshaped(own.residuals, layout.symbols, saved, call.numbers)
+        for i in own.mixed:
+            _refuse_replaced(saved[i], call.inputs[own.residuals[i].position])
         handed = {p: g for p, g in zip(part.outputs, cotangents) if g is not None}
         absent = tuple([p for p in layout.differentiable if p not in handed])
         by_eager = torch.is_grad_enabled() or any(map(_is_transformed, handed.values()))
@@ -447,7 +467,7 @@ class Differentiated(torch.autograd.Function):
         # of `torch.autograd.grad`, and not of `backward()`, how gradients lie is seen
         asks_eager = not _C._will_engine_execute_node(marker)
         if half is None or asks_eager or boundary.writes:
-            call.pin(layout.residuals, saved)
+            call.pin(own.residuals, saved)
         if half is None:
             return None, None, None, None, *boundary.again(call, part, cotangents)
         run, given = half
@@ -462,10 +482,15 @@ class Differentiated(torch.autograd.Function):
         return None, None, None, None, *found
 
 
-def _refuse_reshaped(layout: Layout, saved: Sequence[torch.Tensor], numbers: Sequence[Any]) -> None:
+def _refuse_reshaped(
+    residuals: Sequence[SavedValue],
+    symbols: Sequence[object],
+    saved: Sequence[torch.Tensor],
+    numbers: Sequence[Any],
+) -> None:
     """Raises where ``x.data = new`` has put there what kernels do not know how to read."""
-    sizes = {s: n for s, n in zip(layout.symbols, numbers) if isinstance(s, Symbol)}
-    for residual, tensor in zip(layout.residuals, saved):
+    sizes = {s: n for s, n in zip(symbols, numbers) if isinstance(s, Symbol)}
+    for residual, tensor in zip(residuals, saved):
         kind = residual.type
         if kind is None or residual.pinned or not residual.of_inputs:
             continue
@@ -546,53 +571,3 @@ def _without_autocast(run: Run, given: tuple[Any, ...]) -> tuple[Any, ...]:
         return run(*given)
     with _C._DisableAutocast():
         return run(*given)
-
-
-# ---- what is differentiated inside ---------------------------------------------------------------
-class Spent(torch.autograd.Function):
-    """Results whose graph the program has gone through already, as autograd sees them. They are
-    handed over in a list: of a tensor among the arguments, the result would be a view."""
-
-    @staticmethod
-    def forward(ctx: Any, marker: torch.Tensor, results: list[torch.Tensor]) -> Any:
-        return tuple(results)
-
-    @staticmethod
-    def backward(ctx: Any, *cotangents: Any) -> Any:
-        raise RuntimeError(SPENT)
-
-
-SPENT = (
-    "Trying to backward through the graph a second time (or directly access saved tensors after "
-    "they have already been freed). Specify retain_graph=True if you need to backward through the "
-    "graph a second time"
-)
-
-
-def spending(run: Run, spent: Sequence[int]) -> Run:
-    """The function, whose results at these positions require gradients and have none to give."""
-
-    def marking(*arguments: Any) -> tuple[Any, ...]:
-        outs = list(run(*arguments))
-        owners = [_owner(outs[position]) for position in spent]
-        different = {id(owner): owner for owner in owners}
-        with torch.enable_grad():
-            made = dict(zip(different, Spent.apply(_MARKER, [*different.values()])))
-            for position, owner in zip(spent, owners):
-                result, marked = outs[position], made[id(owner)]
-                outs[position] = marked if result is owner else _viewed(marked, result)
-        return tuple(outs)
-
-    return marking
-
-
-def _owner(result: torch.Tensor) -> torch.Tensor:
-    """What a view is a view of, where autograd knows nothing of that either; a view that a function
-    gives back may not be written."""
-    base = result._base
-    alike = base is not None and base.dtype == result.dtype and not base.requires_grad
-    return base if alike and base is not None else result
-
-
-def _viewed(owner: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
-    return owner.as_strided(result.shape, result.stride(), result.storage_offset())

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from anyshape.runtime import spent_results
 else:
     training = OnUse("anyshape.training")
-    boundary = OnUse("anyshape.runtime.boundary")
+    spent_results = OnUse("anyshape.runtime.spent_results")
 
 PLACEHOLDER = "ANYSHAPE_FUNCTION"
 

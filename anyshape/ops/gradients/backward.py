@@ -7,7 +7,7 @@ program's own, there is a node for each part of the way (``capture/tensors/autog
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from typing import Any
 
 from anyshape.ir.graph import Node, TensorType, Value, row_major
@@ -29,7 +29,7 @@ APPLIED = "applied_function"
 of what it captures, it gives a gradient for each argument, or None."""
 
 
-def gone_through(nodes: Sequence[Node], of: Set[Value], wanted: Set[Value]) -> set[Value]:
+def gone_through(nodes: Sequence[Node], of: set[Value], wanted: set[Value]) -> set[Value]:
     """The results of nodes that lie between what is differentiated and what gradients are wanted
     of: no other node is run. Behind a function's result its own backward goes on."""
     leading: set[Value] = set()

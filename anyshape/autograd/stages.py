@@ -53,14 +53,33 @@ def staged(
 ) -> Staged | None:
     """None where no output lies in front of another one. ``nodes``: those that gradients go
     through, in order, and ``active`` the values. Raises ``NotDifferentiable``."""
-    found = [_Stages.of(graph, ops, active, nodes, group) for group in groups]
+    leading = _leading_to_each(graph, nodes, groups)
+    found = [_Stages.of(graph, ops, active, *pair) for pair in zip(leading, groups)]
     if not any(each.is_chain for each in found):
         return None
-    if _is_twice(graph, groups):
-        raise NotDifferentiable("outputs that require gradients are one value")
+    if _is_twice(graph, groups) or any(each.has_inputs() for each in found):
+        raise NotDifferentiable("outputs that require gradients are one value, or an input")
     outputs = list(graph.outputs)
     stages = tuple(stage for each in found for stage in each.stages(outputs))
     return Staged(replace(graph, outputs=tuple(outputs)), stages)
+
+
+def _leading_to_each(
+    graph: Graph, nodes: Sequence[Node], groups: Sequence[Group]
+) -> list[list[Node]]:
+    """The nodes in front of the outputs of each group, in order: of two groups, views of inputs."""
+    behind: dict[Value, set[int]] = {}
+    for number, group in enumerate(groups):
+        for value in values_in(tuple(graph.outputs[position] for position in group.outputs)):
+            behind.setdefault(value, set()).add(number)
+    found: list[list[Node]] = [[] for _ in groups]
+    for node in reversed(nodes):
+        met = {number for value in node.outputs for number in behind.get(value, ())}
+        for number in met:
+            found[number].append(node)
+        for value in node.inputs() if met else ():
+            behind.setdefault(value, set()).update(met)
+    return [each[::-1] for each in found]
 
 
 def _is_twice(graph: Graph, groups: Sequence[Group]) -> bool:
@@ -101,6 +120,10 @@ class _Stages:
         made = cls(graph, ops, active, outputs, nodes)
         made._count(made._depths())
         return made
+
+    def has_inputs(self) -> bool:
+        """Whether one of the outputs is no node's."""
+        return not self.outputs.keys() <= self.makers.keys()
 
     def _read(self, node: Node) -> list[Value]:
         return [value for value in node.inputs() if value in self.active]

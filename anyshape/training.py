@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from anyshape.autograd.copied import with_copies
-from anyshape.autograd.differentiate import Joint, differentiate
+from anyshape.autograd.differentiate import Activity, Joint, differentiate
 from anyshape.autograd.inlined import differentiates_again, inline_gradients, refuse_uncovered
 from anyshape.autograd.kept import (
     kept_as_views,
@@ -37,10 +37,19 @@ from anyshape.autograd.outline import (
     outline,
     without_marks,
 )
-from anyshape.autograd.partition import Halves, Residual, backward_over, partition
+from anyshape.autograd.partition import (
+    BackwardHalf,
+    Halves,
+    Residual,
+    StageHalves,
+    backward_over,
+    partition,
+    residuals_read,
+)
 from anyshape.autograd.recompute import recompute_cheap
 from anyshape.autograd.recorded import names_of_recorded
 from anyshape.autograd.shared_heads import without_repeated_heads
+from anyshape.autograd.stages import Stage, cut_in, named_in, staged
 from anyshape.autograd.written_since import written_by_the_end, written_since
 from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.graph import Graph, Node, ScalarType, TensorType, Value, values_in
@@ -51,10 +60,11 @@ from anyshape.ops.write_back import WrittenThrough
 from anyshape.passes.outputs import separate_outputs
 from anyshape.passes.pipeline import DIFFERENTIABLE, JOINT, Pipeline
 from anyshape.passes.simplify import without_dead_reads
-from anyshape.runtime.boundary import Boundary, Half, Layout, Part, SavedValue
+from anyshape.runtime.boundary import Boundary, Half, Layout, Part, made_by
 from anyshape.runtime.profile import Times
 from anyshape.runtime.random_state import devices_drawn_on
 from anyshape.runtime.saved_by_eager import kept_themselves, reads_what_is_written
+from anyshape.runtime.saved_values import SavedValue
 from anyshape.schedule.causal_masks import without_causal_masks
 from anyshape.symbolic import Expr
 
@@ -119,32 +129,41 @@ class _Backwards:
 
     graph: Graph
     outlined: Outline
-    pure: Graph
+    chained: _Chained
     whole: Joint
     halves: Halves
+    of_stages: Mapping[tuple[int, ...], BackwardHalf]
     compile: CompileHalf
     compiled: list[Any] = field(default_factory=list)
     known: dict[tuple[int, ...], Half] = field(default_factory=dict)
 
-    def keep(self, compiled: Any, backward: Graph, given: tuple[int, ...]) -> Half:
+    def keep(self, compiled: Any, made: BackwardHalf) -> Half:
         self.compiled.append(compiled)
-        return Half(compiled.run, given, self.halves.read_by(backward))
+        read = residuals_read(made.graph, len(made.residuals))
+        return Half(compiled.run, made.given, read)
 
     def make(self, absent: tuple[int, ...]) -> Half:
         """The one without these cotangents."""
         if absent in self.known:
             return self.known[absent]
         try:
-            backward, given = self.halves.backward, self.halves.given
-            if absent:
-                with _refusals(), stage_of("differentiation", self.graph.first_line):
-                    part = _joint(self.pure, self.outlined, absent)
-                    backward = backward_over(part, self.whole, OPS, self.halves)
-                given = tuple(i for i, g in enumerate(part.gradients) if g is not None)
-            compiled = self.compile(backward, {})()
+            made = self._made(absent)
+            compiled = self.compile(made.graph, {})()
         except NotDifferentiable as refused:
             raise AnyshapeError("E401", op="backward", why=refused.reason) from refused
-        return self.keep(compiled, backward, given)
+        return self.keep(compiled, made)
+
+    def _made(self, absent: tuple[int, ...]) -> BackwardHalf:
+        if not absent:
+            return self.halves.whole()
+        handed = tuple([p for p in self.chained.differentiable if p not in absent])
+        if handed in self.of_stages:
+            return self.of_stages[handed]
+        with _refusals(), stage_of("differentiation", self.graph.first_line):
+            part = _joint(self.chained, self.outlined, absent)
+            backward = backward_over(part, self.whole, OPS, self.halves)
+        given = tuple(i for i, g in enumerate(part.gradients) if g is not None)
+        return replace(self.halves.whole(), graph=backward, given=given)
 
 
 def compile_training(
@@ -163,24 +182,32 @@ def compile_training(
     _refuse_shared(outlined)
     with _refusals(), stage_of("differentiation", graph.first_line):
         pure = without_repeated_heads(_last(DIFFERENTIABLE, outlined.graph), OPS)
-        whole = _joint(pure, outlined)
+        groups = independent(graph, OPS, outlined.differentiable)
+        chained = _staged(pure, outlined, groups)
+        whole = _joint(chained, outlined)
         halves = partition(whole, OPS, budget)
+        of_stages = StageHalves(whole, OPS, halves, chained.stages).made if chained.stages else {}
     forward = compile_forward(halves.forward, constants)
-    backwards = _Backwards(graph, outlined, pure, whole, halves, compile_backward)
-    ahead = len(outlined.differentiable) == 1  # the half is known, and refused now or never
+    backwards = _Backwards(graph, outlined, chained, whole, halves, of_stages, compile_backward)
+    ahead = len(chained.differentiable) == 1  # the half is known, and refused now or never
     backward = compile_backward(halves.backward, {}) if ahead else None
     backwards.compiled.append(forward())
     if backward is not None:
-        backwards.known[()] = backwards.keep(backward(), halves.backward, halves.given)
+        backwards.known[()] = backwards.keep(backward(), halves.whole())
+    seen = replace(graph, outputs=(*graph.outputs, *named_in(graph, chained.hidden, OPS)))
+    replayed = without_dead_reads(seen, OPS)
+    layout = _layout(outlined, halves, groups, chained, of_stages)
+    cuts = (cut_in(replayed, chained.graph, stage, OPS) for stage in chained.stages)
     boundary = Boundary(
-        graph,
+        seen,
         constants,
-        _layout(outlined, halves, independent(graph, OPS, outlined.differentiable)),
+        layout,
         backwards.compiled[0].run,
         backwards.make,
         drawn_on=devices_drawn_on(graph),
         writes=any(map(_writes, graph.nodes)) or _is_refused(graph),
-        replayed=without_dead_reads(graph, OPS),
+        replayed=replayed,
+        cuts={part: cut for part, cut in zip(layout.parts, cuts) if cut is not None},
     )
     stages = (("joint", whole.graph), ("forward", halves.forward), ("backward", halves.backward))
     return CompiledTraining(graph, stages, boundary, backwards.compiled, saved_in_words(halves))
@@ -252,11 +279,37 @@ def _refusals() -> Iterator[None]:
         raise
 
 
-def _joint(pure: Graph, outlined: Outline, absent: tuple[int, ...] = ()) -> Joint:
-    joint = differentiate(pure, OPS, outlined.wanted, outlined.differentiable, absent)
+@frozen(eq=False)
+class _Chained:
+    """The functional graph, whose last outputs are ``hidden`` where there are ``stages``."""
+
+    graph: Graph
+    differentiable: tuple[int, ...]
+    hidden: tuple[Value, ...]
+    stages: tuple[Stage, ...]
+
+
+def _staged(pure: Graph, outlined: Outline, groups: Sequence[Group]) -> _Chained:
+    active = Activity(pure, OPS, [pure.inputs[i].value for i in outlined.wanted])
+    active.agree_on(outlined.differentiable)
+    nodes = [*filter(active.differentiates, pure.nodes)]
+    made = staged(pure, OPS, active.values, nodes, groups)
+    if made is None:
+        return _Chained(pure, outlined.differentiable, (), ())
+    count = len(pure.outputs)
+    differentiable = (*outlined.differentiable, *range(count, len(made.graph.outputs)))
+    hidden = tuple(values_in(made.graph.outputs[count:]))
+    return _Chained(made.graph, differentiable, hidden, made.stages)
+
+
+def _joint(chained: _Chained, outlined: Outline, absent: tuple[int, ...] = ()) -> Joint:
+    joint = differentiate(
+        chained.graph, OPS, outlined.wanted, chained.differentiable, absent, chained.stages
+    )
     core = without_causal_masks(_last(JOINT, joint.graph), OPS)
-    own = separate_outputs(outlined.graph, _cut_to(core, joint.outputs), OPS)
-    outputs = (*own.outputs, *core.outputs[joint.outputs :])
+    count = len(outlined.graph.outputs)
+    own = separate_outputs(outlined.graph, _cut_to(core, count), OPS)
+    outputs = (*own.outputs, *core.outputs[count:])
     kept_inputs, kept_outputs = kept_by_eager(
         outlined.marked, OPS, _surely_refused, names_of_recorded(joint.graph)
     )
@@ -299,22 +352,40 @@ def _refuse_shared(outlined: Outline) -> None:
         taken.add(root)
 
 
-def _layout(outlined: Outline, halves: Halves, groups: Sequence[Group]) -> Layout:
-    outputs = len(outlined.graph.outputs)
+def _layout(
+    outlined: Outline,
+    halves: Halves,
+    groups: Sequence[Group],
+    chained: _Chained,
+    of_stages: Mapping[tuple[int, ...], BackwardHalf],
+) -> Layout:
+    outputs = len(chained.graph.outputs)
+    every = tuple(range(len(halves.residuals)))
+    parts = [Part(group.outputs, group.wanted, every) for group in groups]
+    if chained.stages:
+        parts = [
+            Part(
+                stage.outputs,
+                (*stage.wanted, *map(made_by, stage.before)),
+                of_stages[stage.outputs].residuals,
+            )
+            for stage in chained.stages
+        ]
     read = [one.position for one in halves.residuals if one.kind == "input"]
     as_views, mixed = kept_as_views(outlined.marked, OPS, read, kept_themselves)
     return Layout(
         outputs,
-        outlined.wanted,
-        outlined.differentiable,
+        tuple(key for part in parts for key in part.wanted) if chained.stages else outlined.wanted,
+        chained.differentiable,
         tuple(
             replace(_saved_value(one, as_views, mixed), type=entry.value.tensor)
             for one, entry in zip(halves.residuals, halves.backward.inputs)
         ),
         tuple(map(_saved_value, halves.watched)),
         outputs + halves.extra,
-        tuple(Part(group.outputs, group.wanted) for group in groups),
+        tuple(parts),
         _symbols(halves),
+        len(chained.hidden),
     )
 
 

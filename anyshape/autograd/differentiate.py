@@ -26,11 +26,13 @@ from anyshape.autograd.recorded import (
     may_be_recorded,
     recorded,
 )
+from anyshape.autograd.stages import Stage
 from anyshape.ir.graph import (
     Arg,
     Graph,
     Input,
     Node,
+    TensorType,
     Value,
     row_major,
     values_in,
@@ -48,7 +50,8 @@ from anyshape.symbolic import eq
 class Joint:
     """``graph.inputs`` are those of the program, then a cotangent for each of ``differentiable``
     (positions of the outputs that get one); ``graph.outputs`` are those of the program, then a
-    gradient for each of ``wanted`` (positions of inputs), None where nothing depends on it.
+    gradient for each of ``wanted`` (positions of inputs), or for each that a stage wants
+    (``stages.py``), None where nothing depends on it.
     ``saved`` are positions of the inputs and outputs in whose memory eager's own backward formulas
     read. ``unchecked_inputs``: of those eager does not know whether they were written since.
     """
@@ -77,24 +80,37 @@ def differentiate(
     wanted: Sequence[int],
     differentiable: Sequence[int],
     absent: Sequence[int] = (),
+    stages: Sequence[Stage] = (),
 ) -> Joint:
     """The joint graph of a functional graph whose nodes have rules. ``absent`` are outputs that get
-    no cotangent. Raises ``NotDifferentiable``.
+    no cotangent. Where there are ``stages`` the gradients are those that each of them wants, one
+    stage after the other. Raises ``NotDifferentiable``.
     """
     active = Activity(graph, ops, [graph.inputs[i].value for i in wanted])
     active.agree_on(differentiable)
+    if not stages:
+        nodes = tuple(filter(active.differentiates, graph.nodes))
+        stages = (Stage(tuple(differentiable), tuple(wanted), (), nodes),)
     builder = continued(graph, ops)
     present = [position for position in differentiable if position not in absent]
-    seeds = [_seed(builder, graph, position) for position in present]
-    backward = Backward(builder, ops, active.values, in_callers_memory(graph, ops))
-    for position, seed in zip(present, seeds):
-        output = graph.outputs[position]
-        assert isinstance(output, Value)
-        backward.add(output, seed)
-    for node in reversed(graph.nodes):
-        if active.differentiates(node):
+    seeds = {position: _seed(builder, graph, position) for position in present}
+    callers = in_callers_memory(graph, ops)
+    found = []
+    for stage in reversed(stages):
+        backward = Backward(builder, ops, active.values, callers)
+        for position in filter(seeds.__contains__, stage.outputs):
+            (output,) = values_in(graph.outputs[position])
+            backward.add(output, seeds[position])
+        for node in reversed(stage.nodes):
             backward.node(node)
-    gradients = backward.finished([graph.inputs[i].value for i in wanted], seeds)
+        found.append(backward)
+    owner = roots(builder.finish(()), ops)
+    gradients = []
+    for stage, backward in zip(stages, reversed(found)):
+        given = [graph.inputs[i].value for i in stage.wanted]
+        given += values_in(tuple(graph.outputs[i] for i in stage.before))
+        of_stage = [seeds[position] for position in stage.outputs if position in seeds]
+        gradients += backward.finished(given, of_stage, owner)
     made = builder.finish((*graph.outputs, *gradients))
     joint = without_own_backwards(replace(made, facts=graph.facts))
     inputs, outputs = _saved(without_own_backwards(graph), ops, builder.nodes[len(graph.nodes) :])
@@ -242,7 +258,7 @@ class Backward:
             return iter([self._view(node, row, given)])
         if is_complex(node):  # rules are of real numbers
             raise NotDifferentiable(f"{node.op} of complex numbers", node)
-        return self._by_rules(node, row, given)
+        return self.by_rules(node, row, given)
 
     def _by_region(self, node: Node, given: tuple[Value | None, ...]) -> Gradients:
         for argument, gradient in gradients_of_arguments(self.builder, node, given):
@@ -255,9 +271,9 @@ class Backward:
         nodes = self.builder.nodes
         position = next(i for i, other in enumerate(nodes) if other is node)
         nodes[position] = made
-        return self._by_rules(made, self.ops[made.op], (*given, None))
+        return self.by_rules(made, self.ops[made.op], (*given, None))
 
-    def _by_rules(self, node: Node, row: OpDef, given: tuple[Value | None, ...]) -> Gradients:
+    def by_rules(self, node: Node, row: OpDef, given: tuple[Value | None, ...]) -> Gradients:
         rules = row.vjp
         if not isinstance(rules, Mapping):
             raise NotDifferentiable(f"{node.op} has no gradient rule", node)
@@ -304,10 +320,12 @@ class Backward:
             gradient = b.call("to_dtype", gradient, like.dtype)
         return gradient
 
-    def finished(self, wanted: Sequence[Value], seeds: Sequence[Value]) -> list[Value | None]:
-        """The gradients of the inputs, each in memory of its own: autograd keeps them as ``.grad``,
-        which programs write. One that repeats elements of a cotangent, as eager's, it copies."""
-        owner = roots(self.builder.finish(()), self.ops)
+    def finished(
+        self, wanted: Sequence[Value], seeds: Sequence[Value], owner: Mapping[Value, Value]
+    ) -> list[Value | None]:
+        """The gradients of these, each in memory of its own: autograd keeps them as ``.grad``,
+        which programs write. One that repeats elements of a cotangent, as eager's, it copies.
+        ``owner``: whose memory values lie in."""
         taken = {*seeds, *(entry.value for entry in self.builder.inputs)}
         repeated = set(seeds)
         made: list[Value | None] = []
@@ -322,6 +340,26 @@ class Backward:
                 taken.add(root)
             made.append(gradient)
         return made
+
+
+def keeps_something(graph: Graph, ops: Mapping[str, OpDef], node: Node) -> bool:
+    """Whether the rules of a node of the graph surely read elements of its arguments or results, as
+    eager's formulas do, and not their sizes alone."""
+    row = ops.get(node.op)
+    if row is None or not isinstance(row.vjp, Mapping) or is_complex(node):
+        return False
+    builder = continued(replace(graph, nodes=()), ops)
+    builder.reserve(graph)
+    builder.modes = None if node.modes is None else replace(node.modes, grad=False, backward=True)
+    active = {v for v in node.inputs() if isinstance(v.type, TensorType) and v.type.requires_grad}
+    given = tuple(Value(builder.fresh_name("cotangent"), value.type) for value in node.outputs)
+    try:
+        for _ in Backward(builder, ops, active).by_rules(node, row, given):
+            pass
+    except (OpError, Undecided, WrittenThrough, NotDifferentiable):
+        return False
+    read = {value for made in builder.nodes for value in made.inputs()}
+    return not read.isdisjoint((*node.inputs(), *node.outputs))
 
 
 def _repeats(value: Value) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from anyshape.autograd.checkpoints import computed_again
-from anyshape.autograd.differentiate import Activity, Backward, continued
+from anyshape.autograd.differentiate import Activity, Backward, continued, keeps_something
 from anyshape.autograd.memory import roots
 from anyshape.autograd.outline import (
     NotDifferentiable,
@@ -28,33 +28,39 @@ from anyshape.autograd.own_backwards import without_own_backwards
 from anyshape.ir.graph import Arg, Graph, Node, Value, map_values, values_in
 from anyshape.nouns import replace
 from anyshape.ops.build import Builder
-from anyshape.ops.gradients.backward import AS_LEAF, FUNCTION_RESULT, GRADIENTS, LEAVES
+from anyshape.ops.gradients.backward import AS_LEAF, GRADIENTS, LEAVES, gone_through
 from anyshape.ops.table import OpDef
 
 
 def refuse_uncovered(graph: Graph, ops: Mapping[str, OpDef]) -> tuple[int, ...]:
-    """The positions of outputs that require gradients, all of which ``backward()`` has gone
-    through, or what they are made of: there is nothing left to differentiate. Raises
-    ``NotDifferentiable``."""
+    """The positions of outputs that require gradients, which eager torch would not go through
+    again: ``backward()`` has gone through all that leads to them, or through something on the way
+    that has let go of what it kept. Raises ``NotDifferentiable``."""
     _refuse_writes(graph, ops)
-    spent = _spent(graph)
+    gone, spent = _spent(graph)
     found = []
     for position, output in enumerate(graph.outputs):
         left = [value for value in values_in(output) if requires(value)]
-        if left and (not isinstance(output, Value) or output not in spent):
+        if left and not (
+            isinstance(output, Value)
+            and (output in spent or _meets_what_let_go(graph, ops, gone, output))
+        ):
             raise NotDifferentiable("an output requires gradients that backward() has not taken")
         found += [position] * len(left)
     return tuple(found)
 
 
-def _spent(graph: Graph) -> set[Value]:
-    """What ``backward()`` has gone through, and what is made of nothing else that has gradients.
-    Not known, and not among them, is what a recorded gradient has kept, which a second one goes
-    through."""
+def _spent(graph: Graph) -> tuple[set[Value], set[Value]]:
+    """What ``backward()`` has gone through; and that with what is made of nothing else that has
+    gradients. Not known, and not among them, is what a recorded gradient has kept, which a second
+    one goes through."""
     spent: set[Value] = set()
     for position, node in enumerate(graph.nodes):
         if node.op == GRADIENTS and not node.args[3]:
-            spent |= _gone_through(graph.nodes[:position], node)
+            of, _, wanted, *_ = node.args
+            before = graph.nodes[:position]
+            spent |= gone_through(before, set(values_in(of)), set(values_in(wanted)))
+    gone = set(spent)
     for node in graph.nodes:
         if node.op == AS_LEAF:
             spent.difference_update(node.outputs)
@@ -62,24 +68,26 @@ def _spent(graph: Graph) -> set[Value]:
             behind = [*filter(requires, node.inputs())]
             if behind and spent.issuperset(behind):
                 spent.update(filter(requires, node.outputs))
-    return spent
+    return gone, spent
 
 
-def _gone_through(nodes: Sequence[Node], gradients: Node) -> set[Value]:
-    """The results of nodes that lie between what is differentiated and what gradients are wanted
-    of: no other node is run. Behind a function's result its own backward goes on."""
-    wanted = {*values_in(gradients.args[2])}
-    leading: set[Value] = set()
-    for node in nodes:
-        if node.op == FUNCTION_RESULT:
-            leading.update(wanted.intersection(node.outputs))
-        elif is_recorded(node) and any(v in wanted or v in leading for v in node.inputs()):
-            leading.update(filter(requires, node.outputs))
-    found = leading.intersection(values_in(gradients.args[0]))
-    for node in reversed(nodes):
-        if is_recorded(node) and node.op != GRADIENTS and not found.isdisjoint(node.outputs):
-            found.update(leading.intersection(node.inputs()))
-    return found
+def _meets_what_let_go(
+    graph: Graph, ops: Mapping[str, OpDef], gone: set[Value], output: Value
+) -> bool:
+    """Whether a node that has been gone through, and that keeps something for its gradient, leads
+    to the output."""
+    makers = {value: node for node in graph.nodes for value in node.outputs}
+    waiting, seen = [output], {output}
+    while waiting:
+        node = makers.get(waiting.pop())
+        if node is None or node.op == AS_LEAF or not is_recorded(node):
+            continue
+        if not gone.isdisjoint(node.outputs) and keeps_something(graph, ops, node):
+            return True
+        behind = [value for value in node.inputs() if requires(value) and value not in seen]
+        waiting += behind
+        seen.update(behind)
+    return False
 
 
 def differentiates_again(graph: Graph) -> bool:
@@ -145,7 +153,7 @@ def _gradients(
         if active.differentiates(node):
             backward.node(node)
     builder.location, builder.modes = call.location, modes
-    made = backward.finished(leaves, seeds)
+    made = backward.finished(leaves, seeds, roots(builder.finish(()), ops))
     if any(_is_gradient_gone_through(node, backward) for node in nodes):
         # eager was asked what gets one (capture/tensors/second_gradients.py): of a mask, zeros
         made = [_zeros(builder, out) if g is None else g for g, out in zip(made, call.outputs)]

@@ -29,6 +29,7 @@ from anyshape.autograd.memory import roots
 from anyshape.autograd.minimum_cut import UNBOUNDED, NoCut, minimum_cut
 from anyshape.autograd.outline import NotDifferentiable
 from anyshape.autograd.sizes import cost_of_keeping, size_bytes, stored_anyway
+from anyshape.autograd.stages import Stage
 from anyshape.autograd.structure import Structure
 from anyshape.ir.established import midrun_numbers, shown
 from anyshape.ir.graph import (
@@ -61,6 +62,16 @@ class Residual:
 
 
 @frozen(eq=False)
+class BackwardHalf:
+    """Its graph, which gradients it gives, and which residuals it takes, by their numbers: all,
+    where some of its cotangents may be absent, as it is another half then."""
+
+    graph: Graph
+    given: tuple[int, ...]
+    residuals: tuple[int, ...]
+
+
+@frozen(eq=False)
 class Halves:
     """``forward`` returns the program's outputs, then ``extra`` tensors, then the numbers.
     ``backward`` takes the residuals, the numbers and the cotangents, and returns the gradients that
@@ -75,12 +86,16 @@ class Halves:
     extra: int
     given: tuple[int, ...]
 
-    def read_by(self, backward: Graph) -> frozenset[int]:
-        """The residuals that a backward half reads: this one, or one of fewer cotangents."""
-        read = {value for node in backward.nodes for value in node.inputs()}
-        read.update(values_in(backward.outputs))
-        saved = backward.inputs[: len(self.residuals)]
-        return frozenset(i for i, entry in enumerate(saved) if entry.value in read)
+    def whole(self) -> BackwardHalf:
+        """The backward half of all cotangents."""
+        return BackwardHalf(self.backward, self.given, tuple(range(len(self.residuals))))
+
+
+def residuals_read(backward: Graph, count: int) -> frozenset[int]:
+    """Which of its first so many inputs, the residuals, a backward half reads."""
+    read = {value for node in backward.nodes for value in node.inputs()}
+    read.update(values_in(backward.outputs))
+    return frozenset(i for i, e in enumerate(backward.inputs[:count]) if e.value in read)
 
 
 def partition(joint: Joint, ops: Mapping[str, OpDef], budget: float = 1.0) -> Halves:
@@ -99,6 +114,55 @@ def backward_over(joint: Joint, whole: Joint, ops: Mapping[str, OpDef], halves: 
     by_number = {n: v for v, n in structure.of(made.inputs, made.early_nodes).items()}
     saved = [by_number.get(numbers[value], value) for value in kept]
     return made.backward(saved, halves.backward.inputs)
+
+
+@frozen(eq=False)
+class _Late:
+    """What a backward half computes: its nodes that depend on cotangents, in order."""
+
+    nodes: Sequence[Node]
+    gradients: Sequence[Value]
+    cotangents: Sequence[Value]
+
+
+class StageHalves:
+    """The backward halves of the stages of a joint graph (``stages.py``), which has gradients of
+    one stage after the other: each is what depends on the cotangents of its outputs."""
+
+    def __init__(
+        self, whole: Joint, ops: Mapping[str, OpDef], halves: Halves, stages: Sequence[Stage]
+    ) -> None:
+        self.halves, self.partition = halves, _Partition(whole, ops)
+        self.saved = [e.value for e in halves.backward.inputs[: len(halves.residuals)]]
+        seeds = dict(zip(whole.differentiable, whole.cotangents))
+        number = {seeds[p]: i for i, stage in enumerate(stages) for p in stage.outputs}
+        nodes: list[list[Node]] = [[] for _ in stages]
+        for node in self.partition.late_nodes:
+            own, *others = {number[value] for value in node.inputs() if value in number}
+            if others:
+                raise NotDifferentiable("one node computes gradients of two stages", node)
+            nodes[own].append(node)
+            number.update(dict.fromkeys(node.outputs, own))
+        self.made: dict[tuple[int, ...], BackwardHalf] = {}
+        first = 0
+        for stage, late in zip(stages, nodes):
+            last = first + len(stage.wanted) + len(stage.before)
+            given = [i for i in range(first, last) if whole.gradients[i] is not None]
+            gradients = [*values_in(tuple(whole.gradients[i] for i in given))]
+            cotangents = [seeds[position] for position in stage.outputs]
+            half = self._half(_Late(late, gradients, cotangents), len(stage.outputs) == 1)
+            self.made[stage.outputs] = replace(half, given=tuple(given))
+            first = last
+
+    def _half(self, late: _Late, is_whole: bool) -> BackwardHalf:
+        graph = self.partition.backward(self.saved, self.halves.backward.inputs, late)
+        count = len(self.saved)
+        if not is_whole:
+            return BackwardHalf(graph, (), tuple(range(count)))
+        residuals = tuple(sorted(residuals_read(graph, count)))
+        inputs = [graph.inputs[i] for i in residuals]
+        graph = replace(graph, inputs=(*inputs, *graph.inputs[count:]))
+        return BackwardHalf(graph, (), residuals)
 
 
 class _Partition:
@@ -268,43 +332,43 @@ class _Partition:
         inputs = tuple(e for e in self.graph.inputs if e.value not in self.late)
         return replace(self.graph, inputs=inputs, nodes=tuple(nodes), outputs=outputs)
 
-    def backward(self, saved: Sequence[Value], handed: Sequence[Input] = ()) -> Graph:
+    def backward(
+        self, saved: Sequence[Value], handed: Sequence[Input] = (), late: _Late | None = None
+    ) -> Graph:
         """The nodes that give the gradients from what is saved; those that run again stand where
-        they are first read. ``handed``: the inputs that another backward half has, all of them."""
+        they are first read. ``handed``: the inputs that another backward half has, all of them.
+        ``late``: what it computes, if that is not all."""
+        late = late or _Late(self.late_nodes, self.gradients, self.joint.cotangents)
         order: list[Node] = []
-        self._emit([*self.gradients, *self._late_effects()], set(saved), order)
+        self._emit(late, set(saved), order)
         if any(_is_number(value) for node in order for value in node.inputs()):
             raise NotDifferentiable("a gradient is computed from a number that data decides")
-        numbers = _numbers(
-            self.graph.facts, order, (*self.gradients, *saved, *self.joint.cotangents)
-        )
+        numbers = _numbers(self.graph.facts, order, (*late.gradients, *saved, *late.cotangents))
         entries = [Input(v, "argument", f"saved {v.name}") for v in saved]
         if handed:
             entries += [entry for entry in handed if _is_number(entry.value)]
         else:
             entries += [Input(v, "argument", f"the number {v.name}") for v in numbers]
-        cotangents = set(self.joint.cotangents)
+        cotangents = set(late.cotangents)
         entries += [entry for entry in self.graph.inputs if entry.value in cotangents]
         return replace(
             self.graph,
             inputs=tuple(entries),
             nodes=tuple(order),
-            outputs=tuple(self.gradients),
+            outputs=tuple(late.gradients),
         )
 
-    def _late_effects(self) -> list[Node]:
-        return [node for node in self.late_nodes if runs_once(node, self.ops)]
-
-    def _emit(self, wanted: Sequence[Value | Node], saved: set[Value], order: list[Node]) -> None:
+    def _emit(self, late: _Late, saved: set[Value], order: list[Node]) -> None:
         """The nodes that these need, in the order of the joint graph as far as they are late; early
         ones directly in front of the first that reads them."""
-        late: set[Node] = set()
-        self._collect(wanted, saved, late)
+        effects = [node for node in late.nodes if runs_once(node, self.ops)]
+        needed: set[Node] = set()
+        self._collect([*late.gradients, *effects], saved, needed)
         done: set[Node] = set()
-        for node in self.late_nodes:
-            if node in late:
+        for node in late.nodes:
+            if node in needed:
                 self._append_after_inputs(node, saved, done, order)
-        for value in self.gradients:
+        for value in late.gradients:
             maker = self.makers.get(value)
             if maker is not None and value not in saved:
                 self._append_after_inputs(maker, saved, done, order)

@@ -27,49 +27,61 @@ from anyshape.runtime.gradient_layouts import Form, deciding, described, form_of
 from anyshape.runtime.gradient_layouts import Layout as Laid
 from anyshape.runtime.random_state import RandomState
 from anyshape.runtime.rollback import written_inputs
-from anyshape.symbolic import Symbol, evaluate, symbols_of
-from anyshape.torch_names import torch_dtype
+from anyshape.runtime.saved_values import (
+    MODIFIED,
+    REPLACED,
+    VIEW_MODIFIED,
+    SavedTensors,
+    SavedValue,
+    refuse_replaced,
+    refuse_reshaped,
+)
+from anyshape.symbolic import symbols_of
 from anyshape.version_counters import version_of
 
 Run = Callable[..., tuple[Any, ...]]
 _C = torch._C
 
 
-@frozen
-class SavedValue:
-    """A residual: among the graph's inputs, or among what the forward half returns. ``checked``: a
-    write to it since is refused. ``pinned``: eager keeps views of it alone, or other values, so
-    that the memory it has now is read, whatever ``x.data = new`` puts there later. ``mixed``: some
-    of eager's formulas read that and some what it had, so that other elements are refused."""
-
-    of_inputs: bool
-    position: int
-    checked: bool = True
-    pinned: bool = False
-    mixed: bool = False
-    type: TensorType | None = None
-
-    def read(self, inputs: Sequence[Any], outs: Sequence[Any]) -> Any:
-        found = (inputs if self.of_inputs else outs)[self.position]
-        if not self.checked:
-            return found.data
-        return found.detach() if self.pinned else found
+def made_by(position: int) -> int:
+    """How the output at a position is named among what a later part wants gradients of."""
+    return -1 - position
 
 
-@frozen
+@frozen(eq=False)
 class Part:
-    """Outputs, and the inputs that autograd goes from them to: one node of its graph."""
+    """Outputs, and the inputs and outputs of earlier parts (``made_by``) that autograd goes from
+    them to: one node of its graph, which saves some of the ``residuals``, by their numbers."""
 
     outputs: tuple[int, ...]
     wanted: tuple[int, ...]
+    residuals: tuple[int, ...]
+
+
+@frozen(eq=False)
+class _Own:
+    """What a part saves. ``replaceable``: which of them are read as they are by then, with their
+    positions among the inputs; ``mixed``: which of them are."""
+
+    residuals: tuple[SavedValue, ...]
+    replaceable: tuple[tuple[int, int], ...]
+    mixed: tuple[int, ...]
+
+    @classmethod
+    def of(cls, residuals: Sequence[SavedValue]) -> _Own:
+        numbered = [*enumerate(residuals)]
+        checked = ((i, one) for i, one in numbered if one.checked and not one.pinned)
+        replaceable = tuple((i, one.position) for i, one in checked if one.of_inputs)
+        return cls(tuple(residuals), replaceable, tuple(i for i, one in numbered if one.mixed))
 
 
 @frozen
 class Layout:
-    """Positions: ``wanted`` among the inputs, ``differentiable`` among the ``outputs`` that the
-    program has. ``residuals`` are read by the backward half, ``watched`` are saved for their
-    versions alone; ``numbers`` is where the numbers begin in what the forward half returns.
-    ``parts``: no operator lies in front of two of them, so that each can be gone through once."""
+    """Positions: ``wanted`` among the inputs, or what ``made_by`` gives, ``differentiable`` among
+    the ``outputs``, the last of which are ``hidden`` from the program. ``residuals`` are read by
+    the backward half, ``watched`` are saved for their versions alone; ``numbers`` is where the
+    numbers begin in what the forward half returns. ``parts``: no operator keeps something for two
+    of them, so that each can be gone through once."""
 
     outputs: int
     wanted: tuple[int, ...]
@@ -79,12 +91,13 @@ class Layout:
     numbers: int
     parts: tuple[Part, ...]
     symbols: tuple[object, ...] = ()  # what the numbers are
+    hidden: int = 0
 
 
 @frozen(eq=False)
 class Half:
     """A backward half for some cotangents: what runs, which of ``wanted`` it has gradients of, and
-    which residuals it reads."""
+    which of the residuals that its part saves it reads."""
 
     run: Run
     given: tuple[int, ...]
@@ -101,6 +114,7 @@ class Boundary:
     ``drawn_on``: devices whose generators the graph draws from.
     ``replayed``: the graph without what nobody reads, whose checks of data no kernel made; eager's
     backward does not know it.
+    ``cuts``: the graph for a part that is handed results of which one lies in front of another.
     """
 
     graph: Graph
@@ -111,17 +125,19 @@ class Boundary:
     drawn_on: tuple[str, ...] = ()
     writes: bool = False
     replayed: Graph | None = None
+    cuts: Mapping[Part, Graph] = field(default_factory=dict)
     halves: dict[tuple[int, ...], Half | None] = field(default_factory=dict)
     reruns: int = 0
     laid: dict[Form, tuple[Laid, ...] | None] = field(default_factory=dict)
     _written: tuple[int, ...] = ()
     _saved_outputs: tuple[int, ...] = ()
-    _mixed: tuple[int, ...] = ()
     _sized: tuple[int, ...] = ()  # inputs of which a size is a symbol
     _fixed_shapes: tuple[tuple[int, tuple[int, ...]], ...] = ()  # of the others
-    _replaceable: tuple[tuple[int, int], ...] = ()  # (residual, input): read as it is by then
+    _owns: dict[Part, _Own] = field(default_factory=dict)
+    _pinned: tuple[int, ...] = ()
     _constant_inputs: tuple[tuple[int, torch.Tensor], ...] = ()
-    _eager: Run | None = None
+    _leaves: tuple[int, ...] = ()  # inputs that gradients are wanted of
+    _eager: dict[Part | None, Run] = field(default_factory=dict)
     _decide: Run | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -130,14 +146,14 @@ class Boundary:
         self._written = tuple(sorted({*writes.before, *writes.behind}))
         saved = (*self.layout.residuals, *self.layout.watched)
         outputs = {s.position for s in saved if not s.of_inputs}
+        self._leaves = tuple(sorted({i for i in self.layout.wanted if i >= 0}))
         self._saved_outputs = tuple(sorted(p for p in outputs if p < self.layout.outputs))
         residuals = self.layout.residuals
-        self._mixed = tuple(i for i, one in enumerate(residuals) if one.mixed)
-        self._replaceable = tuple(
-            (i, one.position)
-            for i, one in enumerate(residuals)
-            if one.of_inputs and one.checked and not one.pinned
-        )
+        self._owns = {
+            part: _Own.of([residuals[i] for i in part.residuals]) for part in self.layout.parts
+        }
+        if any(len(part.residuals) < len(residuals) for part in self.layout.parts):
+            self._pinned = tuple([one.position for one in residuals if one.pinned])
         kinds = [entry.value.type for entry in self.graph.inputs]
         shapes = [(p, kind.shape) for p, kind in enumerate(kinds) if isinstance(kind, TensorType)]
         sized = {p for p, shape in shapes if any(map(symbols_of, shape))}
@@ -170,14 +186,14 @@ class Boundary:
         for position, tensor in outs.items():
             made[position] = tensor
         call.saved = [(p, _counter(made[p]), _version(made[p])) for p in self._saved_outputs]
-        return tuple(made)
+        return tuple(made[: self.layout.outputs - self.layout.hidden])
 
     def _record(self, call: Call, outs: dict[int, torch.Tensor]) -> None:
         if not self.layout.parts:  # gradients are recorded of what nobody is handed
             with torch.no_grad():
                 return call.run(self)
         for part in self.layout.parts:
-            wanted = [call.inputs[i] for i in part.wanted]
+            wanted = [call.inputs[i] if i >= 0 else outs[made_by(i)] for i in part.wanted]
             made = Differentiated.apply(self, call, part, _MARKER, *wanted)
             outs.update(zip(part.outputs, made if isinstance(made, tuple) else (made,)))
 
@@ -224,12 +240,12 @@ class Boundary:
         if behind.isdisjoint(written):
             self.reruns += 1
             return self._eagerly(call, part, cotangents, torch.is_grad_enabled(), again)
-        half = self.half_for(part, cotangents)
-        read, stale = saved.one_by_one(len(self.layout.residuals))
+        half, own = self.half_for(part, cotangents), self._owns[part]
+        read, stale = saved.one_by_one(len(own.residuals))
         if (
             half is None
             or not stale.isdisjoint(half.read)
-            or [read[i].data_ptr() for i, _ in self._replaceable] != call.pointers
+            or [read[i].data_ptr() for i, _ in own.replaceable] != saved.context.pointers
             or self._is_refused(call, part, cotangents, again)
         ):
             raise saved.refusal
@@ -284,7 +300,7 @@ class Boundary:
             pass  # nothing is known then, and what is compiled needs less
 
     def _inputs_as_given(self, call: Call) -> list[Any]:
-        """The inputs with the sizes that the graph has read of them. Instead of one that has
+        """The inputs with the sizes that the graph has read of them. In the place of one that has
         been written since is its copy, or, where it has been given other sizes (``t_``, ``out=``),
         zeros: only what is made of other inputs' elements is asked for then."""
         inputs = list(call.inputs)
@@ -335,8 +351,6 @@ class Boundary:
         written_inputs: Sequence[int] = (),
     ) -> list[Any]:
         """By eager torch; these outputs and inputs count as written before its backward."""
-        if self._eager is None:
-            self._eager = eager_function(self.replayed or self.graph)
         with torch.enable_grad():
             inputs = self._inputs_as_given(call)
             for position in call.copies:
@@ -347,10 +361,11 @@ class Boundary:
                 inputs[position] = memory
             for position in written_inputs:  # with version counters of their own
                 inputs[position] = inputs[position].data
-            for position in part.wanted:
+            is_behind_others = any(position < 0 for position in part.wanted)
+            for position in self._leaves if is_behind_others else part.wanted:
                 x = inputs[position]
                 inputs[position] = x.view_as(x) if create else x.detach().requires_grad_()
-            outs = self._replayed(call, inputs)
+            outs = self._replayed(call, inputs, self._eager_of(part))
             changed = [outs[p] for p in written] + [inputs[p] for p in written_inputs]
             for tensor in changed:
                 torch.autograd.graph.increment_version(tensor.detach())
@@ -361,35 +376,30 @@ class Boundary:
             ]
             results = torch.autograd.grad(
                 [out for out, _ in pairs],
-                [inputs[position] for position in part.wanted],
+                [inputs[i] if i >= 0 else outs[made_by(i)] for i in part.wanted],
                 [g for _, g in pairs],
                 create_graph=create,
                 allow_unused=True,
             )
         return list(results)
 
-    def _replayed(self, call: Call, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        assert self._eager is not None
+    def _eager_of(self, part: Part) -> Run:
+        key = part if part in self.cuts else None
+        if key not in self._eager:
+            self._eager[key] = eager_function(self.cuts.get(part) or self.replayed or self.graph)
+        return self._eager[key]
+
+    def _replayed(self, call: Call, inputs: Sequence[Any], eager: Run) -> tuple[Any, ...]:
         if call.random_state is None:
-            outs: tuple[Any, ...] = self._eager(*inputs)
-            return outs
+            return eager(*inputs)
         with call.random_state.drawn_again():
-            outs = self._eager(*inputs)
-            return outs
+            return eager(*inputs)
 
 
 _UNKNOWN: Any = object()
 _MARKER = torch.zeros((), requires_grad=True)
 """A leaf of which nobody wants a gradient."""
 _EMPTY = torch.empty(0)
-VIEW_MODIFIED = "A view was created in no_grad mode and its base or another view"
-REPLACED = (
-    "the data of a tensor has been replaced (x.data = new) between a compiled call that reads it "
-    "and its backward, so that formulas would read values of two times; replace it after backward()"
-)
-MODIFIED = (
-    "one of the variables needed for gradient computation has been modified by an inplace operation"
-)
 
 
 @mutable(eq=False)
@@ -404,7 +414,7 @@ class Call:
     shapes: tuple[torch.Size, ...] = ()
     copies: dict[int, torch.Tensor] = field(default_factory=dict)
     replaced: Mapping[int, torch.Tensor] = field(default_factory=dict)
-    pointers: list[int] = field(default_factory=list)
+    pinned: dict[int, torch.Tensor] = field(default_factory=dict)  # where parts save some alone
     saved: list[tuple[int, torch.Tensor, int]] = field(default_factory=list)
     random_state: RandomState | None = None
 
@@ -420,10 +430,11 @@ class Call:
 
     def pin(self, residuals: Sequence[SavedValue], saved: Sequence[torch.Tensor]) -> None:
         """Inputs whose data the program has replaced since have the memory that they had."""
+        pairs = ((one.position, memory) for one, memory in zip(residuals, saved) if one.pinned)
         self.replaced = {
-            one.position: memory
-            for one, memory in zip(residuals, saved)
-            if one.pinned and memory.data_ptr() != self.inputs[one.position].data_ptr()
+            position: memory
+            for position, memory in chain(self.pinned.items(), pairs)
+            if memory.data_ptr() != self.inputs[position].data_ptr()
         }
 
     def run(self, boundary: Boundary) -> None:
@@ -434,11 +445,12 @@ class Call:
             self.random_state = RandomState.of(boundary.drawn_on)
         self.versions = tuple([_version(tensor) for tensor in self.inputs])
         self.shapes = tuple([self.inputs[i].shape for i in boundary._sized])
-        self.pointers = [self.inputs[i].data_ptr() for _, i in boundary._replaceable]
+        self.pinned = {i: self.inputs[i].detach() for i in boundary._pinned}
         outs = self.outs = list(boundary.forward(*self.arguments))
         self.numbers = tuple(outs[layout.numbers :])
         for position in layout.differentiable:
-            if outs[position]._is_view():
+            is_hidden = position >= layout.outputs - layout.hidden
+            if is_hidden or outs[position]._is_view():
                 outs[position] = outs[position].detach()
 
 
@@ -458,34 +470,36 @@ class Differentiated(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         if part is layout.parts[0]:  # what the forward half does, autograd does not see
             call.run(boundary)
-        read = [saved.read(call.inputs, call.outs) for saved in layout.residuals]
+        own = boundary._owns[part]
+        read = [saved.read(call.inputs, call.outs) for saved in own.residuals]
         watched = [saved.read(call.inputs, call.outs) for saved in layout.watched]
         ctx.save_for_backward(*read, *watched)
-        ctx.boundary, ctx.call, ctx.part = boundary, call, part
+        ctx.boundary, ctx.call, ctx.part, ctx.own = boundary, call, part, own
+        ctx.pointers = [call.inputs[i].data_ptr() for _, i in own.replaceable]
         made = tuple([call.outs[position] for position in part.outputs])
         return made if len(made) != 1 else made[0]
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
-        boundary, call, part = ctx.boundary, ctx.call, ctx.part
+        boundary, call, part, own = ctx.boundary, ctx.call, ctx.part, ctx.own
         layout = boundary.layout
         try:
-            saved = ctx.saved_tensors[: len(layout.residuals)]
+            saved = ctx.saved_tensors[: len(own.residuals)]
         except RuntimeError as refusal:  # kernels make views where no gradients are recorded
             if not str(refusal).startswith((MODIFIED, VIEW_MODIFIED)):
                 raise
             again = boundary.though_written(call, part, cotangents, SavedTensors(ctx, refusal))
             return None, None, None, None, *again
-        if [saved[i].data_ptr() for i, _ in boundary._replaceable] != call.pointers:
-            _refuse_reshaped(layout, saved, call.numbers)
-        for i in boundary._mixed:
-            _refuse_replaced(saved[i], call.inputs[layout.residuals[i].position])
+        if [saved[i].data_ptr() for i, _ in own.replaceable] != ctx.pointers:
+            refuse_reshaped(own.residuals, layout.symbols, saved, call.numbers)
+        for i in own.mixed:
+            refuse_replaced(saved[i], call.inputs[own.residuals[i].position])
         half = boundary.half_for(part, cotangents)
         marker, _ = ctx.next_functions[0]
         # of `torch.autograd.grad`, and not of `backward()`, how gradients lie is seen
         asks_eager = not _C._will_engine_execute_node(marker)
         if half is None or asks_eager or boundary.writes:
-            call.pin(layout.residuals, saved)
+            call.pin(own.residuals, saved)
         if half is None:
             return None, None, None, None, *boundary.again(call, part, cotangents)
         found = boundary.gradients(half, call, part, cotangents, saved)
@@ -494,52 +508,6 @@ class Differentiated(torch.autograd.Function):
         elif boundary.writes:
             boundary.refuse_as_eager(call, part, cotangents)
         return None, None, None, None, *found
-
-
-def _refuse_reshaped(layout: Layout, saved: Sequence[torch.Tensor], numbers: Sequence[Any]) -> None:
-    """Raises where ``x.data = new`` has put there what kernels do not know how to read."""
-    sizes = {s: n for s, n in zip(layout.symbols, numbers) if isinstance(s, Symbol)}
-    for residual, tensor in zip(layout.residuals, saved):
-        kind = residual.type
-        if kind is None or residual.pinned or not residual.of_inputs:
-            continue
-        shape, strides = ([evaluate(d, sizes) for d in dims] for dims in (kind.shape, kind.strides))
-        steps = [step for size, step in zip(shape, strides) if size > 1]
-        found = [step for size, step in zip(tensor.shape, tensor.stride()) if size > 1]
-        alike = tensor.dtype == torch_dtype(kind.dtype) and list(tensor.shape) == shape
-        alike = alike and tensor.device.type == kind.device.partition(":")[0]
-        if not alike or (found != steps and tensor.numel()):
-            raise RuntimeError(REPLACED)
-
-
-def _refuse_replaced(memory: torch.Tensor, tensor: torch.Tensor) -> None:
-    """Raises where ``tensor.data = new`` has put other elements there than it had."""
-    if memory.data_ptr() == tensor.data_ptr():
-        return
-    alike = memory.dtype == tensor.dtype and memory.shape == tensor.shape
-    if not alike or not torch.equal(memory, tensor.detach()):
-        raise RuntimeError(REPLACED)
-
-
-@frozen(eq=False)
-class SavedTensors:
-    """Those of a call of which one has been written since, or is a view whose base has, and
-    autograd's refusal of all of them."""
-
-    context: Any
-    refusal: RuntimeError
-
-    def one_by_one(self, count: int) -> tuple[list[torch.Tensor], set[int]]:
-        """The first so many, and the positions of those that have been written."""
-        found: list[torch.Tensor] = []
-        written: set[int] = set()
-        for position, one in enumerate(self.context._raw_saved_tensors[:count]):
-            try:
-                found.append(one.unpack())
-            except RuntimeError:
-                found.append(one.data)
-                written.add(position)
-        return found, written
 
 
 def values_behind(graph: Graph, outputs: Sequence[Arg]) -> set[Value]:

@@ -1,7 +1,7 @@
-"""Results whose gradients the program has asked for itself, as autograd sees them.
+"""Results whose graph the program has gone through already, inside of what is compiled.
 
-In: a function that runs a whole step. Out: one whose results require gradients and have none to
-give any more: a second ``backward()`` through them is the error that it is in eager.
+In: a function and the positions of such results. Out: the function, whose results there require
+gradients, and say so where somebody goes through them again, as in eager torch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 Run = Callable[..., tuple[Any, ...]]
-_MARKER = torch.zeros((), requires_grad=True)
+_NOBODYS = torch.zeros((), requires_grad=True)
 """A leaf of which nobody wants a gradient."""
 
 
@@ -44,7 +44,7 @@ def spending(run: Run, spent: Sequence[int]) -> Run:
         owners = [_owner(outs[position]) for position in spent]
         different = {id(owner): owner for owner in owners}
         with torch.enable_grad():
-            made = dict(zip(different, Spent.apply(_MARKER, [*different.values()])))
+            made = dict(zip(different, Spent.apply(_NOBODYS, [*different.values()])))
             for position, owner in zip(spent, owners):
                 result, marked = outs[position], made[id(owner)]
                 outs[position] = marked if result is owner else _viewed(marked, result)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import anyshape
+from tests.autograd.beside_eager import assert_same
 
 
 class Doubled(torch.autograd.Function):
@@ -135,6 +136,46 @@ def test_what_is_made_of_leaves_as_well_is_differentiated() -> None:
             (first.sum() + second).backward()
             made.append([first, second, x.grad, w.grad])
         torch.testing.assert_close(*made)
+
+
+def a_second_head(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    """As a step of one head returns what another one makes of the same trunk."""
+    trunk = (x @ x.t()).tanh()
+    loss = trunk.sum()
+    loss.backward()
+    return loss, trunk @ w.t(), (trunk @ w.t()).softmax(-1).max() + loss.exp()
+
+
+def a_head_on_what_kept_nothing(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    """Eager goes through sums once more."""
+    trunk = x + x.flip(0)
+    trunk.sum().backward()
+    return trunk, (trunk * 2).sum(), (trunk + w).sum()
+
+
+@pytest.mark.parametrize("program", [a_second_head, a_head_on_what_kept_nothing])
+@pytest.mark.parametrize("gone_through", [1, 2])
+def test_a_head_on_a_trunk_that_was_gone_through(
+    program: Callable[..., Any], gone_through: int
+) -> None:
+    fast = anyshape.compile(program)
+    for rows in (2, 4, 3):
+        made: list[Any] = []
+        for function in (fast, program):
+            x = torch.linspace(0.5, 1, rows * rows).reshape(rows, rows).requires_grad_()
+            w = torch.full((rows, rows), 0.3, requires_grad=True)
+            results = function(x, w)
+            refused = ""
+            try:
+                results[gone_through].sum().backward()
+            except RuntimeError as error:
+                refused = str(error)[:50]
+            made.append([[r.detach() for r in results], x.grad, [r.requires_grad for r in results]])
+            made[-1].append(refused)
+        assert_same(*made)
+        assert made[0][3].startswith("Trying to backward") or program is not a_second_head
+    compiled = program is a_second_head
+    assert (fast.stats().eager_graphs == (), fast.stats().graph_breaks) == (compiled, 0)
 
 
 def behind_a_gradient_of_weights(x: Tensor, w: Tensor) -> Tensor:

@@ -33,6 +33,7 @@ from anyshape.capture.tensors.reached import (
 from anyshape.capture.tensors.tensor_ops import call_row
 from anyshape.ir.graph import Value
 from anyshape.nouns import replace
+from anyshape.ops.gradients.backward import gone_through
 from anyshape.ops.layout import numel
 from anyshape.symbolic import all_of, eq
 
@@ -114,8 +115,7 @@ def backward(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def autograd_grad(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`torch.autograd.grad(outputs, inputs, ...)`; `.grad` of leaves is left alone. Of what was
-    made on the way where the graph is retained."""
+    """`torch.autograd.grad(outputs, inputs, ...)`; `.grad` of leaves is left alone."""
     names = (
         *("outputs", "inputs", "grad_outputs", "retain_graph", "create_graph", "only_inputs"),
         *("allow_unused", "is_grads_batched", "materialize_grads"),
@@ -137,7 +137,7 @@ def autograd_grad(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[s
         raise not_captured("for what requires no gradients")
     reachable = set(found.leaves)
     for x in wanted:
-        if retain and _is_on_the_way(domain, x, found):
+        if _is_on_the_way(domain, x, found):
             reachable.add(x.value)
         else:
             rely_on_leaf(domain, x)
@@ -214,8 +214,15 @@ def _several(domain: RecordingDomain, tensors: Any) -> tuple[Any, ...]:
 def _backward(
     domain: RecordingDomain, tensors: tuple[Any, ...], seeds: tuple[Any, ...], options: Any
 ) -> Any:
+    ends = options.pop("inputs", None)
+    ends = None if ends is None else _several(domain, ends)
     found, retain = _walked(domain, tensors, seeds, options)
     retained = _retained(domain, found)
+    if ends is not None:
+        at = {x.value for x in ends if type(x) is TensorValue}
+        if retained or found.results or len(at) < len(ends) or not at.issubset(found.leaves):
+            raise not_captured("with these inputs")
+        found.leaves = [value for value in found.leaves if value in at]
     if found.results and not retained:
         finish = functools.partial(_accumulate_all, domain)
         return Call(autograd_functions.walk, (Walk(tensors, seeds, retain, finish),))
@@ -307,7 +314,9 @@ def _taken(
         orders=orders if any(order is not None for order in orders) else None,
     )
     if not retain:
-        domain.recorder.spent.update(found.values)
+        recorder = domain.recorder
+        nodes, roots = recorder.builder.nodes[:-1], {x.value for x in tensors}
+        recorder.spent |= gone_through(nodes, roots, {leaf.value for leaf in leaves})
     return made
 
 

@@ -7,6 +7,7 @@ program's own, there is a node for each part of the way (``capture/tensors/autog
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from anyshape.ir.graph import Node, TensorType, Value, row_major
@@ -26,6 +27,30 @@ LEAVES = frozenset({FUNCTION_RESULT, AS_LEAF})
 APPLIED = "applied_function"
 """An `autograd.Function` with its own backward, the region: of the gradients of the results, and
 of what it captures, it gives a gradient for each argument, or None."""
+
+
+def gone_through(nodes: Sequence[Node], of: set[Value], wanted: set[Value]) -> set[Value]:
+    """The results of nodes that lie between what is differentiated and what gradients are wanted
+    of: no other node is run. Behind a function's result its own backward goes on."""
+    leading: set[Value] = set()
+    for node in nodes:
+        if node.op == FUNCTION_RESULT:
+            leading.update(wanted.intersection(node.outputs))
+        elif _is_recorded(node) and any(v in wanted or v in leading for v in node.inputs()):
+            leading.update(filter(_requires, node.outputs))
+    found = leading.intersection(of)
+    for node in reversed(nodes):
+        if _is_recorded(node) and node.op != GRADIENTS and not found.isdisjoint(node.outputs):
+            found.update(leading.intersection(node.inputs()))
+    return found
+
+
+def _is_recorded(node: Node) -> bool:
+    return node.modes is not None and node.modes.grad
+
+
+def _requires(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and value.type.requires_grad
 
 
 SPARSE = ("sparse", "sparse_grad")

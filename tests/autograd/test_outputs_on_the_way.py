@@ -1,0 +1,214 @@
+"""Results that gradients go through on their way from other results: whoever hooks one, retains its
+gradient, asks for it or lets gradients end there, sees what he does in eager torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import anyshape
+from tests.autograd.beside_eager import assert_same
+
+Results = tuple[Tensor, ...]
+
+
+@pytest.fixture(autouse=True)
+def doubles() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+class Net(nn.Module):
+    """Parameters that the programs share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.norm, self.scale = nn.LayerNorm(4), nn.Parameter(torch.rand(4))
+
+
+def in_a_row(net: Net, x: Tensor) -> Results:
+    h = net.first(x).tanh()
+    k = net.second(h).sin()
+    return h, k, (k * net.scale).sum()
+
+
+def scores_and_loss(net: Net, x: Tensor) -> Results:
+    scores = net.second(net.norm(net.first(x)).relu())
+    return nn.functional.cross_entropy(scores, x.argmax(1)), scores
+
+
+def beside_each_other(net: Net, x: Tensor) -> Results:
+    trunk = net.first(x).tanh()
+    return trunk.sin(), (trunk.sin() * net.scale).sum(1), net.second(trunk).cos()
+
+
+def past_what_is_handed_out(net: Net, x: Tensor) -> Results:
+    """Something lies in front of a result and of what comes of that."""
+    trunk = net.norm(net.first(x))
+    scores = (trunk * net.scale).sum(1)
+    weighed = trunk * scores.softmax(0).unsqueeze(1)
+    return scores, weighed, net.second(weighed + trunk).relu()
+
+
+def recurrent(net: Net, x: Tensor) -> Results:
+    state, states = x, []
+    for _ in range(3):
+        state = net.first(state).tanh() + net.second(x)
+        states.append(state)
+    return torch.stack(states), state
+
+
+def shared_weights(net: Net, x: Tensor) -> Results:
+    turned = net.first.weight.t()
+    h = x @ turned
+    return h, (h.exp() @ turned @ turned).tanh()
+
+
+def two_rows(net: Net, x: Tensor) -> Results:
+    """Two groups of results that have nothing in common."""
+    a, b = net.first(x), x * net.scale
+    return a, b, a.sin(), b.cos().sum(0)
+
+
+def parts(net: Net, x: Tensor) -> Results:
+    """Of the results of one operator, one is handed out."""
+    left, right = net.first(x).split([1, 3], 1)
+    top = left.exp() * 1.0
+    return top, (top * right).sum(1), right.sum()
+
+
+def states_of_layers(net: Net, x: Tensor) -> Results:
+    states = [net.first(x)]
+    for _ in range(3):
+        states.append(states[-1] + net.second(net.norm(states[-1])).relu())
+    return *states, states[-1].square().mean()
+
+
+def written_before(net: Net, x: Tensor) -> Results:
+    """What was read of a result before it was written does not lead to that."""
+    h = net.first(x)
+    read = h.sin()
+    made = torch.zeros_like(h)
+    made[:, 0] = read[:, 1]
+    return read, made, made.sum(0) * net.scale
+
+
+PROGRAMS = [
+    *(in_a_row, scores_and_loss, beside_each_other, past_what_is_handed_out, recurrent),
+    *(shared_weights, two_rows, parts, states_of_layers, written_before),
+]
+
+
+def loss_of(results: Results) -> Tensor:
+    return sum((r * (i + 1)).sin().sum() for i, r in enumerate(results))  # type: ignore[return-value]
+
+
+def retained(net: Net, results: Results) -> Any:
+    for each in results:
+        each.retain_grad()
+    loss_of(results).backward()
+    return [each.grad for each in results]
+
+
+def retained_of_the_last(net: Net, results: Results) -> Any:
+    for each in results:
+        each.retain_grad()
+    results[-1].sum().backward()
+    return [each.grad for each in results]
+
+
+def hooked(net: Net, results: Results) -> Any:
+    seen: list[Tensor] = []
+    for each in results:
+        each.register_hook(lambda g: seen.append(g.clone()) or g * 2)
+    loss_of(results).backward()
+    return sorted(seen, key=lambda g: float(g.sum()))
+
+
+def asked_for(net: Net, results: Results) -> Any:
+    return [
+        torch.autograd.grad(loss_of(results), each, retain_graph=True, allow_unused=True)
+        for each in results
+    ]
+
+
+def asked_for_one_of_another(net: Net, results: Results) -> Any:
+    return [
+        torch.autograd.grad(one.sum(), other, retain_graph=True, allow_unused=True)
+        for one in results
+        for other in results
+    ]
+
+
+def asked_for_at_once(net: Net, results: Results) -> Any:
+    wanted = (*results, *net.parameters())
+    return torch.autograd.grad(loss_of(results), wanted, allow_unused=True)
+
+
+def one_by_one(net: Net, results: Results) -> Any:
+    for each in results:
+        each.sum().backward(retain_graph=True)
+
+
+def ended_there(net: Net, results: Results) -> Any:
+    """Gradients that end at a result let go of nothing behind it."""
+    for each in reversed(results):
+        own = torch.autograd.grad(each.sum(), each)
+        each.backward(own, retain_graph=True)
+
+
+def gone_on_from_there(net: Net, results: Results) -> Any:
+    """By hand: from a result to those in front of it, and from these on."""
+    loss_of(results).backward(inputs=[net.second.weight], retain_graph=True)
+    loss_of(results).backward(inputs=list(results), retain_graph=True)
+    return [each.grad for each in results]
+
+
+def differentiated_again(net: Net, results: Results) -> Any:
+    gradients = torch.autograd.grad(loss_of(results), results, create_graph=True, allow_unused=True)
+    sum(g.square().sum() for g in gradients if g is not None).backward()  # type: ignore[union-attr]
+
+
+def twice(net: Net, results: Results) -> Any:
+    loss_of(results).backward()
+    try:
+        results[-1].sum().backward()
+    except RuntimeError as error:
+        return str(error)[:40]
+    return "gone through"
+
+
+USES = [
+    *(retained, retained_of_the_last, hooked, asked_for, asked_for_one_of_another),
+    *(asked_for_at_once, one_by_one, ended_there, gone_on_from_there),
+    *(differentiated_again, twice),
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_result_on_the_way_is_eagers(program: Callable[[Net, Tensor], Results]) -> None:
+    torch.manual_seed(0)
+    net = Net()
+
+    def function(x: Tensor) -> Results:
+        return program(net, x)
+
+    fast = anyshape.compile(function)
+    for count in (3, 5, 2):
+        x = torch.randn(count, 4)
+        for use in USES:
+            runs = []
+            for each in (fast, function):
+                net.zero_grad()
+                seen = use(net, each(x))
+                runs.append([seen, [p.grad for p in net.parameters()]])
+            assert_same(*runs, 1e-7)
+    stats = fast.stats()
+    assert (stats.specializations, stats.eager_graphs, stats.gradients) == (1, (), 1)

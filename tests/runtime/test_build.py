@@ -28,6 +28,7 @@ from anyshape.targets.cpu.build import (
     LINKED,
     MOST_PARTS,
     PART_BYTES,
+    SOURCE,
     Builder,
     Toolchain,
     compile_c,
@@ -182,6 +183,25 @@ def test_a_function_that_only_c_called_is_called_by_python_where_that_is_wanted_
         builder.functions({"twice": alone})["twice"](3)
     assert builder.functions({"twice": twice})["twice"](3) == 6
     assert builder.compiled == 2 and builder.functions({"twice": alone})["twice"](3) == 6
+
+
+def test_what_calls_kernels_for_python_is_compiled_where_python_calls_them(tmp_path: Path) -> None:
+    weight = torch.randn(4, 4)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return ((x.exp() + 1) @ weight).sin().sum(-1)
+
+    def callers(program: Callable[..., torch.Tensor], name: str) -> int:
+        options = {"cache_dir": str(tmp_path / name)}
+        fast = anyshape.compile(program, fullgraph=True, options=options)
+        x = torch.randn(3, 4)
+        torch.testing.assert_close(fast(x), program(x))
+        sources = [path.read_text() for path in (tmp_path / name).rglob(SOURCE)]
+        assert sources
+        return sum(source.count("void *call_") for source in sources)
+
+    assert callers(program, "region") == 1  # that of the native region
+    assert callers(lambda x: x + 1, "kernel") == 1
 
 
 @given(

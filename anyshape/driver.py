@@ -561,8 +561,9 @@ def _as_called(functions: Mapping[str, Function], host: HostCode) -> dict[str, F
     called = {what for kind, what in host.names.values() if kind == "kernel"}
 
     def as_called(name: str, function: Function) -> Function:
-        is_made = isinstance(function, NativeFunction) and function.caller == "made"
-        return replace(function, caller="none") if is_made and name not in called else function
+        if isinstance(function, NativeFunction) and name not in called:
+            return replace(function, caller="none") if function.caller == "made" else function
+        return function
 
     return {name: as_called(name, function) for name, function in functions.items()}
 

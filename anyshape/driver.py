@@ -20,7 +20,15 @@ from anyshape.autograd.outline import NotDifferentiable, calls_backward, records
 from anyshape.eager_results import results_as_eager
 from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.buffers import BufferRef, SizeInMemory
-from anyshape.ir.code import Code, DeviceFunction, Function, PrintedRegion, Reference
+from anyshape.ir.code import (
+    Code,
+    DeviceFunction,
+    Function,
+    HostCode,
+    NativeFunction,
+    PrintedRegion,
+    Reference,
+)
 from anyshape.ir.graph import HOST, Graph, Node, TensorType, Value
 from anyshape.ir.loops import Kernel, SizeParam, fused_words
 from anyshape.ir.native_regions import native_regions
@@ -450,7 +458,7 @@ class Driver:
             region_names[step] = name, table, printed.replayable
         short = self.targets.allocators(_devices(program))
         host = emit_host(program, kernel_names, region_names, short, profiled=True)
-        return Code(functions, tables, host)
+        return Code(_as_called(functions, host), tables, host)
 
     def _names(self, program: Program) -> dict[Kernel, str]:
         """Kernels by the device that they run on."""
@@ -545,6 +553,19 @@ def _device_in(region: NativeRegion, program: Program) -> str:
     """The device of a native region's buffers; the host's where there are only numbers."""
     names = (name for step in region.steps for name in step.mentions())
     return next((program.buffers[name].device for name in names), HOST)
+
+
+def _as_called(functions: Mapping[str, Function], host: HostCode) -> dict[str, Function]:
+    """The functions without what calls those for Python that the host code does not call: a kernel
+    of a native region is called by its steps."""
+    called = {what for kind, what in host.names.values() if kind == "kernel"}
+
+    def as_called(name: str, function: Function) -> Function:
+        if isinstance(function, NativeFunction) and name not in called:
+            return replace(function, caller="none") if function.caller == "made" else function
+        return function
+
+    return {name: as_called(name, function) for name, function in functions.items()}
 
 
 def _named(function: Function, stem: str) -> tuple[str, Function]:

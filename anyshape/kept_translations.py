@@ -163,11 +163,12 @@ def from_bytes(blob: bytes) -> tuple[Code, Summary]:
 def _function(function: object) -> tuple[object, ...]:
     if not isinstance(function, NativeFunction):
         raise NotText
-    return function.text, function.argtypes, function.returns_status, function.caller
+    how = function.caller, function.few_passes
+    return function.text, function.argtypes, function.returns_status, *how
 
 
-def _read_function(text: str, argtypes: list[Any], returns_status: bool, caller: Any) -> Any:
-    return NativeFunction(text, tuple(argtypes), returns_status, caller)
+def _read_function(text: str, argtypes: list[Any], *how: Any) -> NativeFunction:
+    return NativeFunction(text, tuple(argtypes), *how)
 
 
 def _reference(reference: Reference) -> list[object]:

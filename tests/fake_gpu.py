@@ -214,7 +214,7 @@ class FakeGpu:
         after = {name: f for name, (_, f) in followers(wanted).items()} if self.tune else {}
         own = {**wanted, **after}
         texts = {
-            f"run_{name}": NativeFunction(runner(f.kernel, name), caller="none")
+            f"run_{name}": NativeFunction(runner(f.kernel, name), caller="none", few_passes=True)
             for name, f in own.items()
         }
         built = builder.load(texts)

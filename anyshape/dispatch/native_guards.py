@@ -90,7 +90,7 @@ _FRESH: tuple[ArgType, ...] = (
 FUNCTIONS = {
     "anyshape_changed": NativeFunction(CHANGED, _CHANGED, returns_status=True),
     "anyshape_fresh": NativeFunction(FRESH, _FRESH, returns_status=True),
-    "anyshape_gives": NativeFunction(GIVES, caller="own"),
+    "anyshape_gives": NativeFunction(GIVES, caller="own", few_passes=True),
 }
 
 

@@ -34,12 +34,14 @@ def flag_address(flag: Buffer) -> Reference:
 class NativeFunction:
     """A function that the host calls by address. ``returns_status``: it returns 0, or why it
     failed. ``caller``: Python calls it through a function that is made by ``argtypes``, or through
-    one of its own text, or not at all."""
+    one of its own text, or not at all. ``few_passes`` of a compiler do: it has no loops over
+    elements."""
 
     text: str
     argtypes: tuple[ArgType, ...] = ()
     returns_status: bool = False
     caller: Literal["made", "own", "none"] = "made"
+    few_passes: bool = False
 
 
 @frozen

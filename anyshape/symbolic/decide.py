@@ -287,7 +287,11 @@ class System:
         inequalities: list[Row],
         claims: Sequence[Claim],
         splits: Sequence[tuple[list[list[Claim]], Why]],
+        *,
+        is_whole: bool = True,
     ) -> int | None:
+        """The bits of facts that contradict the claims in every case; ``is_whole``: of no case
+        yet."""
         equations, inequalities = list(equations), list(inequalities)
         for kind, expr in claims:
             (equations if kind == "eq" else inequalities).append(self.row(expr, 0))
@@ -296,14 +300,27 @@ class System:
         given_up = before - self.steps.left >= min(before, PATIENCE)
         if why is not None or not splits or given_up:  # its cases would be as long
             return why
+        if is_whole and len(splits) > 1 and self._has_case(equations, inequalities, splits):
+            return None
         (alternatives, source), *others = splits
         why = self.bit(source)
         for alternative in alternatives:
-            part = self._refuted(equations, inequalities, alternative, others)
+            part = self._refuted(equations, inequalities, alternative, others, is_whole=False)
             if part is None:
                 return None
             why |= part
         return why
+
+    def _has_case(
+        self,
+        equations: list[Row],
+        inequalities: list[Row],
+        splits: Sequence[tuple[list[list[Claim]], Why]],
+    ) -> bool:
+        """Is the first case of all distinctions together not refuted? Most questions have no proof,
+        and this shows it in one search instead of one for each distinction."""
+        claims = [claim for (first, *_), _ in splits for claim in first]
+        return self._refuted(equations, inequalities, claims, ()) is None
 
     def row(self, expr: Dim, why: int) -> Row:
         """The row of an expression; new monomials become columns."""

@@ -91,6 +91,7 @@ class Space:
         "anyway",
         "deepest",
         "evaluators",
+        "given_up",
         "memo",
         "multiples",
         "products",
@@ -112,6 +113,7 @@ class Space:
         self.multiples: dict[tuple[Expr, int], Expr] = {}
         self.products: dict[tuple[Polynomial, Dim], Dim] = {}
         self.relations: dict[tuple[object, ...], Any] = {}
+        self.given_up: dict[object, int] = {}  # unanswered conditions: steps for the next time
         self.work = Work()
 
     def symbol(

@@ -172,6 +172,16 @@ def test_a_row_is_tested_once_for_each_moment_and_no_cell_is() -> None:
     assert depth == {4}  # in the loop over rows alone
 
 
+def test_one_function_sums_all_moments_of_a_row_again() -> None:
+    fast = anyshape.compile(lambda x: F.layer_norm(x, x.shape[-1:]), fullgraph=True)
+    x = spread_rows((3, 130), 1e20, "few")
+    assert kinds(fast(x)) == kinds(F.layer_norm(x, (130,)))
+    text = fast.code()
+    assert text.count("int squares)") == 1 and text.count("as_joined_start_f32(&s") == 1
+    assert {text.count(f", {asked})") for asked in (0, 1)} == {1}  # the mean, and the squares
+    assert text.index('optimize("O0")') < text.index("int squares)") < text.index("pop_options")
+
+
 def test_group_norm_is_one_kernel_whatever_the_number_of_channels() -> None:
     fast = anyshape.compile(lambda x, w: F.group_norm(x, 2, w), fullgraph=True)
     for channels in (8, 12, 2):

@@ -21,20 +21,23 @@ from hypothesis import strategies as st
 import anyshape
 from anyshape.errors import AnyshapeError
 from anyshape.ir.code import NativeFunction
+from anyshape.nouns import replace
 from anyshape.options import Options
 from anyshape.targets.cpu import build
 from anyshape.targets.cpu.build import (
     LINKED,
     MOST_PARTS,
     PART_BYTES,
+    SOURCE,
     Builder,
     Toolchain,
     compile_c,
     dealt,
     text_of,
 )
+from anyshape.targets.cpu.few_passes import FEW_PASSES
 from anyshape.targets.cpu.native_prelude import NATIVE_PRELUDE
-from anyshape.targets.cpu.prelude import FEW_PASSES, standing_before, texts
+from anyshape.targets.cpu.prelude import standing_before, texts
 from anyshape.targets.cpu.target import builder_of
 
 ADDED = 11  # functions, each of them worth a C compiler's start
@@ -61,11 +64,13 @@ def assert_adds(builder: Builder, functions: dict[str, NativeFunction] = FUNCTIO
 def test_few_passes_are_made_of_what_is_no_kernel() -> None:
     """Steps of native regions and callers have no loops over elements."""
     kernel = NativeFunction("void kernel(float *x) { /* many */ }", ("pointer",))
-    step = NativeFunction("long step(void **v) { /* few */ }", caller="none")
-    region = NativeFunction("void *call_region() { /* few */ }", caller="own")
-    text = text_of({"a_step": step, "call_region": region, "kernel": kernel})
-    many, few = text.split(FEW_PASSES)
-    assert "call_" not in many and "/* few */" not in many and kernel.text in many
+    silent = NativeFunction("void silent(float *x) { /* many */ }", ("pointer",), caller="none")
+    step = NativeFunction("long step(void **v) { /* few */ }", caller="none", few_passes=True)
+    region = NativeFunction("void *call_region() { /* few */ }", caller="own", few_passes=True)
+    given = {"a_step": step, "call_region": region, "kernel": kernel, "silent": silent}
+    (part,) = Builder.create(Options(cache=False)).start(given)
+    many, few = text_of(part.functions).split(FEW_PASSES)
+    assert "call_" not in many and "/* few */" not in many and many.count("/* many */") == 2
     assert few.count("/* few */") == 2 and few.count("void *call_nothing_p(") == 1
 
 
@@ -101,11 +106,14 @@ def test_steps_are_in_one_part_unless_they_are_most_of_the_text() -> None:
 def test_a_builder_knows_steps_from_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "cores", lambda: 2)
     texts = {f"step{n}": f"long step{n}(void **v) {{ return {n}; }}" for n in range(9)}
-    steps = {name: NativeFunction(text, caller="none") for name, text in texts.items()}
+    steps = {
+        name: NativeFunction(text, caller="none", few_passes=True) for name, text in texts.items()
+    }
     kernels = {name: FUNCTIONS[name] for name in ("add0", "add1")}
     parts = Builder.create(Options(cache=False)).start(kernels | steps)
     assert all(part.done.result() for part in parts)
     assert sorted(len(steps.keys() & part.functions.keys()) for part in parts) == [0, 9]
+    assert ["call_nothing_pi" in part.functions for part in parts].count(True) == 1
 
 
 EVERY_LIBRARY = """
@@ -151,13 +159,49 @@ def test_functions_of_the_same_types_are_called_through_one() -> None:
         for number in range(5)
     }  # fmt: skip
     silent = NativeFunction("void silent(long n) { }", ("int64",))
-    text = text_of({**functions, "silent": silent})
-    assert text.count("void *call_status_i(") == text.count("void *call_nothing_i(") == 1
-    assert text.count("void *call_") == 2
-    made = Builder.create(Options(cache=False)).functions({**functions, "silent": silent})
+    builder = Builder.create(Options(cache=False))
+    (part,) = builder.start({**functions, "silent": silent})
+    callers = part.functions.keys() - functions.keys()
+    assert callers == {"silent", "call_status_i", "call_nothing_i"}
+    made = builder.functions({**functions, "silent": silent})
     assert [made[f"add{number}"](7) for number in range(5)] == [7, 8, 9, 10, 11]
     assert made["silent"](7) is None
     assert [made[name].__name__ for name in ("add3", "silent")] == ["add3", "silent"]
+    later = {"later": NativeFunction("void later(long n) { }", ("int64",))}
+    (part,) = builder.start(later)
+    assert part.functions.keys() == later.keys()  # what calls it is there
+    assert builder.functions(later)["later"](7) is None
+
+
+def test_a_function_that_only_c_called_is_called_by_python_where_that_is_wanted_later() -> None:
+    twice = NativeFunction("long twice(long n) { return 2 * n; }", ("int64",), returns_status=True)
+    alone = replace(twice, caller="none")
+    builder = Builder.create(Options(cache=False))
+    (part,) = builder.start({"twice": alone})
+    assert part.functions.keys() == {"twice"}
+    with pytest.raises(TypeError, match="Python does not call"):
+        builder.functions({"twice": alone})["twice"](3)
+    assert builder.functions({"twice": twice})["twice"](3) == 6
+    assert builder.compiled == 2 and builder.functions({"twice": alone})["twice"](3) == 6
+
+
+def test_what_calls_kernels_for_python_is_compiled_where_python_calls_them(tmp_path: Path) -> None:
+    weight = torch.randn(4, 4)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return ((x.exp() + 1) @ weight).sin().sum(-1)
+
+    def callers(program: Callable[..., torch.Tensor], name: str) -> int:
+        options = {"cache_dir": str(tmp_path / name)}
+        fast = anyshape.compile(program, fullgraph=True, options=options)
+        x = torch.randn(3, 4)
+        torch.testing.assert_close(fast(x), program(x))
+        sources = [path.read_text() for path in (tmp_path / name).rglob(SOURCE)]
+        assert sources
+        return sum(source.count("void *call_") for source in sources)
+
+    assert callers(program, "region") == 1  # that of the native region
+    assert callers(lambda x: x + 1, "kernel") == 1
 
 
 @given(

@@ -32,7 +32,8 @@ from anyshape.options import Options
 from anyshape.runtime.cache import DiskCache, digest, roomy
 from anyshape.runtime.launch import Loaded
 from anyshape.targets.cpu.calls import CALLS_PRELUDE, Caller, built_in
-from anyshape.targets.cpu.prelude import FEW_PASSES, standing_before
+from anyshape.targets.cpu.few_passes import FEW_PASSES
+from anyshape.targets.cpu.prelude import standing_before
 
 FLAGS = (
     "-O3", "-march=native", "-fopenmp", "-ffp-contract=off", "-fno-math-errno",
@@ -193,20 +194,21 @@ class Builder:
         with self.lock:
             for part, binary in zip(parts, binaries, strict=True):
                 self._load(part, binary)
-            return {name: self.loaded[name] for name in wanted}
+            return {name: self._called(name, function) for name, function in wanted.items()}
 
     def start(self, wanted: Mapping[str, NativeFunction]) -> list[Building]:
-        """Begins to compile what is neither loaded nor begun; what has to be done before all of it
-        can be loaded."""
+        """Begins to compile what is neither loaded nor begun, and what calls it for Python; what
+        has to be done before all of it can be loaded."""
         begun: list[Building] = []
         try:
             with self.lock:
+                wanted = {**wanted, **self._callers(wanted)}
                 sizes = {
                     name: len(wanted[name].text)
                     for name in sorted(wanted)
                     if name not in self.loaded and name not in self.building
                 }
-                steps = {name for name in sizes if wanted[name].caller != "made"}
+                steps = {name for name in sizes if wanted[name].few_passes}
                 for names in dealt(sizes, cores(), steps) if sizes else ():
                     begun.append(Building({name: wanted[name] for name in names}))
                     self.building |= dict.fromkeys(names, begun[-1])
@@ -218,6 +220,13 @@ class Builder:
                 self._settle(part, error)
             raise
         return list(dict.fromkeys(parts))
+
+    def _callers(self, wanted: Mapping[str, NativeFunction]) -> dict[str, NativeFunction]:
+        """What calls these functions for Python and is not loaded, one for all of the same
+        types."""
+        made = (Caller.of(name, each) for name, each in wanted.items() if each.caller == "made")
+        missing = (caller for caller in dict.fromkeys(made) if caller.name not in self.loaded)
+        return {caller.name: caller.function for caller in missing}
 
     def _begin(self, part: Building, text: str) -> None:
         """Its object from the cache, or a thread that makes it."""
@@ -263,13 +272,26 @@ class Builder:
             return
         library = load_shared_object(binary)
         for name, function in part.functions.items():
-            address = ctypes.cast(library[name], ctypes.c_void_p).value
-            assert address is not None
-            call = _for_c_alone
-            if function.caller != "none":
-                call = built_in(library, name, address, Caller.of(name, function))
+            address, call = _address(library, name), _for_c_alone
+            if function.caller == "own":
+                call = built_in(name, address, _address(library, Caller.of(name, function).name))
             self.loaded[name] = Loaded(call, address)
             del self.building[name]
+
+    def _called(self, name: str, function: NativeFunction) -> Loaded:
+        """The same as Python calls it, where it does: what only C called so far may be wanted."""
+        found = self.loaded[name]
+        if function.caller == "made" and found.call is _for_c_alone:
+            caller = self.loaded[Caller.of(name, function).name].address
+            assert found.address is not None and caller is not None
+            found = self.loaded[name] = Loaded(built_in(name, found.address, caller), found.address)
+        return found
+
+
+def _address(library: ctypes.CDLL, name: str) -> int:
+    address = ctypes.cast(library[name], ctypes.c_void_p).value
+    assert address is not None
+    return address
 
 
 def _for_c_alone(*arguments: object) -> NoReturn:
@@ -278,13 +300,10 @@ def _for_c_alone(*arguments: object) -> NoReturn:
 
 
 def text_of(functions: Mapping[str, NativeFunction]) -> str:
-    """Kernels, then what only calls others: steps of native regions, and what Python calls, one
-    for all functions of the same types."""
-    kernels = (each.text for each in functions.values() if each.caller == "made")
-    steps = (each.text for each in functions.values() if each.caller != "made")
-    made = (Caller.of(name, each) for name, each in functions.items() if each.caller == "made")
-    callers = (caller.text() for caller in dict.fromkeys(made))
-    return "\n".join((CALLS_PRELUDE, *kernels, FEW_PASSES, *steps, *callers))
+    """Kernels, then what only calls others: steps of native regions, and what Python calls."""
+    kernels = (each.text for each in functions.values() if not each.few_passes)
+    steps = (each.text for each in functions.values() if each.few_passes)
+    return "\n".join((CALLS_PRELUDE, *kernels, FEW_PASSES, *steps))
 
 
 def cores() -> int:

@@ -139,7 +139,7 @@ class CellPrinter:
             case Op(op="same", args=(arg,)):
                 return f"v{arg}"
             case Moment():
-                return self._moment(number, element)
+                return self._moment(element)
             case Op(op="where", args=(condition, a, b)):
                 return f"v{condition} ? v{a} : v{b}"
             case Op(op=op, args=args):
@@ -147,15 +147,17 @@ class CellPrinter:
                 return c_scalar(op, dtype, [f"v{a}" for a in args])
         raise NotImplementedError(type(element).__name__)
 
-    def _moment(self, number: int, moment: Moment) -> str:
+    def _moment(self, moment: Moment) -> str:
         """As it is in all ordinary rows; else the call of its function (``c_moments.py``)."""
         given = ", ".join(f"v{n}" for n in moment.given)
         suffix = C_SUFFIXES[moment.dtype.name]
         fits = f"as_fits_{len(moment.given)}_{suffix}({given})"
         axes = (self.indices.get(axis.name, axis.name) for axis in self.kernel.axes)
         numbers = (f"v{n}" for n in self.phases.totals_below(moment))
-        handed = ", ".join((*(p.name for p in self.kernel.params), *axes, *numbers))
-        return f"{fits} ? v{moment.usual} : {moment_name(self.name, number)}({handed})"
+        squares = str(int(moment.part == "squares"))
+        handed = ", ".join((*(p.name for p in self.kernel.params), *axes, *numbers, squares))
+        name = moment_name(self.name, self.kernel, moment)
+        return f"{fits} ? v{moment.usual} : {name}({handed})"
 
     def _load(self, number: int, element: Load) -> str:
         if number in self.loaded:
@@ -211,9 +213,17 @@ class CellPrinter:
         return f"as_round_{HALF[dtype.name]}({text})" if dtype.name in HALF else text
 
 
-def moment_name(kernel: str, number: int) -> str:
-    """The name of the function that sums a moment of a kernel again."""
-    return f"{kernel}_moment{number}"
+def moment_name(name: str, kernel: Kernel, moment: Moment) -> str:
+    """The name of the function that sums a moment again, of a kernel that is printed under a name;
+    the moment's siblings have the same."""
+    return f"{name}_moment{kernel.elements.index(siblings(kernel, moment)[0])}"
+
+
+def siblings(kernel: Kernel, moment: Moment) -> list[Moment]:
+    """The moments of the same cells in the same order: one walk over the row gives all."""
+    key = moment.order, moment.arg, moment.dtype
+    moments = [element for element in kernel.elements if isinstance(element, Moment)]
+    return [each for each in moments if (each.order, each.arg, each.dtype) == key]
 
 
 def _all(conditions: list[str]) -> str:

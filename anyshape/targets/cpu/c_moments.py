@@ -1,9 +1,9 @@
-"""Functions that sum a moment of one row again, in the order of ATen's kernel.
+"""Functions that sum the moments of one row again, in the order of ATen's kernel.
 
-In: a kernel with moments. Out: a C function for each, which is called of a row near whose moments
-squares overflow. It is handed the kernel's parameters, the position of the row, and what is known
-of the row; it computes the row's cells once more, one after the other, as the kernel's own
-elements, and hands them to the functions of ``moments.py``.
+In: a kernel with moments. Out: a C function for those of the same cells, which is called of a row
+near whose moments squares overflow. It is handed the kernel's parameters, the position of the row,
+what is known of the row, and which moment is asked for; it computes the row's cells once more, one
+after the other, as the kernel's own elements, and hands them to the functions of ``moments.py``.
 """
 
 from __future__ import annotations
@@ -11,29 +11,32 @@ from __future__ import annotations
 from anyshape.ir.loops import Kernel, Moment, Scan
 from anyshape.nouns import mutable
 from anyshape.symbolic import Dim
-from anyshape.targets.cpu.c_cells import moment_name
+from anyshape.targets.cpu.c_cells import moment_name, siblings
 from anyshape.targets.cpu.c_loops import LoopPrinter
 from anyshape.targets.cpu.c_texts import C_TYPES, c_identity, total_type
+from anyshape.targets.cpu.few_passes import without_passes
 from anyshape.targets.reduction_phases import Phases
 from anyshape.targets.scalar import C_SUFFIXES
 
 
 def moment_functions(kernel: Kernel, phases: Phases, name: str) -> str:
     """The functions of all moments of the kernel, which is printed under that name."""
-    moments = [(n, e) for n, e in enumerate(kernel.elements) if isinstance(e, Moment)]
-    return "".join(_function(kernel, phases, name, n, moment) for n, moment in moments)
+    moments = [element for element in kernel.elements if isinstance(element, Moment)]
+    named = {moment_name(name, kernel, moment): moment for moment in moments}
+    text = "".join(_function(kernel, phases, *each) for each in named.items())
+    return without_passes(text) if text else ""
 
 
-def _function(kernel: Kernel, phases: Phases, name: str, number: int, moment: Moment) -> str:
+def _function(kernel: Kernel, phases: Phases, name: str, moment: Moment) -> str:
     printer = _RowPrinter(kernel, name)
     printer.print_row(phases, moment)
     elements = kernel.elements
     handed = [f"i64 {axis.name}" for axis in kernel.axes]
     handed += [f"{C_TYPES[elements[n].dtype.name]} v{n}" for n in phases.totals_below(moment)]
-    head = f"{C_TYPES[moment.dtype.name]} {moment_name(name, number)}"
-    parameters = ", ".join((printer.parameters(), *handed))
+    parameters = ", ".join((printer.parameters(), *handed, "int squares"))
     body = "\n".join(printer.lines)
-    return f"static __attribute__((cold, noinline)) {head}({parameters}) {{\n{body}\n}}\n"
+    head = f"static __attribute__((cold, noinline)) {C_TYPES[moment.dtype.name]} {name}"
+    return f"{head}({parameters}) {{\n{body}\n}}\n"
 
 
 @mutable(eq=False)
@@ -41,7 +44,7 @@ class _RowPrinter(LoopPrinter):
     """Prints one row, cell by cell."""
 
     def print_row(self, phases: Phases, moment: Moment) -> None:
-        """The body of the moment's function."""
+        """The body of the function of the moment and its siblings."""
         self.phases, self.elements = phases, list(self.kernel.elements)
         self.running += [axis.name for axis in self.kernel.axes]  # whoever calls it has a row
         rows = self.kernel.reduction_axes
@@ -61,4 +64,7 @@ class _RowPrinter(LoopPrinter):
         self._emit_elements(cells)
         self._line(f"{order}_add_{kind}(&s, v{moment.arg});")
         self._close(len(rows))
-        self._line(f"return {order}_{moment.part}_{kind}(&s);")
+        means, squares = (f"{order}_{part}_{kind}(&s)" for part in ("mean", "squares"))
+        parts = {element.part for element in siblings(self.kernel, moment)}
+        both = {"mean": means, "squares": squares, "": f"squares ? {squares} : {means}"}
+        self._line(f"return {both[moment.part if len(parts) == 1 else '']};")

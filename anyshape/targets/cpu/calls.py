@@ -4,7 +4,7 @@
 
 In: the types of a C function. Out: the text of a C function that unpacks what Python hands over,
 lets go of Python's lock meanwhile, calls what it is bound to, and gives None or the status; and,
-from the loaded library, the built-in function. It is written against CPython's stable interface,
+where both lie, the built-in function. It is written against CPython's stable interface,
 without headers.
 """
 
@@ -74,6 +74,11 @@ class Caller:
         kind = "status" if function.returns_status else "nothing"
         return cls(f"call_{kind}_{kinds}", function.argtypes, function.returns_status)
 
+    @property
+    def function(self) -> NativeFunction:
+        """One that functions of the same types share, as they do not call each other."""
+        return NativeFunction(self.text(), caller="none", few_passes=True)
+
     def text(self) -> str:
         """Of one that functions of the same types share: ``self`` is the address of each."""
         count = len(self.argtypes)
@@ -101,11 +106,11 @@ void *{self.name}(void *self, void **arguments, long count)
 """
 
 
-def built_in(library: ctypes.CDLL, name: str, address: int, caller: Caller) -> Callable[..., Any]:
-    """The function of Python for the C function of this name and address."""
-    entry = ctypes.cast(library[caller.name], ctypes.c_void_p).value
+def built_in(name: str, address: int, caller: int) -> Callable[..., Any]:
+    """The function of Python for the C function of this name and address; ``caller`` is where the
+    function behind it lies."""
     bound = Address(address)
-    bound.definition = Method(name.encode(), entry, FAST_CALL, None)
+    bound.definition = Method(name.encode(), caller, FAST_CALL, None)
     make = ctypes.pythonapi["PyCFunction_NewEx"]
     make.restype = ctypes.py_object
     make.argtypes = [ctypes.POINTER(Method), ctypes.py_object, ctypes.c_void_p]

@@ -11,6 +11,8 @@ NaN.
 
 from __future__ import annotations
 
+from anyshape.targets.cpu.few_passes import with_few_passes
+
 FITS = """
 AS_INLINE int as_fits_1_S(T mean) { return __builtin_expect(mean * mean < LIMIT, 1); }
 AS_INLINE int as_fits_2_S(T mean, T squares) {
@@ -23,7 +25,7 @@ LIMITS = {"f32": "1e37f", "f64": "1e307"}
 JOINED = """
 enum { AS_LANES_S = AS_EAGER_BYTES / sizeof(T), AS_CHUNK_S = 16 };
 typedef struct {
-  i64 at, whole, chunks; int parts, depth;
+  i64 at, whole, chunks; int parts, depth, lane, turn;
   T mean[2][AS_LANES_S], squares[2][AS_LANES_S];                        /* of this chunk */
   i64 counts[64]; T means[64][AS_LANES_S], more[64][AS_LANES_S];        /* of those before */
   i64 last; T last_mean, last_squares;                                  /* of what is left */
@@ -62,21 +64,21 @@ static __attribute__((unused)) void as_joined_chunk_S(as_joined_S *s, i64 count)
   for (int k = 1; k < s->depth && !(bits & 1); k++, bits >>= 1) as_joined_level_S(s, k - 1, k);
 }
 static __attribute__((unused)) void as_joined_add_S(as_joined_S *s, T x) {
-  i64 at = s->at++, step = AS_LANES_S * s->parts;
-  if (at >= s->whole) {
+  if (s->at >= s->whole) {
     T gap = x - s->last_mean;
     s->last_mean += gap / (T)++s->last;
     s->last_squares += gap * (x - s->last_mean);
     return;
   }
-  i64 lane = at % step, turn = at / step % AS_CHUNK_S;
-  T *mean = &s->mean[lane / AS_LANES_S][lane % AS_LANES_S];
-  T *squares = &s->squares[lane / AS_LANES_S][lane % AS_LANES_S];
-  T gap = x - *mean;
-  *mean = FMA(gap, 1 / (T)(turn + 1), *mean);
+  T *mean = s->mean[0] + s->lane, *squares = s->squares[0] + s->lane, gap = x - *mean;
+  *mean = FMA(gap, 1 / (T)(s->turn + 1), *mean);
   *squares = FMA(gap, x - *mean, *squares);
-  if (lane == step - 1 && (turn == AS_CHUNK_S - 1 || s->at == s->whole))
-    as_joined_chunk_S(s, turn + 1);
+  s->at++;
+  if (++s->lane < AS_LANES_S * s->parts) return;
+  s->lane = 0;
+  if (++s->turn < AS_CHUNK_S && s->at < s->whole) return;
+  as_joined_chunk_S(s, s->turn);
+  s->turn = 0;
 }
 AS_INLINE void as_joined_halves_add_S(as_joined_S *s, T x) { as_joined_add_S(s, x); }
 static __attribute__((unused)) void as_joined_end_S(as_joined_S *s) {
@@ -125,18 +127,21 @@ AS_INLINE void as_ORDER_add_S(as_ORDER_S *s, T x) { s->sum += x; }
 AS_INLINE T as_ORDER_mean_S(as_ORDER_S *s) { return s->sum / s->count; }
 """
 
+
+def _of_kind(text: str, kind: str) -> str:
+    text = text.replace("_S", f"_{kind}").replace("LIMIT", LIMITS[kind])
+    text = text.replace("FMA(", f"__builtin_fma{'f' if kind == 'f32' else ''}(")
+    return text.replace("T ", f"{kind} ").replace("(T)", f"({kind})")
+
+
+ORDERS = (
+    JOINED,
+    RAW,
+    ONE_BY_ONE.replace("ORDER", "double").replace("W ", "f64 "),
+    ONE_BY_ONE.replace("ORDER", "single").replace("W ", "T "),
+)
 MOMENTS = [
-    text.replace("_S", f"_{kind}")
-    .replace("LIMIT", limit)
-    .replace("FMA(", f"__builtin_fma{'f' if kind == 'f32' else ''}(")
-    .replace("T ", f"{kind} ")
-    .replace("(T)", f"({kind})")
-    for text in (
-        FITS,
-        JOINED,
-        RAW,
-        ONE_BY_ONE.replace("ORDER", "double").replace("W ", "f64 "),
-        ONE_BY_ONE.replace("ORDER", "single").replace("W ", "T "),
-    )
-    for kind, limit in LIMITS.items()
+    *(_of_kind(FITS, kind) for kind in LIMITS),
+    *(with_few_passes(_of_kind(text, kind)) for text in ORDERS for kind in LIMITS),
 ]
+"""Tests of each row, and what is done to the few rows that fail them."""

@@ -54,7 +54,7 @@ from anyshape.targets.cpu.native_steps import matrix_layout
 
 GEMM = {float32: "sgemm_", float64: "dgemm_"}
 ARENA = 0
-ENTRY = NativeFunction(RUN_REGION, returns_status=True, caller="own")
+ENTRY = NativeFunction(RUN_REGION, returns_status=True, caller="own", few_passes=True)
 
 
 def emit_native_region(
@@ -83,7 +83,7 @@ class RegionPrinter(CallPrinter):
     def emit(self) -> PrintedRegion:
         self.print()
         functions = (self._function(text) for text in self.parts)
-        parts = tuple(NativeFunction(text, caller="none") for text in functions)
+        parts = tuple(NativeFunction(text, caller="none", few_passes=True) for text in functions)
         return PrintedRegion(ENTRY, parts, tuple(self.table), tuple(self.plans), tuple(self.kept))
 
     def print(self) -> int:

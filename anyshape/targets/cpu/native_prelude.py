@@ -7,7 +7,7 @@ their stable C interface is torch/csrc/inductor/aoti_torch/c/shim.h and torch/cs
 
 from __future__ import annotations
 
-from anyshape.targets.cpu.prelude import with_few_passes
+from anyshape.targets.cpu.few_passes import with_few_passes
 
 _PARTS = (
     """

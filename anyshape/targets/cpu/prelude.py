@@ -113,20 +113,6 @@ AS_INLINE void as_store16_f16(const f32 *w, int left, u16_u *p) {
 #endif
 """
 
-FEW_PASSES = """
-#ifndef __SANITIZE_ADDRESS__
-#pragma GCC optimize("O1")
-#endif
-"""
-"""Behind it stands what has no loops over elements: a third of the time of ``-O3``."""
-
-
-def with_few_passes(text: str) -> str:
-    """The same between other text."""
-    begin, end = "\n#pragma GCC push_options", "#pragma GCC pop_options\n"
-    return f"{begin}{FEW_PASSES}{text}{end}"
-
-
 UNARY = (
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos"),
     *("atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc"),

@@ -118,7 +118,7 @@ long {LAUNCH_NAME}(void *record, void *stream, long *words)
     return status && r->choose(words, stream, 1, found) != {DONE};
 }}
 """
-LAUNCH_FUNCTION = NativeFunction(LAUNCH_TEXT, caller="none")
+LAUNCH_FUNCTION = NativeFunction(LAUNCH_TEXT, caller="none", few_passes=True)
 
 
 @mutable(eq=False)

@@ -45,6 +45,7 @@ from anyshape.capture.segments.outside_reads import (
     ATTRIBUTES,
     READS,
     READS_OF_NAMES,
+    answers_if_absent,
     names_past_code,
     read_by_code,
 )
@@ -137,6 +138,8 @@ class ReadingDomain(RecordingDomain):
                     "unknown-call", f"code of {bare_name(type(obj))} that guards would call"
                 )
             return self._read_past_code(obj, kind, key, value)
+        if kind == "attr" and answers_if_absent(self.machine, obj, key):
+            return self._read_of_its_own(obj, key, value)
         return self._read_plainly(obj, kind, key, value)
 
     def _read_past_code(self, obj: Any, kind: str, key: Any, value: Any) -> Any:
@@ -153,6 +156,14 @@ class ReadingDomain(RecordingDomain):
         if not source.is_pinned:
             raise broken("unknown-call", f"code of {bare_name(type(obj))} that guards would call")
         return self._read_plainly(obj, kind, key, value)
+
+    def _read_of_its_own(self, obj: Any, key: Any, value: Any) -> Any:
+        """An attribute for which code of the program answers where it is gone."""
+        names = names_past_code(obj)
+        if names is not None and key in names:
+            return self._read_past_code(obj, "attr", key, value)
+        is_slot = type(self.machine.lookup(type(obj), key)) is types.MemberDescriptorType
+        return self._read_plainly(obj, "member" if is_slot else "attr", key, value)
 
     def _read_plainly(self, obj: Any, kind: str, key: Any, value: Any) -> Any:
         called = kind in ABSENCES or (

@@ -442,7 +442,11 @@ class SymbolicDomain(ReadingDomain):
             return value
         if kind is int and name in ("imag", "denominator"):
             return int(name == "denominator")
-        found = getattr(kind if hasattr(kind, name) else kind(), name)  # CPython's own error
+        try:
+            found = getattr(kind if hasattr(kind, name) else kind(), name)
+        except AttributeError as error:  # CPython's own, of a number that stands for this one
+            error.obj = value
+            raise
         if name in ("bit_length", "is_integer", "hex", "as_integer_ratio", "to_bytes", "conjugate"):
             return (
                 types.MethodType(found, self.concrete(value, name))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import inspect
 import logging
 import operator
 import time
@@ -31,6 +30,7 @@ from anyshape.capture.interpreter.value_opcodes import note_values
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.segments import (
     imports,
+    inspected,
     listeners,
     owned_objects,
     partials,
@@ -559,9 +559,6 @@ DEVICES = (
 )
 
 
-INSPECTING = (inspect.signature, inspect.getfullargspec, inspect.unwrap)
-
-
 def _answered_now(fn: Callable[..., Any]) -> Callable[..., Any]:
     return lambda domain, args, kwargs: fn(*args, **kwargs)
 
@@ -572,7 +569,8 @@ def _asked(fn: Callable[[], Any]) -> Callable[..., Any]:
 
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    **{fn: _answered_now(fn) for fn in (*DEVICES, *INSPECTING)},
+    **{fn: _answered_now(fn) for fn in DEVICES},
+    **inspected.FUNCTIONS,
     **{
         fn: _asked(fn) for fn in (torch.cuda.current_device, torch.cuda.is_current_stream_capturing)
     },

@@ -457,7 +457,7 @@ class ReadingDomain(RecordingDomain):
                 for key, v in value.__kwdefaults__.items()
             }
         twin.__qualname__, twin.__module__ = value.__qualname__, value.__module__
-        twin.__doc__ = value.__doc__
+        twin.__doc__, twin.__annotations__ = value.__doc__, value.__annotations__
         return twin
 
     def _is_fixed(self, source: Source) -> bool:

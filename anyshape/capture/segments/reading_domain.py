@@ -448,7 +448,9 @@ class ReadingDomain(RecordingDomain):
         seen = [
             self.see(child(defaults, "item", i), v) for i, v in enumerate(value.__defaults__ or ())
         ]
-        twin = types.FunctionType(*names, tuple(seen) or None, value.__closure__)
+        same = all(a is b for a, b in zip(seen, value.__defaults__ or ()))
+        given = value.__defaults__ if same else tuple(seen)
+        twin = types.FunctionType(*names, given, value.__closure__)
         defaults = child(source, "attr", "__kwdefaults__")
         if value.__kwdefaults__:
             self.recorder.guard(defaults, "keys", tuple(value.__kwdefaults__))
@@ -458,6 +460,7 @@ class ReadingDomain(RecordingDomain):
             }
         twin.__qualname__, twin.__module__ = value.__qualname__, value.__module__
         twin.__doc__, twin.__annotations__ = value.__doc__, value.__annotations__
+        twin.__dict__.update(value.__dict__)
         return twin
 
     def _is_fixed(self, source: Source) -> bool:

@@ -139,8 +139,8 @@ def set_attribute(obj: Any, name: str, value: Any) -> None:
 
 def takes(descriptor: Any, value: Any) -> bool:
     """Whether setting the attribute of an outside object cannot fail, and C code asks none for it:
-    one of `__slots__` takes any value; of others of C, the texts of functions are known, whose names
-    are in the texts of C."""
+    one of `__slots__` takes any value; of others of C, the texts of functions are known. Their
+    names are in texts of C."""
     owner = getattr(descriptor, "__objclass__", None)
     if owner is FunctionType:  # deleted, they are None
         return descriptor.__name__ in ("__doc__", "__module__") and value is not NULL

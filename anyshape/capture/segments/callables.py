@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from anyshape.capture.heap import purity, times
+from anyshape.capture.heap import decimals, purity, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.numpy_scalars import is_function_of_numbers
 from anyshape.capture.heap.quiet_classes import bare_name, class_module
@@ -127,7 +127,7 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
         return False
     if is_function_of_numbers(fn, args) or type(fn) is REMEMBERING:
         return True
-    if times.is_pure(fn, args) or purity.is_of_values(fn, args):
+    if times.is_pure(fn, args) or purity.is_of_values(fn, args) or decimals.is_method(fn, args):
         return True
     if fn is time.gmtime and args and args[0] is not None:  # or it asks the clock
         return True

@@ -1,8 +1,8 @@
 """What `inspect` says of functions.
 
-In: a call of one of its functions. Out: its answer, where a library's function is asked about, whose
-signature no program changes. The program's own may change, from call to call or in the segment, or
-have a `__signature__` that is code of the program: that is interpreted.
+In: a call of one of its functions. Out: its answer, where a library's function is asked about,
+whose signature no program changes. The program's own may change, from call to call or in the
+segment, or have a `__signature__` that is code of the program: that is interpreted.
 """
 
 from __future__ import annotations

@@ -442,6 +442,16 @@ def attributes(rebuilder: Rebuilder, name: str, value: Any) -> None:
         rebuilder.add(f"object.__setattr__({name}, {slot!r}, {rebuilder.text(item)})")
 
 
+def _of_value(rebuilder: Rebuilder, value: Any) -> str:
+    """An object of a class of the program's that is a number or a text: made of it by C."""
+    base = _base_in_c(type(value))
+    made, kind = rebuilder.constant(base), rebuilder.constant(type(value))
+    args = ", ".join(rebuilder.constant(arg) for arg in vars(base)["__getnewargs__"](value))
+    name = rebuilder.named(value, f"{made}.__new__({kind}, {args})")
+    attributes(rebuilder, name, value)
+    return name
+
+
 MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
     (list, _list),
     (dict, _dict),
@@ -457,6 +467,7 @@ MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
     (tuple(KINDS), _owned),
     (random_states.KIND, _generator_of_numbers),
     (bytearray, _bytearray),
+    ((int, float, complex, str, bytes), _of_value),
     (types.GenericAlias, _alias),
     (types.MappingProxyType, _proxy),
     ((operator.itemgetter, operator.attrgetter, operator.methodcaller), _getter),

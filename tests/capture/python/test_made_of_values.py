@@ -102,7 +102,9 @@ def _same(a: Any, b: Any) -> bool:
     base: Any = next(c for c in (int, float, complex, str, bytes) if issubclass(type(a), c))
     if base.__repr__(a) != base.__repr__(b):
         return False
-    return _same(getattr(a, "slot", None) or 0, getattr(b, "slot", None) or 0) if base is str else True
+    return (
+        _same(getattr(a, "slot", None) or 0, getattr(b, "slot", None) or 0) if base is str else True
+    )
 
 
 @pytest.mark.parametrize("way", [{"fullgraph": True}, {"options": {"break_every": 2}}, {}])

@@ -59,7 +59,14 @@ def shared(x: torch.Tensor) -> Any:
 PROGRAMS = (kept, of_each_kind, merged, merged_backwards, shared)
 
 
-@pytest.mark.parametrize("way", [{}, {"options": {"break_every": 1, "max_variants": 64}}, {"options": {"break_every": 3, "max_variants": 64}}])
+@pytest.mark.parametrize(
+    "way",
+    [
+        {},
+        {"options": {"break_every": 1, "max_variants": 64}},
+        {"options": {"break_every": 3, "max_variants": 64}},
+    ],
+)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_what_is_taken_is_what_comes_next(program: Callable[..., Any], way: Any) -> None:
     fast = anyshape.compile(program, **way)

@@ -148,8 +148,9 @@ def has_attribute(obj: Any, name: Any) -> Any:
 # ---- operators -----------------------------------------------------------------------------------
 def power_modulo(a: Any, b: Any, modulus: Any) -> Any:
     """``pow(a, b, modulus)`` of an object whose class says what that is."""
-    slot = find(type(a), "__pow__")
-    result = bind(slot, a, type(a))(b, modulus)
+    result = bind(find(type(a), "__pow__"), a, type(a))(b, modulus)
+    if result is NotImplemented and is_subtype(type(a), int) and int in (type(b), type(modulus)):
+        result = native(int.__pow__, a, b, modulus)  # that of the other one
     if result is NotImplemented:
         names = ", ".join([repr(native(class_name, type(x))) for x in (a, b, modulus)])
         raise TypeError(f"unsupported operand type(s) for ** or pow(): {names}")

@@ -77,7 +77,7 @@ def _next(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 def _next_of(kind: type) -> Handler:
     """The `__next__` of an iterator of C, bound or not: what `next` does of the very class."""
-    method: Any = kind.__next__  # type: ignore[attr-defined]
+    method: Any = vars(kind)["__next__"]
 
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         known = len(args) == 1 and type(args[0]) is kind and _is_known(machine, args[0])
@@ -572,7 +572,7 @@ ITERATION_BUILTINS: dict[Any, Handler] = {
     },
     **{method: _dict_update(method) for method in DICT_UPDATES},
     **{cls.__new__: _new_container(cls.__new__) for cls in (tuple, frozenset)},
-    **{kind.__next__: _next_of(kind) for kind in TELLING},
+    **{vars(kind)["__next__"]: _next_of(kind) for kind in TELLING},
     Generator.__next__: _generator_next,
     Generator.send: _generator_send,
     Generator.throw: _generator_throw,

@@ -44,7 +44,8 @@ def _context_variable(domain: RecordingDomain, args: Args, kwargs: dict[str, Any
         raise broken("unknown-call", "ContextVar.get")
     variable, *default = args
     sources, text = domain.recorder.sources, f"{variable.name}.get()"
-    read = sources.child(sources.const(variable, variable.name), "attr", "get")
+    owner = sources.of(variable) or sources.const(variable, variable.name)
+    read = sources.child(owner, "attr", "get")
     source = sources.child(read, "call", (UNSET,), text)
     value = variable.get(UNSET)
     if value is not UNSET:

@@ -80,3 +80,15 @@ def test_what_is_set_inside_is_seen() -> None:
         for _ in range(2):
             before, inside, after = fast(X)
             assert (before, after) == (1, 1) and torch.equal(inside, (X + 1) * 2)
+
+
+def test_another_variable_may_be_handed_in() -> None:
+    variables: list[Any] = [contextvars.ContextVar(f"v{n}", default=n) for n in range(3)]
+    variables[1].set(5)
+
+    def program(x: torch.Tensor, variable: Any) -> Any:
+        return x + 1, variable.get(), variable.get(None)
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for variable in (*variables, *variables):
+        assert fast(X, variable)[1:] == program(X, variable)[1:]

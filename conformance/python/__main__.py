@@ -25,6 +25,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="modules, as test_abc; all if none is named")
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
     parser.add_argument("--every", type=int, default=1, help="only every n-th method")
+    parser.add_argument("--first", type=int, default=0, help="begin with this method, of every n")
     parser.add_argument("--only", default="", help="only methods with this in their name")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument(
@@ -50,14 +51,14 @@ def main() -> int:
         known = () if options.names or options.again else results.load(path)
         done = frozenset((method.module, method.name) for method in known)
         among = bad if options.again else None
-        selection = results.Selection(options.every, options.only, done, among)
+        selection = results.Selection(options.every, options.first, options.only, done, among)
         results.run(named, path, selection, options.jobs)
     found = {name: [m for m in results.load(path) if m.module == name] for name in named}
     made = {name: rows.row_of(methods) for name, methods in found.items() if methods}
     print(report.summary(made.values()))
     if options.again:
         made = {name: rows.again(kept[name], found[name]) for name in named}
-    if options.again or (options.every == 1 and not options.only):
+    if options.again or (options.every == 1 and not options.first and not options.only):
         kept |= made
         rows.save(ROWS, kept)
         PAGE.write_text(report.page(kept, {*modules.MODULES} - {*kept}, PAGE.read_text()))

@@ -111,8 +111,14 @@ def _judged(case: unittest.TestCase, fn: Callable[..., Any], machinery: Callable
 
 def _is_interpreted(made: Any) -> bool:
     points = made.points.values()
-    left = any(p.native or any(v.run is None for v in p.specializations) for p in points)
+    left = any(p.native or any(map(_is_left, p.specializations)) for p in points)
     return not left and not made.uncompiled
+
+
+def _is_left(specialization: Any) -> bool:
+    """Whether it runs natively from its start on. One that hands on what belongs to one run has no
+    code either, once it has run."""
+    return specialization.run is None and not specialization.used
 
 
 def _failure(case: unittest.TestCase, fn: Callable[..., Any]) -> BaseException | None:

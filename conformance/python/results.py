@@ -79,10 +79,12 @@ def len_of_nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which methods are run: every n-th one, of those with `only` in their name, of those the
-    `part`th of `parts`; none that `done` has, and where `among` is given only what that has."""
+    """Which methods are run: every n-th one from the `first`th on, of those with `only` in their
+    name, of those the `part`th of `parts`; none that `done` has, and where `among` is given only
+    what that has."""
 
     every: int = 1
+    first: int = 0
     only: str = ""
     done: frozenset[tuple[str, str]] = frozenset()
     among: frozenset[tuple[str, str]] | None = None
@@ -91,7 +93,9 @@ class Selection:
 
     def of(self, module: str) -> list[tuple[str, unittest.TestCase]]:
         """The chosen cases of a module, with their names."""
-        named = [c for c in _named(modules.cases(module))[:: self.every] if self.only in c[0]]
+        named = [
+            c for c in _named(modules.cases(module))[self.first :: self.every] if self.only in c[0]
+        ]
         if self.among is not None:
             named = [c for c in named if (module, c[0]) in self.among]
         chosen = named[self.part :: self.parts]

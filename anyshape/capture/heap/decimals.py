@@ -44,6 +44,18 @@ def is_number(cls: type) -> bool:
     return _is_class(cls)
 
 
+def is_method(fn: Any, args: Iterable[Any]) -> bool:
+    """Whether it is a method of C's numbers, of such numbers and plain values alone: it depends on
+    them and on the context."""
+    module = sys.modules.get("_decimal")
+    if module is None or getattr(fn, "__objclass__", None) is not module.Decimal:
+        return False
+    return all(type(arg) is module.Decimal or type(arg) in _VALUES for arg in args)
+
+
+_VALUES = frozenset({int, bool, str, float, type(None)})
+
+
 def refuse_signals(value: Any) -> None:
     """The flags and the traps of a context are read in C's memory, which its numbers write."""
     if bare_name(type(value)) == "SignalDict":

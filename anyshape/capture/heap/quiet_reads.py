@@ -76,7 +76,7 @@ def is_unset(obj: Any, name: str) -> bool:
     program might answer."""
     cls = type(obj)
     owners = (cls, obj) if issubclass(cls, type) else (cls,)
-    if any(_runs_a_function(class_entry(owner, name)) for owner in owners):
+    if any(runs_a_function(class_entry(owner, name)) for owner in owners):
         return False
     try:
         _getattribute_in_c(cls)(obj, name)
@@ -101,9 +101,17 @@ def attribute(obj: Any, name: str) -> Any:
         return _found(obj, name)
     found = class_entry(type(obj), name)
     missing = found is None and type(class_entry(type(obj), "__getattr__")) is types.FunctionType
-    if missing or _runs_a_function(found):
+    if missing or runs_a_function(found):
         raise AttributeError(name)
     return _found(obj, name)
+
+
+def member(obj: Any, name: str) -> Any:
+    """What lies in a slot of that name; AttributeError where it is empty or no slot."""
+    found = class_entry(type(obj), name)
+    if type(found) is not types.MemberDescriptorType:
+        raise AttributeError(name)
+    return found.__get__(obj)
 
 
 def quiet_getattr(fn: Any, name: str) -> Any:
@@ -153,7 +161,8 @@ def hidden_names(obj: Any) -> Any:
     return namespace_of(obj) if issubclass(type(obj), type) else hidden_dict(obj) or ()
 
 
-def _runs_a_function(descriptor: Any) -> bool:
+def runs_a_function(descriptor: Any) -> bool:
+    """Whether code of the program, or what calls such, answers in place of a descriptor."""
     if type(descriptor) is property:
         return True
     return type(class_entry(type(descriptor), "__get__")) is types.FunctionType

@@ -33,6 +33,7 @@ Kind = Literal[
     "len",
     "behind",
     "names",
+    "member",
     "number",
 ]
 
@@ -166,7 +167,7 @@ def describe_step(base: Source | None, kind: str, key: Any) -> str:
         return base.text
     if kind == "number":
         return f"the number in {base.text}"
-    if kind == "attr" or (kind == "item" and base.kind == "names"):
+    if kind in ("attr", "member") or (kind == "item" and base.kind == "names"):
         return f"{base.text}.{key}"
     if kind == "item" and base.kind == "attr" and base.key in _TRANSPARENT and isinstance(key, str):
         assert base.base is not None
@@ -225,6 +226,8 @@ def expression(source: Source, constant: Callable[[Any, str], str]) -> str:
         if str(source.key).isidentifier():
             return f"{expression(base, constant)}.{source.key}"
         return f"getattr({expression(base, constant)}, {_key(source.key, constant)})"
+    if source.kind == "member":
+        return f"object.__getattribute__({expression(base, constant)}, {source.key!r})"
     if source.kind in STEPS:
         return STEPS[source.kind].format(expression(base, constant))
     if source.kind in FUNCTIONS:
@@ -296,6 +299,8 @@ def step(obj: Any, kind: str, key: Any) -> Any:
         return len(obj)
     if kind == "names":
         return object.__getattribute__(obj, "__dict__")
+    if kind == "member":
+        return quiet_reads.member(obj, key)
     if kind in FUNCTIONS:
         return FUNCTIONS[kind](obj)
     if kind in ("target", "call"):

@@ -138,13 +138,12 @@ def set_attribute(obj: Any, name: str, value: Any) -> None:
 
 
 def takes(descriptor: Any, value: Any) -> bool:
-    """Whether setting the attribute of an outside object cannot fail: one of `__slots__` takes any
-    value; of others of C, the names and texts of functions are known."""
+    """Whether setting the attribute of an outside object cannot fail, and C code asks none for it:
+    one of `__slots__` takes any value; of others of C, the texts of functions are known. Their
+    names are in texts of C."""
     owner = getattr(descriptor, "__objclass__", None)
-    if owner is FunctionType:
-        texts = descriptor.__name__ in ("__name__", "__qualname__") and type(value) is str
-        objects = descriptor.__name__ in ("__doc__", "__module__")  # deleted, they are None
-        return texts or (objects and value is not NULL)
+    if owner is FunctionType:  # deleted, they are None
+        return descriptor.__name__ in ("__doc__", "__module__") and value is not NULL
     return type(descriptor) is MemberDescriptorType and bool(
         flags_of(descriptor.__objclass__) & HEAP_TYPE
     )

@@ -72,8 +72,6 @@ _object_delattr = object.__delattr__
 def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
     """`obj.name`."""
     cls = type(obj)
-    if cls in PROXIES:
-        return machine.domain.getattr(obj, name)
     if cls is Generator:
         return obj.read(name)
     if cls is FrameView:
@@ -89,6 +87,8 @@ def load_attr(machine: Interpreter, obj: Any, name: str) -> Any:
 
 def _found(machine: Interpreter, obj: Any, cls: type, name: str) -> Any:
     """By what the class has for `__getattribute__`."""
+    if cls in PROXIES:
+        return machine.domain.getattr(obj, name)
     getattribute = machine.lookup(cls, "__getattribute__")
     if getattribute is _object_getattribute or _is_generic(machine, cls):
         hook = machine.lookup(cls, "__getattr__")

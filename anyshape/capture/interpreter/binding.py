@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import CodeType, FunctionType
 from typing import Any
 
+from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import NULL, InterpreterBug
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import VARARGS_FLAG, VARKEYWORDS_FLAG, Code
@@ -95,6 +96,8 @@ def _fill_defaults(
                 locals_[slot] = domain.default(fn, names[slot], value, keyword=False)
     if code.keyword_only_count:
         keyword_defaults = fn.__kwdefaults__ or {}
+        if machine.recording and machine.heap.is_shadowed(keyword_defaults):
+            raise broken("unknown-call", f"{fn.__qualname__}, whose defaults were looked into,")
         for slot in range(positional, positional + code.keyword_only_count):
             if locals_[slot] is NULL:
                 name = names[slot]

@@ -204,6 +204,7 @@ def check_positional(cls: Any, allowed: Any, count: Any) -> Any:
 
 
 _CLASS_WORD = VERSION.class_word
+UNWRAPS_CLASSES = VERSION.unwraps_classes
 
 
 def matches_itself(cls: Any) -> bool:
@@ -346,3 +347,22 @@ def import_from(module: Any, name: Any) -> Any:
 def imported(module: Any, args: Any) -> Any:
     """A loaded module whose `__getattr__` says whether it is a package."""
     return module if getattr(module, "__path__", ABSENT) is ABSENT else native(__import__, *args)
+
+
+def unwrapped(func: Any, *, stop: Any = None) -> Any:
+    """`inspect.unwrap`, which asks for ids of functions and for the limit of recursion."""
+    chain = [func]
+    found = func
+    while _is_wrapper(found, stop):
+        found = found.__wrapped__
+        for known in chain:
+            if known is found:
+                raise ValueError(f"wrapper loop when unwrapping {func!r}")
+        chain.append(found)
+    return found
+
+
+def _is_wrapper(found: Any, stop: Any) -> bool:
+    if not UNWRAPS_CLASSES and isinstance(found, type):
+        return False
+    return hasattr(found, "__wrapped__") and (stop is None or not stop(found))

@@ -91,6 +91,16 @@ class Become(Continuation):
         return frame
 
 
+def settled_attribute(machine: Interpreter, found: Any, owner: Any, name: str) -> Any:
+    """A hook's result for an attribute with its calls begun: one that a native function raises is
+    said of what it is, as one that a frame raises is by `AttributeOf`."""
+    try:
+        return machine.settle(found)
+    except AttributeError as error:
+        say_of_what(error, owner, name)
+        raise
+
+
 def say_of_what(error: AttributeError, owner: Any, name: str) -> None:
     """As `PyObject_GetAttr` does with an error that does not say it."""
     if error.name is None and error.obj is None:

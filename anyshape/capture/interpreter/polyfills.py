@@ -15,6 +15,7 @@ import warnings
 from collections import deque
 from typing import Any
 
+from anyshape.capture.heap.descriptions import class_name
 from anyshape.capture.heap.values import ABSENT
 from anyshape.capture.interpreter.intrinsic_names import (
     bind,
@@ -147,10 +148,11 @@ def has_attribute(obj: Any, name: Any) -> Any:
 # ---- operators -----------------------------------------------------------------------------------
 def power_modulo(a: Any, b: Any, modulus: Any) -> Any:
     """``pow(a, b, modulus)`` of an object whose class says what that is."""
-    slot = find(type(a), "__pow__")
-    result = bind(slot, a, type(a))(b, modulus)
+    result = bind(find(type(a), "__pow__"), a, type(a))(b, modulus)
+    if result is NotImplemented and is_subtype(type(a), int) and int in (type(b), type(modulus)):
+        result = native(int.__pow__, a, b, modulus)  # that of the other one
     if result is NotImplemented:
-        names = ", ".join([f"'{type(x).__name__}'" for x in (a, b, modulus)])
+        names = ", ".join([repr(native(class_name, type(x))) for x in (a, b, modulus)])
         raise TypeError(f"unsupported operand type(s) for ** or pow(): {names}")
     return result
 
@@ -249,9 +251,8 @@ def proxy_left(a: Any, b: Any, reflected: Any, sign: Any) -> Any:
 
 def refuse_operands(left: Any, right: Any, sign: Any) -> Any:
     shown = "** or pow()" if sign == "**" else sign
-    raise TypeError(
-        f"unsupported operand type(s) for {shown}: {left.__name__!r} and {right.__name__!r}"
-    )
+    names = f"{native(class_name, left)!r} and {native(class_name, right)!r}"
+    raise TypeError(f"unsupported operand type(s) for {shown}: {names}")
 
 
 def compare_with_proxy(obj: Any, proxy: Any, method: Any, sign: Any, first: Any) -> Any:
@@ -261,7 +262,7 @@ def compare_with_proxy(obj: Any, proxy: Any, method: Any, sign: Any, first: Any)
     if sign == "==" or sign == "!=":
         return sign == "!="
     left, right = (obj, proxy) if first else (proxy, obj)
-    names = f"{type(left).__name__!r} and {type(right).__name__!r}"
+    names = f"{native(class_name, type(left))!r} and {native(class_name, type(right))!r}"
     raise TypeError(f"{sign!r} not supported between instances of {names}")
 
 
@@ -283,9 +284,8 @@ def rich_compare(a: Any, b: Any, method: Any, reflected: Any, sign: Any) -> Any:
         return a is b
     if sign == "!=":
         return a is not b
-    raise TypeError(
-        f"{sign!r} not supported between instances of {left.__name__!r} and {right.__name__!r}"
-    )
+    names = f"{native(class_name, left)!r} and {native(class_name, right)!r}"
+    raise TypeError(f"{sign!r} not supported between instances of {names}")
 
 
 _object_ne = object.__ne__

@@ -25,7 +25,7 @@ from anyshape.capture.interpreter import (
     size_texts,
 )
 from anyshape.capture.interpreter.attributes import BOUND
-from anyshape.capture.interpreter.continuations import AttributeOf, CalleeOf
+from anyshape.capture.interpreter.continuations import AttributeOf, CalleeOf, settled_attribute
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.frame_views import FrameView
@@ -70,6 +70,7 @@ def load_attr(machine: Interpreter, frame: Frame, arg: str) -> Frame | None:
     found = attributes.load_attr(machine, owner, arg)
     kind = type(found)
     if kind is Call or kind is Frame:
+        found = settled_attribute(machine, found, owner, arg)
         return push_by(machine, frame, 1, found, AttributeOf(owner, arg))
     frame.stack[-1] = found
     return None
@@ -83,7 +84,8 @@ def load_method(machine: Interpreter, frame: Frame, arg: str) -> Frame | None:
         return None
     owner, kind = stack[-1], type(found)
     if kind is Call or kind is Frame:
-        found, silent = machine.settle(found), attributes.is_silent(machine, owner, arg)
+        silent = attributes.is_silent(machine, owner, arg)
+        found = machine.settle(found) if silent else settled_attribute(machine, found, owner, arg)
         stack[-1] = NULL
         return push_by(machine, frame, 0, found, AttributeOf(owner, arg, silent))
     stack[-1] = NULL

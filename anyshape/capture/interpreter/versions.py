@@ -31,6 +31,8 @@ class Version:
     """`set.issubset` asks for no more items once it has found every element."""
     reverse_is_number: bool
     """`list.sort` takes `reverse` as a number, not as true or false."""
+    unwraps_classes: bool
+    """`inspect.unwrap` follows the `__wrapped__` of a class."""
     empty: str
     """What `min` and `max` say of no items."""
     class_word: str
@@ -47,6 +49,7 @@ _V311 = Version(
     warns_of_thrown_parts=False,
     subsets_intersect=False,
     reverse_is_number=True,
+    unwraps_classes=True,
     empty="arg is an empty sequence",
     class_word="type",
     without_dict="",
@@ -65,6 +68,7 @@ _V313 = replace(
     _V312,
     close_gives_result=True,
     checks_made_causes=True,
+    unwraps_classes=False,
     without_dict=" and no __dict__ for setting new attributes",
 )
 

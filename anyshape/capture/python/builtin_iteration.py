@@ -12,6 +12,7 @@ from typing import Any
 
 from anyshape.capture.heap import purity
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.iterators import TELLING
 from anyshape.capture.heap.nested_containers import elements_of
 from anyshape.capture.heap.quiet_classes import has_entry
 from anyshape.capture.heap.values import ABSENT, NULL, PROXIES, SYMBOLIC_NUMBERS, Call
@@ -72,6 +73,24 @@ def _next(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if len(args) > 1:
         return args[1]
     raise StopIteration
+
+
+def _next_of(kind: type) -> Handler:
+    """The `__next__` of an iterator of C, bound or not: what `next` does of the very class."""
+    method: Any = vars(kind)["__next__"]
+
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        known = len(args) == 1 and type(args[0]) is kind and _is_known(machine, args[0])
+        return _next(machine, args, kwargs) if known else machine.native(method, args, kwargs)
+
+    return handler
+
+
+def _is_known(machine: Interpreter, iterator: Any) -> bool:
+    """Whether it is of this trace, or the recorder knows where it lies: that of a bound method from
+    outside is known to C alone."""
+    heap, domain = machine.heap, machine.domain
+    return not machine.recording or heap.is_created(iterator) or domain.is_outside(iterator)
 
 
 def resume_generator(generator: Generator, value: Any) -> Frame:
@@ -553,6 +572,7 @@ ITERATION_BUILTINS: dict[Any, Handler] = {
     },
     **{method: _dict_update(method) for method in DICT_UPDATES},
     **{cls.__new__: _new_container(cls.__new__) for cls in (tuple, frozenset)},
+    **{vars(kind)["__next__"]: _next_of(kind) for kind in TELLING},
     Generator.__next__: _generator_next,
     Generator.send: _generator_send,
     Generator.throw: _generator_throw,

@@ -20,7 +20,7 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.quiet_classes import bare_name, mro_of
 from anyshape.capture.heap.values import NULL, PROXIES, Call, contents
 from anyshape.capture.interpreter import attributes, class_polyfills, polyfills, protocol
-from anyshape.capture.interpreter.continuations import AttributeOf
+from anyshape.capture.interpreter.continuations import AttributeOf, settled_attribute
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame, handled_exception
 from anyshape.capture.interpreter.frame_views import FrameView, locals_of, outer_frame
@@ -40,7 +40,7 @@ Handler = Callable[["Interpreter", Args, Kwargs], Any]
 # ---- attributes ----------------------------------------------------------------------------------
 def _getattr(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2 and type(args[1]) is str and not kwargs:
-        found = machine.settle(attributes.load_attr(machine, *args))
+        found = settled_attribute(machine, attributes.load_attr(machine, *args), *args)
         return also(found, AttributeOf(*args)) if type(found) is Frame else found
     if len(args) == 3 and type(args[1]) is str and not kwargs:
         try:

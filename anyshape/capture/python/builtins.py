@@ -175,8 +175,8 @@ def _divmod(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _pow(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    if len(args) == 2 and not kwargs:
-        return protocol.binary(machine, operators.BINARY["**"], *args)
+    if not kwargs and (len(args) == 2 or (len(args) == 3 and args[2] is None)):
+        return protocol.binary(machine, operators.BINARY["**"], *args[:2])
     proxy = bool(args) and type(args[0]) in PROXIES
     if len(args) == 3 and not proxy and attributes.is_python(machine, type(args[0]), "__pow__"):
         return Call(polyfills.power_modulo, args)

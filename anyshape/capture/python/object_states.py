@@ -11,7 +11,7 @@ from typing import Any
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.class_flags import HEAP_TYPE
-from anyshape.capture.heap.quiet_classes import bare_name, flags_of, mro_of
+from anyshape.capture.heap.quiet_classes import bare_name, flags_of, mro_of, namespace_of
 from anyshape.capture.heap.values import PROXIES, Call
 from anyshape.capture.interpreter import attributes, class_polyfills
 from anyshape.capture.interpreter.domain import Interpreter
@@ -29,11 +29,19 @@ def _reduce_ex(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if _is_reduced(machine, type(obj)) and (protocol >= 2 or not asked):
             if protocol < 2 and machine.lookup(type(obj), "__reduce__") is object.__reduce__:
                 return Call(COPYREG["_reduce_ex"], args)
-            slots = COPYREG["_slotnames"](type(obj))
-            return Call(class_polyfills.reduce_object, (obj, tuple(slots), asked))
+            slots = _slot_names(machine, type(obj))
+            return Call(class_polyfills.reduce_object, (obj, slots, asked))
     if args:
         refuse_state(machine, args[0])
     return machine.native(object.__reduce_ex__, args, kwargs)
+
+
+def _slot_names(machine: Interpreter, kind: type) -> Any:
+    """The slots that `copy` and `pickle` ask for, in a list that the class keeps once it was asked;
+    the interpreted code that reads it relies on what is in it."""
+    names = COPYREG["_slotnames"](kind)
+    kept = namespace_of(kind).get("__slotnames__") is names and type(names) is list
+    return machine.lookup(kind, "__slotnames__") if kept else tuple(names)
 
 
 def _reduced_by(method: Any) -> Handler:
@@ -67,8 +75,8 @@ def refuse_state(machine: Interpreter, obj: Any) -> None:
 
 def _getstate(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if machine.recording and len(args) == 1 and not kwargs and _is_reduced(machine, type(args[0])):
-        slots = COPYREG["_slotnames"](type(args[0]))
-        return Call(class_polyfills.state_of, (args[0], tuple(slots)))
+        slots = _slot_names(machine, type(args[0]))
+        return Call(class_polyfills.state_of, (args[0], slots))
     if args:
         refuse_state(machine, args[0])
     return machine.native(GETSTATE, args, kwargs)

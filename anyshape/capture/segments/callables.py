@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import inspect
 import logging
 import operator
 import time
@@ -19,7 +18,7 @@ from typing import Any
 
 import torch
 
-from anyshape.capture.heap import purity, times
+from anyshape.capture.heap import decimals, purity, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.numpy_scalars import is_function_of_numbers
 from anyshape.capture.heap.quiet_classes import bare_name, class_module
@@ -31,6 +30,7 @@ from anyshape.capture.interpreter.value_opcodes import note_values
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.segments import (
     imports,
+    inspected,
     listeners,
     owned_objects,
     partials,
@@ -127,7 +127,7 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
         return False
     if is_function_of_numbers(fn, args) or type(fn) is REMEMBERING:
         return True
-    if times.is_pure(fn, args) or purity.is_of_values(fn, args):
+    if times.is_pure(fn, args) or purity.is_of_values(fn, args) or decimals.is_method(fn, args):
         return True
     if fn is time.gmtime and args and args[0] is not None:  # or it asks the clock
         return True
@@ -559,9 +559,6 @@ DEVICES = (
 )
 
 
-INSPECTING = (inspect.signature, inspect.getfullargspec, inspect.unwrap)
-
-
 def _answered_now(fn: Callable[..., Any]) -> Callable[..., Any]:
     return lambda domain, args, kwargs: fn(*args, **kwargs)
 
@@ -572,7 +569,8 @@ def _asked(fn: Callable[[], Any]) -> Callable[..., Any]:
 
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    **{fn: _answered_now(fn) for fn in (*DEVICES, *INSPECTING)},
+    **{fn: _answered_now(fn) for fn in DEVICES},
+    **inspected.FUNCTIONS,
     **{
         fn: _asked(fn) for fn in (torch.cuda.current_device, torch.cuda.is_current_stream_capturing)
     },

@@ -19,7 +19,7 @@ from anyshape.capture.heap import random_states, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.heap.deaths import DeathsAreUnknown
-from anyshape.capture.heap.hidden_dicts import PARTIAL_FIELDS, dict_of_partial
+from anyshape.capture.heap.hidden_dicts import PARTIAL_FIELDS, dict_of_partial, hidden_dict, hides
 from anyshape.capture.heap.iterators import Position, advanced, position_of
 from anyshape.capture.heap.mirrors import MAXLEN, keys_in_order, mapping_behind
 from anyshape.capture.heap.quiet_classes import bare_name, flags_of, mro_of, namespace_of
@@ -417,13 +417,21 @@ def _slots(kind: type) -> list[str]:
     return [name for name in names if name not in ("__dict__", "__weakref__")]
 
 
+def own_names_text(rebuilder: Rebuilder, name: str, value: Any) -> str:
+    """Python text of the dictionary of an object's own names, past all code of its class."""
+    if hides(type(value)):
+        return f"{rebuilder.constant(hidden_dict)}({name})"
+    if asks_the_program(value, "attr"):
+        return f"object.__getattribute__({name}, '__dict__')"
+    return f"{name}.__dict__"
+
+
 def attributes(rebuilder: Rebuilder, name: str, value: Any) -> None:
     """What lies in the object's `__dict__` and slots."""
     values = instance_dict(value)
     if values:
         items = [(key, rebuilder.text(item)) for key, item in values.items()]
-        plain = not asks_the_program(value, "attr")
-        namespace = f"{name}.__dict__" if plain else f"object.__getattribute__({name}, '__dict__')"
+        namespace = own_names_text(rebuilder, name, value)
         for key, text in items:
             rebuilder.add(f"{namespace}[{rebuilder.text(key)}] = {text}")
     for slot in _slots(type(value)):
@@ -432,6 +440,16 @@ def attributes(rebuilder: Rebuilder, name: str, value: Any) -> None:
         except AttributeError:
             continue
         rebuilder.add(f"object.__setattr__({name}, {slot!r}, {rebuilder.text(item)})")
+
+
+def _of_value(rebuilder: Rebuilder, value: Any) -> str:
+    """An object of a class of the program's that is a number or a text: made of it by C."""
+    base = _base_in_c(type(value))
+    made, kind = rebuilder.constant(base), rebuilder.constant(type(value))
+    args = ", ".join(rebuilder.constant(arg) for arg in vars(base)["__getnewargs__"](value))
+    name = rebuilder.named(value, f"{made}.__new__({kind}, {args})")
+    attributes(rebuilder, name, value)
+    return name
 
 
 MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
@@ -449,6 +467,7 @@ MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
     (tuple(KINDS), _owned),
     (random_states.KIND, _generator_of_numbers),
     (bytearray, _bytearray),
+    ((int, float, complex, str, bytes), _of_value),
     (types.GenericAlias, _alias),
     (types.MappingProxyType, _proxy),
     ((operator.itemgetter, operator.attrgetter, operator.methodcaller), _getter),

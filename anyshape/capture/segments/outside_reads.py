@@ -17,9 +17,12 @@ from anyshape.capture.guards.guard_code import NumberBinding
 from anyshape.capture.guards.guard_failures import contents_of
 from anyshape.capture.heap import times
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.heap.hidden_dicts import names_of
 from anyshape.capture.heap.mirrors import buffer_of
-from anyshape.capture.heap.quiet_classes import bare_name, class_entry, has_entry
+from anyshape.capture.heap.purity import is_library
+from anyshape.capture.heap.quiet_classes import bare_name, class_entry, flags_of, has_entry
+from anyshape.capture.heap.quiet_reads import runs_a_function
 from anyshape.capture.heap.sources import Source, number_in
 from anyshape.capture.heap.values import NULL, PROXIES, SizeValue
 from anyshape.capture.interpreter.attributes import C_FUNCTIONS
@@ -232,8 +235,29 @@ def _read_names(domain: RecordingDomain, names: Source, key: Any, value: Any) ->
     return value
 
 
+def answers_if_absent(machine: Any, obj: Any, name: str) -> bool:
+    """Whether code of the program answers for an attribute in a call in which the object has none
+    of its own: a `__getattr__`, or a descriptor that the entry stands before."""
+    cls = type(obj)
+    if not flags_of(cls) & HEAP_TYPE or issubclass(cls, (type, types.ModuleType)):
+        return False
+    hook = machine.lookup(cls, "__getattr__")
+    if type(hook) is types.FunctionType and not is_library(str(hook.__module__)):
+        return True
+    found = machine.lookup(cls, name)
+    if type(found) is classmethod:
+        found = found.__func__
+    return found is not NULL and runs_a_function(found)
+
+
+def _read_member(domain: RecordingDomain, source: Source, key: Any, value: Any) -> Any:
+    """What lies in a slot."""
+    return domain.see(domain.recorder.sources.child(source, "member", key), value)
+
+
 READS: Mapping[str, Callable[[RecordingDomain, Source, Any, Any], Any]] = {
     "attr": _read_attr,
+    "member": _read_member,
     "item": _read_item,
     "entry": _read_entry,
     "target": _read_target,

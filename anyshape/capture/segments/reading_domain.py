@@ -45,6 +45,7 @@ from anyshape.capture.segments.outside_reads import (
     ATTRIBUTES,
     READS,
     READS_OF_NAMES,
+    answers_if_absent,
     names_past_code,
     read_by_code,
 )
@@ -144,6 +145,8 @@ class ReadingDomain(RecordingDomain):
                     "unknown-call", f"code of {bare_name(type(obj))} that guards would call"
                 )
             return self._read_past_code(obj, kind, key, value)
+        if kind == "attr" and answers_if_absent(self.machine, obj, key):
+            return self._read_of_its_own(obj, key, value)
         return self._read_plainly(obj, kind, key, value)
 
     def _read_past_code(self, obj: Any, kind: str, key: Any, value: Any) -> Any:
@@ -160,6 +163,14 @@ class ReadingDomain(RecordingDomain):
         if not source.is_pinned:
             raise broken("unknown-call", f"code of {bare_name(type(obj))} that guards would call")
         return self._read_plainly(obj, kind, key, value)
+
+    def _read_of_its_own(self, obj: Any, key: Any, value: Any) -> Any:
+        """An attribute for which code of the program answers where it is gone."""
+        names = names_past_code(obj)
+        if names is not None and key in names:
+            return self._read_past_code(obj, "attr", key, value)
+        is_slot = type(self.machine.lookup(type(obj), key)) is types.MemberDescriptorType
+        return self._read_plainly(obj, "member" if is_slot else "attr", key, value)
 
     def _read_plainly(self, obj: Any, kind: str, key: Any, value: Any) -> Any:
         called = kind in ABSENCES or (
@@ -453,7 +464,9 @@ class ReadingDomain(RecordingDomain):
         seen = [
             self.see(child(defaults, "item", i), v) for i, v in enumerate(value.__defaults__ or ())
         ]
-        twin = types.FunctionType(*names, tuple(seen) or None, value.__closure__)
+        same = all(a is b for a, b in zip(seen, value.__defaults__ or ()))
+        given = value.__defaults__ if same else tuple(seen)
+        twin = types.FunctionType(*names, given, value.__closure__)
         defaults = child(source, "attr", "__kwdefaults__")
         if value.__kwdefaults__:
             self.recorder.guard(defaults, "keys", tuple(value.__kwdefaults__))
@@ -462,7 +475,8 @@ class ReadingDomain(RecordingDomain):
                 for key, v in value.__kwdefaults__.items()
             }
         twin.__qualname__, twin.__module__ = value.__qualname__, value.__module__
-        twin.__doc__ = value.__doc__
+        twin.__doc__, twin.__annotations__ = value.__doc__, value.__annotations__
+        twin.__dict__.update(value.__dict__)
         return twin
 
     def _is_fixed(self, source: Source) -> bool:

@@ -44,6 +44,7 @@ from anyshape.capture.segments import c_calls, callables, data_branches, partial
 from anyshape.capture.segments.cleared_gradients import clears_gradient
 from anyshape.capture.segments.made_classes import belongs_to_this_run
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
+from anyshape.capture.segments.number_attributes import number_attribute
 from anyshape.capture.segments.outside_reads import look_inside, read_at_number
 from anyshape.capture.segments.reading_domain import ReadingDomain
 from anyshape.capture.segments.refused_operands import class_of, refuse
@@ -432,28 +433,7 @@ class SymbolicDomain(ReadingDomain):
         if type(value) is TensorValue:
             read = backward.grad if name == "grad" else tensor_ops.attribute
             return read(self, value, name)
-        return self._number_attribute(value, name)
-
-    def _number_attribute(self, value: Any, name: str) -> Any:
-        kind = self.type_of(value)
-        if name == "__class__":
-            return kind
-        if kind is int and name in ("real", "numerator"):
-            return value
-        if kind is int and name in ("imag", "denominator"):
-            return int(name == "denominator")
-        found = getattr(kind if hasattr(kind, name) else kind(), name)  # CPython's own error
-        if name == "bit_length" and type(value) is SizeValue:
-            length = numbers.bit_length(self.recorder, value.expr)
-            if length is not None:
-                return lambda: length
-        if name in ("bit_length", "is_integer", "hex", "as_integer_ratio", "to_bytes", "conjugate"):
-            return (
-                types.MethodType(found, self.concrete(value, name))
-                if name != "conjugate"
-                else lambda: value
-            )
-        return types.MethodType(found, value)
+        return number_attribute(self, value, name)
 
     @unread
     def bound_method(self, value: Any, method: Any, slot: int) -> Any:

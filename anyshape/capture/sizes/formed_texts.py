@@ -46,6 +46,8 @@ def shown(
     if type(value) is TextValue and function != "repr" and not specification:
         return value
     rest = (specification,) if specification else ()
+    if rest and not all(_is_formed(format, (value, *rest), {}, example) for example in EXAMPLES):
+        return None
     made = Formed(FUNCTIONS[function], (_kept(domain, value), *rest))
     if (
         issubclass(type(value), (tuple, list, dict))

@@ -52,6 +52,7 @@ class SizeTuple(tuple[Any, ...]):
         return total
 
 
+SizeTuple.__name__ = "torch.Size"  # by which C code names it in errors
 ATEN_INTEGERS = range(-(2**63), 2**64)
 """The numbers that a `Scalar` of ATen holds: an int64 or a uint64."""
 

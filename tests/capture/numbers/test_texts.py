@@ -199,3 +199,32 @@ def test_a_progress_line_makes_no_specialization_for_each_step(
         assert capsys.readouterr().out == expected
     assert fast.stats().specializations == 1  # a counter is symbolic from the first call on
     assert fast.stats().graph_breaks == 0
+
+
+REFUSED: list[Callable[[Tensor], str]] = [
+    lambda x: f"{x.shape:>10}",
+    lambda x: f"{(x.shape[0], 1):>10}",
+    lambda x: f"{[x.shape[0]]:>10}",
+    lambda x: format({1: x.shape[0]}, "5"),
+    lambda x: f"{x.shape[0]:zz}",
+    lambda x: f"{x.shape[0]:.3d}",
+    lambda x: f"{x.shape[0] / 2:d}",
+    lambda x: f"{str(x.shape[0]):d}",
+    lambda x: f"{x.shape[0] * 10**6:c}",
+]
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+@pytest.mark.parametrize("number", range(len(REFUSED)))
+def test_a_format_that_is_refused_is_refused_where_it_stands(number: int, fullgraph: bool) -> None:
+    form = REFUSED[number]
+
+    def program(x: Tensor) -> Any:
+        try:
+            return x + 1, form(x)
+        except (TypeError, ValueError, OverflowError) as error:
+            return x, type(error), str(error)
+
+    fast = anyshape.compile(program, fullgraph=fullgraph)
+    for rows in (3, 5):
+        assert fast(torch.ones(rows))[1:] == program(torch.ones(rows))[1:]

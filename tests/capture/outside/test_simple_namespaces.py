@@ -154,3 +154,52 @@ def test_in_order_they_are_refused_as_c_refuses_what_they_hold() -> None:
 
     state = SimpleNamespace(a=1)
     same(compiled(program)(X, state), program(X, state))
+
+
+class Shown(SimpleNamespace):
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        ASKED.append("__dict__")
+        return {"shown": 1}
+
+
+class PlainShown:
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        ASKED.append("__dict__")
+        return {"shown": 1}
+
+
+ASKED: list[str] = []
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+@pytest.mark.parametrize("kind", [Shown, PlainShown])
+def test_what_is_made_with_a_dict_of_the_programs_keeps_its_attributes(
+    kind: type, fullgraph: bool
+) -> None:
+    def made_with(x: Tensor) -> Any:
+        found = kind()
+        found.x, found.rows, found.itself = x + 1, x.shape[0], found
+        return found, [found]
+
+    fast = anyshape.compile(made_with, fullgraph=fullgraph)
+    for rows in (3, 5):
+        ASKED.clear()
+        found, (again,) = fast(torch.ones(rows, 2))
+        assert ASKED == []
+        assert found is again and found.itself is found and type(found) is kind
+        assert torch.equal(found.x, torch.full((rows, 2), 2.0)) and found.rows == rows
+
+
+@pytest.mark.parametrize("kind", [Shown, PlainShown])
+def test_such_an_object_is_whole_behind_a_break(kind: type) -> None:
+    def broken(x: Tensor) -> Any:
+        found = kind()
+        found.x = x + 1
+        print(end="")
+        found.y = found.x * 2
+        return found
+
+    found = anyshape.compile(broken, options={"break_every": 1})(X)
+    assert torch.equal(found.x, X + 1) and torch.equal(found.y, (X + 1) * 2)

@@ -211,3 +211,32 @@ def test_copies_take_the_attributes_that_an_object_has_then(kind: type, how: str
         obj.value = value
         expected = [repr(found) for found in program(torch.ones(2))[1:]]
         assert [repr(found) for found in fast(torch.ones(2))[1:]] == expected
+
+
+class TwoSlots:
+    __slots__ = ("a", "b")
+
+
+@pytest.mark.parametrize("read", [copy.copy, lambda obj: obj.__getstate__()], ids=["copy", "state"])
+def test_slots_that_a_class_is_said_to_have_are_relied_on(
+    read: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if read is not copy.copy and sys.version_info < (3, 11):
+        pytest.skip("objects have no __getstate__ before 3.11")
+
+    def program(x: torch.Tensor, obj: Any) -> Any:
+        return x + 1, read(obj)
+
+    def shown(found: Any) -> Any:
+        if type(found) is TwoSlots:
+            return [getattr(found, name, None) for name in "ab"]
+        return found
+
+    obj: Any = TwoSlots()
+    obj.a, obj.b = 1, 2
+    fast = anyshape.compile(program, fullgraph=True)
+    x = torch.ones(2)
+    for names in (None, ["a", "x"], ["b", "x"], ["a", "b"]):
+        if names is not None:
+            monkeypatch.setattr(TwoSlots, "__slotnames__", names, raising=False)
+        assert shown(fast(x, obj)[1]) == shown(read(obj))

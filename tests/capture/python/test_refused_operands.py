@@ -3,6 +3,7 @@ after all; and whom torch asks on the way."""
 
 import collections
 import copy
+import datetime
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -121,3 +122,39 @@ def test_sequence_of_the_program_is_asked_for_its_length_as_often_as_torch_does(
 
     fast = anyshape.compile(program)
     assert [seen(fast), seen(fast)] == [seen(program), seen(program)]
+
+
+class Refusing(int):
+    def __add__(self, other: Any) -> Any:
+        return NotImplemented
+
+    __iadd__ = __lt__ = __add__  # type: ignore[assignment]
+
+    def __pow__(self, other: Any, modulus: Any = None) -> Any:  # type: ignore[override]
+        return NotImplemented
+
+
+REFUSING: tuple[Callable[[Any, Any], Any], ...] = (
+    operator.add,
+    operator.iadd,
+    operator.lt,
+    lambda a, b: pow(a, b, b),
+    lambda a, b: b + a,
+)
+
+
+@pytest.mark.parametrize("refuse", range(len(REFUSING)))
+def test_errors_call_classes_of_c_as_c_does(refuse: int) -> None:
+    """With their modules."""
+    others = [collections.deque(), collections.OrderedDict(), datetime.timedelta(1), 3, "a", None]
+
+    def program(x: torch.Tensor) -> Any:
+        said = []
+        for other in (*others, Refusing(1), x, x.shape[0], x.shape):
+            try:
+                said.append(str(REFUSING[refuse](Refusing(2), other)))
+            except TypeError as error:
+                said.append(str(error))
+        return x + 1, said
+
+    assert anyshape.compile(program)(torch.ones(2))[1] == program(torch.ones(2))[1]

@@ -130,3 +130,70 @@ def test_an_error_says_what_cpythons_says(kind: str, way: str) -> None:
         fast = anyshape.compile(program)
         assert fast(torch.ones(2))[1] == program(torch.ones(2))[1], name
         assert fast.stats().internal_errors == 0
+
+
+def _of_tensor(x: torch.Tensor) -> Any:
+    return x.foo
+
+
+def _of_result(x: torch.Tensor) -> Any:
+    return (x + 1).foo
+
+
+def _of_method(x: torch.Tensor) -> Any:
+    return x.foo()
+
+
+def _of_shape(x: torch.Tensor) -> Any:
+    return x.shape.foo
+
+
+def _of_size(x: torch.Tensor) -> Any:
+    return x.shape[0].foo
+
+
+def _of_number(x: torch.Tensor) -> Any:
+    return x.sum().item().foo
+
+
+def _by_getattr(x: torch.Tensor) -> Any:
+    return getattr(x, "".join(["f", "oo"]))
+
+
+def _of_module(x: torch.Tensor) -> Any:
+    return torch.foo
+
+
+def _of_module_called(x: torch.Tensor) -> Any:
+    return torch.foo()
+
+
+def _of_module_by_getattr(x: torch.Tensor) -> Any:
+    return getattr(torch, "".join(["f", "oo"]))
+
+
+OF_VALUES = (_of_tensor, _of_result, _of_method, _of_shape, _of_size, _of_number, _by_getattr)
+OF_MODULES = (_of_module, _of_module_called, _of_module_by_getattr)
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+@pytest.mark.parametrize("read", OF_VALUES + OF_MODULES, ids=lambda read: read.__name__)
+def test_errors_of_tensors_and_sizes_say_of_what(
+    read: Callable[[Any], Any], fullgraph: bool
+) -> None:
+    def what_is_said(x: torch.Tensor) -> Any:
+        try:
+            return read(x)
+        except AttributeError as error:
+            return str(error), error.name, error.obj, error.obj is x
+
+    fast = anyshape.compile(what_is_said, fullgraph=fullgraph)
+    for rows in (3, 5):
+        x = torch.ones(rows)
+        (text, name, obj, same), expected = fast(x), what_is_said(x)
+        assert (text, name, same) == (expected[0], expected[1], expected[3])
+        assert type(obj) is type(expected[2])
+        if isinstance(obj, torch.Tensor):
+            assert torch.equal(obj, expected[2])
+        else:
+            assert obj == expected[2]

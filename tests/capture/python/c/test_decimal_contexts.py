@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Context, Decimal, FloatOperation, getcontext, localcontext, setcontext
+from typing import Any
 
 import pytest
 import torch
@@ -114,3 +115,41 @@ def test_a_number_made_inside_leaves_the_function_as_another_one_each_time():
         found, wanted = fast(X, given)[1:], program(X, given)[1:]
         assert list(map(str, found)) == list(map(str, wanted)) and found[1] is given
     assert fast(X, given)[1] is not fast(X, given)[1]
+
+
+METHODS: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys("as_integer_ratio as_tuple is_nan adjusted normalize is_signed".split(), ()),
+    **dict.fromkeys("number_class canonical radix to_eng_string copy_abs next_plus".split(), ()),
+    **{"scaleb": (2,), "__format__": (".1f",), "copy_sign": (-1,), "compare": (2,), "fma": (2, 3)},
+    **{"sqrt": (), "quantize": (Decimal("0.1"),), "max": (9,), "ln": ()},
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_of_a_number_is_computed_as_the_context_says(name: str) -> None:
+    """One that writes a flag of the context is computed natively."""
+
+    def program(x: torch.Tensor) -> Any:
+        number = Decimal("2.25")
+        return x + 1, getattr(number, name)(*METHODS[name])
+
+    def seen(fn: Any, precision: int) -> Any:
+        with localcontext() as context:
+            context.prec = precision
+            context.clear_flags()
+            found = fn(torch.ones(2))[1]
+            return repr(found), [flag for flag, on in context.flags.items() if on]
+
+    fast = anyshape.compile(program)
+    for precision in (28, 3, 28):
+        assert seen(fast, precision) == seen(program, precision)
+
+
+def test_methods_that_write_no_flag_are_in_one_graph() -> None:
+    def program(x: torch.Tensor) -> Any:
+        number = Decimal("2.5")
+        return x + 1, number.as_integer_ratio(), number.as_tuple(), f"{number:.1f}", number.is_nan()
+
+    assert (
+        anyshape.compile(program, fullgraph=True)(torch.ones(2))[1:] == program(torch.ones(2))[1:]
+    )

@@ -55,7 +55,7 @@ def test_a_maximum_and_the_sum_below_it_are_softmaxs_of_rows_of_infinities_and_n
     run("interpret", "online")
 
 
-def test_the_place_of_an_extreme_is_torchs_in_rows_of_few_numbers():
+def test_the_position_of_an_extreme_is_torchs_in_rows_of_few_numbers():
     run("interpret", "firsts")
 
 

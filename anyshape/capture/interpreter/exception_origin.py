@@ -28,7 +28,8 @@ NATIVE_WORK = frozenset(
         *("python.builtin_iteration", "python.builtin_objects", "python.builtins"),
         "python.compiled_text",
         *("python.instances", "python.itertools_polyfills", "python.stdlib"),
-        *("segments.callables", "segments.symbolic_domain", "sizes.numbers"),
+        *("segments.callables", "segments.number_attributes", "segments.symbolic_domain"),
+        "sizes.numbers",
         *("tensors.tensor_ops", "tensors.torchmap"),
     )
 )

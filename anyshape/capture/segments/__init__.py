@@ -1,7 +1,7 @@
 """The whole domain that records, and what a capture ends with.
 
 symbolic_domain.py   the domain; reading_domain.py, outside_reads.py, suspended_generators.py: the
-                     half of it that reads outside objects
+                     half of it that reads outside objects; number_attributes.py: of its numbers
 callables.py c_calls.py   calls of what is neither a row nor interpreted; owned_objects.py: objects
                      of C that capture makes and owns; scripted.py: functions of TorchScript
 refused_operands.py   what C says of an operator that two values do not have

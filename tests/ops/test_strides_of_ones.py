@@ -77,6 +77,38 @@ def test_numbers_are_drawn_in_the_order_that_the_stride_of_one_element_decides(d
             assert drawn(fast, *layout) == drawn(program, *layout), layout
 
 
+RESHAPED: dict[str, tuple[Any, tuple[tuple[int, ...], ...]]] = {
+    "flatten of what is turned": (
+        lambda x: x.permute(3, 2, 1, 0).flatten(0, 1),
+        ((2, 2, 1, 3), (2, 9, 2, 17), (4, 1, 5, 1), (2, 3, 1, 1)),
+    ),
+    "heads side by side": (
+        lambda x: x.transpose(1, 2).reshape(x.shape[0], x.shape[2], -1),
+        ((2, 4, 5, 1), (2, 4, 5, 8), (1, 4, 5, 1), (2, 4, 1, 1), (2, 1, 5, 1), (1, 1, 3, 4)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RESHAPED)
+@pytest.mark.parametrize("draw", DRAWN)
+def test_numbers_are_drawn_into_a_reshape_that_sizes_of_one_make_a_view(
+    draw: str, name: str
+) -> None:
+    reshape, shapes = RESHAPED[name]
+    program = lambda x: DRAWN[draw](reshape(x))
+    fast = anyshape.compile(program)
+    for shape in (*shapes, *reversed(shapes)):
+        strides = torch.empty(shape).stride()
+        assert drawn(fast, shape, strides) == drawn(program, shape, strides), shape
+
+
+def test_heads_side_by_side_are_drawn_into_at_all_other_sizes_alike() -> None:
+    fast = anyshape.compile(lambda x: torch.rand_like(x.transpose(1, 2).flatten(2)))
+    for shape in ((2, 4, 5, 8), (3, 1, 5, 8), (2, 4, 1, 8), (5, 1, 1, 3)):
+        fast(torch.randn(shape))
+    assert fast.stats().specializations == 1
+
+
 def test_arguments_that_lie_as_their_types_say_need_one_specialization() -> None:
     fast = anyshape.compile(lambda mask, causal: (mask[:, None, None] & causal).flatten(1))
     for batch, length in ((2, 5), (1, 4), (3, 1), (1, 1)):

@@ -19,13 +19,13 @@ from anyshape.capture.tensors.indexing import is_number
 from anyshape.ir.graph import Arg, Node, TensorType, Value, values_in
 from anyshape.nouns import frozen
 from anyshape.ops import OPS
-from anyshape.ops.context import OpError, Undecided
+from anyshape.ops.context import OpError, TypeContext, Undecided
 from anyshape.ops.layout import dense_order, is_contiguous
 from anyshape.ops.row_major_results import LED, makes_rows
 from anyshape.ops.rules import is_empty
 from anyshape.ops.shared_memory import lies_in_argument
 from anyshape.ops.table import OpDef
-from anyshape.symbolic import Condition, Dim, all_of, any_of, eq, ge, ne
+from anyshape.symbolic import Condition, Dim, all_of, any_of, eq, ge, lt, ne
 
 
 class PicksAreSeen(BaseException):
@@ -255,18 +255,28 @@ def _settle(recorder: Recorder, outputs: Iterable[Arg]) -> None:
         _ask_for_views(picks, maybe, written, inputs, set(returned))
     left = _settle_written(recorder, maybe, {classes.of(value) for value in recorder.written})
     _settle_seen(recorder, {m.copy: m for m in left}, inputs, tuple(returned))
-    _settle_followed(recorder, [m.node for m in left], (*values_in(tuple(outputs)), *recorder.laid))
+    unsettled = [m.node for m in left]
+    drawn = [value for node in nodes if OPS[node.op].random for value in node.outputs]
+    _settle_followed(recorder, unsettled, drawn, _decide_drawn)
+    shown = (*values_in(tuple(outputs)), *recorder.laid)
+    _settle_followed(recorder, unsettled, shown, _decide_order)
 
 
-def _settle_followed(recorder: Recorder, unsure: Sequence[Node], shown: Sequence[Value]) -> None:
-    """Decides the reshapes whose layout another tensor has whose layout is seen: ``x.clone()``."""
+def _settle_followed(
+    recorder: Recorder,
+    unsure: Sequence[Node],
+    shown: Sequence[Value],
+    decide: Callable[[Recorder, Node], object],
+) -> None:
+    """Decides the reshapes whose layout another tensor has whose layout is seen, ``x.clone()``, or
+    into which numbers are drawn one after the other in memory."""
     open_nodes = {node for node in unsure if node.op not in COPIERS}
     wanted = set(shown)
     for node in reversed(recorder.builder.nodes if open_nodes else ()):
         if wanted.isdisjoint(node.outputs):
             continue
         if node in open_nodes:
-            _decide_order(recorder, node)
+            decide(recorder, node)
         elif lies_as_read(recorder, node):
             wanted.update(node.inputs())
 
@@ -306,6 +316,34 @@ def _decide_order(recorder: Recorder, node: Node) -> None:
             merged.append(kind.shape[inner])
     if len(merged) > 1 and _is_cut(merged, shape, holds):
         raise broken("undecided-size", condition=f"{node.op} is no copy at these sizes")
+
+
+def _decide_drawn(recorder: Recorder, node: Node) -> None:
+    """Guards that a reshape into which numbers are drawn is a copy wherever two dimensions of more
+    than one element lie in another order than in rows; a copy lies in rows."""
+    kind = node.read[0].tensor
+    for outer, inner in itertools.combinations(range(kind.rank), 2):
+        others = [size for dim, size in enumerate(kind.shape) if dim not in (outer, inner)]
+        while not _is_copied(recorder, node, outer, inner):
+            if not others:
+                _shares(recorder, node)
+                return
+            _rely(recorder, eq(others.pop(), 1))
+
+
+def _is_copied(recorder: Recorder, node: Node, outer: int, inner: int) -> bool:
+    """Is a reshape a copy where two dimensions of its argument lie in another order?"""
+    kind, facts = node.read[0].tensor, recorder.cx.facts
+    strides, sizes = kind.strides, kind.shape
+    large = (ge(sizes[outer], 2), ge(sizes[inner], 2), lt(strides[outer], strides[inner]))
+    for condition in (*(ge(size, 1) for size in sizes), *large):
+        under = facts.under(condition)
+        if under is None:  # there are no such sizes
+            return True
+        facts = under
+    copies_where = OPS[node.op].copies_where
+    cx = TypeContext(recorder.cx.space, facts, recorder.cx.hints)
+    return copies_where is not None and copies_where(cx, node) is True
 
 
 def _may_copy(node: Node) -> bool:

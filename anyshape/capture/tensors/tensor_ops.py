@@ -134,8 +134,7 @@ def call_row(domain: RecordingDomain, name: str, *args: Any, **kwargs: Any) -> A
     result = recorder.wrap(made)
     if OPS[name].alias != "none":
         result = _the_very(result, (*args, *kwargs.values()))
-    named = RETURN_TYPES.get(name) if isinstance(result, tuple) else None
-    return result if named is None else named(result)
+    return _with_names(name, result) if isinstance(result, tuple) else result
 
 
 def _the_very(result: Any, args: Sequence[Any]) -> Any:
@@ -149,6 +148,12 @@ def _the_very(result: Any, args: Sequence[Any]) -> Any:
         if type(given) is TensorValue and given.value is result.value:
             return given
     return result
+
+
+def _with_names(name: str, results: tuple[Any, ...]) -> tuple[Any, ...]:
+    """As torch returns them; a row of more results gives parts of what the function returns."""
+    named: Any = RETURN_TYPES.get(name)
+    return results if named is None or named.n_fields != len(results) else named(results)
 
 
 RETURN_TYPES: Mapping[str, type[tuple[Any, ...]]] = {

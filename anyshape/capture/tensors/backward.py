@@ -222,6 +222,7 @@ def _backward(
         at = {x.value for x in ends if type(x) is TensorValue}
         if retained or found.results or len(at) < len(ends) or not at.issubset(found.leaves):
             raise not_captured("with these inputs")
+        found.ends_early = len(at) < len(found.leaves)
         found.leaves = [value for value in found.leaves if value in at]
     if found.results and not retained:
         finish = functools.partial(_accumulate_all, domain)
@@ -313,10 +314,14 @@ def _taken(
         again=again,
         orders=orders if any(order is not None for order in orders) else None,
     )
-    if not retain:
-        recorder = domain.recorder
-        nodes, roots = recorder.builder.nodes[:-1], {x.value for x in tensors}
-        recorder.spent |= gone_through(nodes, roots, {leaf.value for leaf in leaves})
+    recorder, wanted = domain.recorder, {leaf.value for leaf in leaves}
+    if retain:
+        return made
+    if wanted.issuperset(found.leaves) and not found.ends_early:
+        recorder.spent.update(found.values)  # all of it, recorded gradients too
+    else:
+        roots = {x.value for x in tensors}
+        recorder.spent |= gone_through(recorder.builder.nodes[:-1], roots, wanted)
     return made
 
 

@@ -94,11 +94,13 @@ def differentiated(
 @mutable
 class Reached:
     """What autograd would walk through from some tensors on: values, leaves in the order of the
-    graph's inputs, and results of functions, where it goes on from the function's arguments."""
+    graph's inputs, and results of functions, where it goes on from the function's arguments.
+    ``ends_early``: it goes on to some of the leaves alone."""
 
     values: set[Value]
     leaves: list[Value]
     results: list[Value]
+    ends_early: bool = False
 
     @classmethod
     def of(cls, domain: RecordingDomain, roots: Sequence[Value]) -> Reached:

@@ -290,8 +290,8 @@ class System:
         *,
         is_whole: bool = True,
     ) -> int | None:
-        """The bits of facts that contradict the claims in every case; ``is_whole``: of no case
-        yet."""
+        """The bits of facts that contradict the claims in every case; ``is_whole``: before any
+        distinction is made."""
         equations, inequalities = list(equations), list(inequalities)
         for kind, expr in claims:
             (equations if kind == "eq" else inequalities).append(self.row(expr, 0))
@@ -317,10 +317,13 @@ class System:
         inequalities: list[Row],
         splits: Sequence[tuple[list[list[Claim]], Why]],
     ) -> bool:
-        """Is the first case of all distinctions together not refuted? Most questions have no proof,
-        and this shows it in one search instead of one for each distinction."""
+        """Is the first case of all distinctions together not refuted, by a search that ended? Most
+        questions have no proof, and this shows it in one search instead of one for each
+        distinction."""
         claims = [claim for (first, *_), _ in splits for claim in first]
-        return self._refuted(equations, inequalities, claims, ()) is None
+        before = self.steps.left
+        refuted = self._refuted(equations, inequalities, claims, ())
+        return refuted is None and before - self.steps.left < min(before, PATIENCE)
 
     def row(self, expr: Dim, why: int) -> Row:
         """The row of an expression; new monomials become columns."""

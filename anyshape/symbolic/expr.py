@@ -91,7 +91,6 @@ class Space:
         "anyway",
         "deepest",
         "evaluators",
-        "given_up",
         "memo",
         "multiples",
         "products",
@@ -113,7 +112,6 @@ class Space:
         self.multiples: dict[tuple[Expr, int], Expr] = {}
         self.products: dict[tuple[Polynomial, Dim], Dim] = {}
         self.relations: dict[tuple[object, ...], Any] = {}
-        self.given_up: dict[object, int] = {}  # unanswered conditions: steps for the next time
         self.work = Work()
 
     def symbol(

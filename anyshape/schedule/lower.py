@@ -65,8 +65,8 @@ class Lowering:
         return cell
 
     def along_reduction(self, value: Value, index: Index) -> Cell:
-        """The operand of a reduction or scan: all of it counts, so
-        conditions on where along the reduction whoever reads the result is do not."""
+        """The operand of a reduction or scan: all of it counts, so conditions on where along the
+        reduction whoever reads the result is do not."""
         outer = self.mask
         self.mask = None if outer is None else self._without_reduced(outer)
         cell = self.read(value, index)

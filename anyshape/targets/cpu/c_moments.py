@@ -66,5 +66,7 @@ class _RowPrinter(LoopPrinter):
         self._close(len(rows))
         means, squares = (f"{order}_{part}_{kind}(&s)" for part in ("mean", "squares"))
         parts = {element.part for element in siblings(self.kernel, moment)}
-        both = {"mean": means, "squares": squares, "": f"squares ? {squares} : {means}"}
-        self._line(f"return {both[moment.part if len(parts) == 1 else '']};")
+        wanted = f"squares ? {squares} : {means}"
+        if len(parts) == 1:
+            wanted = means if moment.part == "mean" else squares
+        self._line(f"return {wanted};")

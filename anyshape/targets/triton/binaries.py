@@ -43,7 +43,7 @@ from anyshape.targets.triton.kernel import (
     totals,
 )
 from anyshape.targets.triton.schedules import KernelSchedule
-from anyshape.targets.triton.texts import CAPABILITY
+from anyshape.targets.triton.texts import CAPABILITY, OVERLAPPING
 
 TYPES = {
     "bool": "i1", "uint8": "u8", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
@@ -56,8 +56,8 @@ MOST_SHARED = 8
 """The driver's CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
 NO_CONTEXT = 201
 """The driver's CUDA_ERROR_INVALID_CONTEXT."""
-OVERLAPPING, OVERLAPPING_DRIVER = 90, 12_040
-"""The least compute capability, and driver, where a kernel begins while the one before it ends."""
+OVERLAPPING_DRIVER = 12_040
+"""The least driver with which a kernel begins while the one before it ends."""
 FEWEST_WORKERS, MOST_WORKERS = 2, 14
 CUBIN, ABOUT = "kernel.cubin", "kernel.json"
 

@@ -75,8 +75,9 @@ class ElementPrinter:
     narrow: frozenset[int] = frozenset()
     """64-bit elements that are kept in 32 bits."""
     sums: Mapping[int, int] = field(default_factory=dict)
-    firsts: Mapping[int, int] = field(default_factory=dict)
     """Sums of exponentials that are done with their maximum."""
+    firsts: Mapping[int, int] = field(default_factory=dict)
+    """Positions of extremes that are found with them."""
 
     @property
     def _index(self) -> str:

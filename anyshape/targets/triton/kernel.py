@@ -415,6 +415,7 @@ class _Emitter(ElementPrinter):
             if mask:
                 x = f"tl.where({mask}, {x}, {identity(extreme)})"
                 value = f"tl.where({mask}, {value}, {self._identity(number)})"
+            # the first tile that is aligned comes after those that lie in the row as a whole
             in_order = not self.schedule.aligned or self.start is not None
             self._first(number, x, value, in_order=in_order)
             return

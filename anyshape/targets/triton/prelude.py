@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-HEADER = """import triton
+from anyshape.targets.triton.texts import OVERLAPPING
+
+_TEXT = """import triton
 import triton.language as tl
 
 
 @triton.jit
 def as_begin(CAPABILITY: tl.constexpr):
     # only then may the next one come: some read, before they wait, what is older than this one
-    if CAPABILITY >= 90:
+    if CAPABILITY >= OVERLAPPING:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
 
@@ -313,3 +315,5 @@ def as_digamma(x):
     zero = tl.extra.cuda.libdevice.copysign(tl.full(a.shape, float("inf"), tl.float64), -a)
     return tl.where(a == 0, zero, r).to(x.dtype)
 """
+
+HEADER = _TEXT.replace("OVERLAPPING", str(OVERLAPPING))

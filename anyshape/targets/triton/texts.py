@@ -12,8 +12,10 @@ from anyshape.ir.loops import Element, Reduce, Scan
 
 CAPABILITY = "CAPABILITY"
 """The constant that says for which GPUs a kernel is, by their compute capability, as 90; 0 where
-instructions of one kind of GPU are not known. From 90 on a kernel may begin while the one before it
-in the stream ends: it waits before it touches memory, and then the next one may begin."""
+instructions of one kind of GPU are not known. From ``OVERLAPPING`` on a kernel may begin while the
+one before it in the stream ends: it waits before it touches memory, and then the next one may
+begin."""
+OVERLAPPING = 90
 TYPES = {"bool": "int1", "float16": "float16", "bfloat16": "bfloat16"}
 _EXTREMES = ("float32", "float64", "int32", "int64")
 ATOMICS = {"sum": ("float16", "bfloat16", *_EXTREMES), "max": _EXTREMES, "min": _EXTREMES}

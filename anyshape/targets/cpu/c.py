@@ -34,7 +34,7 @@ from anyshape.symbolic import Dim
 from anyshape.targets.cpu.c_columns import ColumnPrinter
 from anyshape.targets.cpu.c_lanes import WIDE, Work
 from anyshape.targets.cpu.c_moments import moment_functions
-from anyshape.targets.cpu.c_texts import C_TYPES, STORAGE, c_identity, total_type
+from anyshape.targets.cpu.c_texts import ALONE, C_TYPES, STORAGE, c_identity, total_type
 from anyshape.targets.cpu.schedules import KernelSchedule, Walk, variants
 from anyshape.targets.cpu.sizes import to_c
 from anyshape.targets.reduction_phases import Phases, analyse, lane, step_of, thresholds, turned
@@ -66,7 +66,7 @@ def emit_c(kernel: Kernel, name: str, ways: Sequence[Variant[KernelSchedule]] = 
         f"*{p.name}" if isinstance(p, SizeParam) and p.in_memory else p.name for p in kernel.params
     )
     head = f"void {name}({_Emitter(kernel, name).parameters()})"
-    text = _by_value(replace(rounded, params=params), inner, ways, "static ")
+    text = _by_value(replace(rounded, params=params), inner, ways, ALONE)
     return f"{text}{head} {{\n  {inner}({given});\n}}\n"
 
 
@@ -79,7 +79,7 @@ def _by_value(
         return _Emitter(kernel, name, linkage=linkage).text(last.schedule)
     phases = analyse(kernel)
     names = [f"{name}_{number}" for number in range(len(chosen) + 1)]
-    printers = [_Emitter(kernel, each, linkage="static ") for each in names]
+    printers = [_Emitter(kernel, each, linkage=ALONE) for each in names]
     texts = [
         printer.text(way.schedule, phases)
         for printer, way in zip(printers, (*chosen, last), strict=True)
@@ -138,7 +138,7 @@ class _Emitter(ColumnPrinter):
         params, work = self.parameters(), f"{self.name}_work"
         call = f"{work}({', '.join(p.name for p in self.kernel.params)});"
         return (
-            f"static __attribute__((noinline)) void {work}({params}) {{\n{body}\n}}\n"
+            f"{ALONE}void {work}({params}) {{\n{body}\n}}\n"
             f"{self.linkage}void {self.name}({params}) {{\n"
             f"  if (!({self.shared})) {{ {call} return; }}\n"
             f"  #pragma omp parallel\n  {call}\n}}\n"

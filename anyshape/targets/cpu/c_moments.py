@@ -13,7 +13,7 @@ from anyshape.nouns import mutable
 from anyshape.symbolic import Dim
 from anyshape.targets.cpu.c_cells import moment_name, siblings
 from anyshape.targets.cpu.c_loops import LoopPrinter
-from anyshape.targets.cpu.c_texts import C_TYPES, c_identity, total_type
+from anyshape.targets.cpu.c_texts import ALONE, C_TYPES, c_identity, total_type
 from anyshape.targets.cpu.few_passes import without_passes
 from anyshape.targets.reduction_phases import Phases
 from anyshape.targets.scalar import C_SUFFIXES
@@ -35,7 +35,7 @@ def _function(kernel: Kernel, phases: Phases, name: str, moment: Moment) -> str:
     handed += [f"{C_TYPES[elements[n].dtype.name]} v{n}" for n in phases.totals_below(moment)]
     parameters = ", ".join((printer.parameters(), *handed, "int squares"))
     body = "\n".join(printer.lines)
-    head = f"static __attribute__((cold, noinline)) {C_TYPES[moment.dtype.name]} {name}"
+    head = f"{ALONE}__attribute__((cold)) {C_TYPES[moment.dtype.name]} {name}"
     return f"{head}({parameters}) {{\n{body}\n}}\n"
 
 

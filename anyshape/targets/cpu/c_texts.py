@@ -22,6 +22,9 @@ STORAGE = C_TYPES | {"bool": "u8", "float16": "u16", "bfloat16": "u16"}
 HALF = {"float16": "f16", "bfloat16": "bf16"}
 
 
+ALONE = "static __attribute__((noinline, noipa)) "
+"""What a function begins with that others in the file call: gcc 12 takes one with OpenMP's loops
+that calls ``exp`` and walks backwards for a function without effects, and leaves out its calls."""
 JOINED_TRUTHS = {"any": "any", "max": "any", "all": "all", "min": "all"}
 """How truths are combined."""
 

@@ -322,7 +322,7 @@ AS_INLINE i32 as_int32_f32(f32 x) { return x >= -0x1p31f && x < 0x1p31f ? (i32)x
 
 TURN = """
 typedef S as_any_S __attribute__((aligned(1), may_alias));
-static __attribute__((unused, noinline))
+static __attribute__((unused, noinline, noipa))
     void as_turn_S(const as_any_S *p, i64 step, i64 ts, i64 ls, as_any_S *w) {
   i64 t = 0, l = 0;
 #if defined(__GNUC__) && !defined(__clang__)

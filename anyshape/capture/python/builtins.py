@@ -150,11 +150,11 @@ def _comparison(sign: str) -> Handler:
 
 def _round(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if args and type(args[0]) in PROXIES:
-        return (
-            machine.domain.unary("round", args[0])
-            if len(args) == 1
-            else machine.native(round, args, kwargs)
-        )
+        if len(args) == 1 and kwargs.keys() == {"ndigits"}:
+            args, kwargs = (*args, kwargs["ndigits"]), {}
+        if not kwargs and (len(args) == 1 or args[1:] == (None,)):
+            return machine.domain.unary("round", args[0])
+        return machine.native(round, args, kwargs)
     if args and attributes.is_python(machine, type(args[0]), "__round__"):
         round(0, *(None for _ in args[1:]), **dict.fromkeys(kwargs))  # or C refuses
         digits = [digits for digits in (*args[1:], *kwargs.values()) if digits is not None]

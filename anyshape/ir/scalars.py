@@ -136,7 +136,9 @@ def applied(function: str, operands: Sequence[Number]) -> Number | None:
         made = SCALAR_FUNCTIONS[function][0](*operands)
     except (ArithmeticError, ValueError):
         return None
-    return None if isinstance(made, complex) or isinstance(made, int) and abs(made) >> BITS else made
+    return (
+        None if isinstance(made, complex) or isinstance(made, int) and abs(made) >> BITS else made
+    )
 
 
 def evaluate_scalar(

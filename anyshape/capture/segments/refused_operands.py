@@ -77,6 +77,7 @@ def _computes(a: Any, b: Any, methods: Iterable[str]) -> bool:
     return any(
         type(number) in SYMBOLIC_NUMBERS
         and type(other) not in PROXIES
+        and type(other) not in _BY_CLASS
         and any(class_entry(type(other), name) is not None for name in CONVERSIONS)
         and any(class_entry(type(other), name) not in _OF_ANY_OBJECT for name in methods)
         for number, other in ((a, b), (b, a))

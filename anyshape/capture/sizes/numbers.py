@@ -361,6 +361,10 @@ def compare(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
     """`a op b`; a bool where the facts decide."""
     if type(a) not in PROXIES and type(b) not in PROXIES:
         return bool(COMPARISONS[op][2](a, b))
+    if type(b) is complex and op in ("==", "!="):
+        return op == "!=" if b.imag else compare(recorder, op, a, b.real)
+    if type(a) is complex and op in ("==", "!="):
+        return compare(recorder, op, b, a)
     left, right = dim(a), dim(b)
     if left is not None and right is not None:
         return known_or(recorder, RELATIONS[op](left, right))

@@ -14,6 +14,7 @@ import anyshape
 from anyshape.capture.sizes.bits import with_constant
 
 OPERATORS = {"&": operator.and_, "|": operator.or_, "^": operator.xor}
+X = torch.zeros(3)
 SIZES = (8, 5, 0, 1, 2, 16, 33)
 
 
@@ -126,4 +127,8 @@ def test_a_shift_of_many_digits(fullgraph: bool) -> None:
         assert fast(X, k)[0] == 1 << k
 
 
-X = torch.zeros(3)
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_an_int_of_many_digits_may_be_handed_in(fullgraph: bool) -> None:
+    fast = anyshape.compile(lambda x, k: (k + 1, x + 1), fullgraph=fullgraph)
+    for k in (10**5000, 10**5000 + 1, 3, 4, -(10**5000)):
+        assert fast(X, k)[0] == k + 1

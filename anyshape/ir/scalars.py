@@ -81,6 +81,11 @@ def _checked(holds: bool) -> float:
     return 1.0
 
 
+BITS = 62
+"""Of an int that is a symbol. `lshift` shifts by no more: each call works it out before it is known
+whether the result is one."""
+
+
 # name -> (meaning, Python text with {0}, {1}... for the operands)
 SCALAR_FUNCTIONS: dict[str, tuple[Callable[..., Number], str]] = {
     "value": (lambda a: a, "{0}"),
@@ -118,7 +123,7 @@ SCALAR_FUNCTIONS: dict[str, tuple[Callable[..., Number], str]] = {
     "bit_and": (operator.and_, "({0} & {1})"),
     "bit_or": (operator.or_, "({0} | {1})"),
     "bit_xor": (operator.xor, "({0} ^ {1})"),
-    "lshift": (operator.lshift, "({0} << {1})"),
+    "lshift": (lambda a, many: a << min(many, BITS), f"({{0}} << min({{1}}, {BITS}))"),
     "rshift": (operator.rshift, "({0} >> {1})"),
     "bit_length": (int.bit_length, "int.bit_length({0})"),
 }
@@ -131,7 +136,9 @@ def applied(function: str, operands: Sequence[Number]) -> Number | None:
         made = SCALAR_FUNCTIONS[function][0](*operands)
     except (ArithmeticError, ValueError):
         return None
-    return None if isinstance(made, complex) or isinstance(made, int) and abs(made) >> 62 else made
+    return (
+        None if isinstance(made, complex) or isinstance(made, int) and abs(made) >> BITS else made
+    )
 
 
 def evaluate_scalar(
@@ -161,6 +168,8 @@ def render_scalar(
         return input_name(operand)
     if isinstance(operand, float) and not math.isfinite(operand):
         return f"float('{operand}')"
+    if isinstance(operand, int) and abs(operand) >> 64:
+        return hex(operand)  # the digits that `repr` may write are limited
     if isinstance(operand, (bool, int, float)):
         return repr(operand)
     return to_python(operand, name)

@@ -410,7 +410,7 @@ class _Text:
 
     def compile(self, name: str, parameters: str, **given: Any) -> Callable[..., Any]:
         body = "\n".join(self._lines)
-        caught = "(KeyError, AttributeError, IndexError, TypeError, ValueError, ArithmeticError)"
+        caught = "(LookupError, AttributeError, TypeError, ValueError, ArithmeticError)"
         head, tail = f"def {name}({parameters}):\n    try:", f"    except {caught}:"
         text = f"{head}\n{body}\n{tail}\n        return None\n"
         scope: dict[str, Any] = {**self.constants, **given}

@@ -80,6 +80,8 @@ def text_of_absence(obj: Any, name: str) -> str:
 
 def _text(value: Any, depth: int) -> str:
     kind = type(value)
+    if kind is int and abs(value) >> 64:
+        return hex(value)  # the digits that `repr` may write are limited
     if kind in _AS_WRITTEN or _is_known(kind):
         return repr(value)
     if kind in _BY_NAME or issubclass(kind, type):

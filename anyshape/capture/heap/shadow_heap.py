@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from types import BuiltinFunctionType, CellType, MappingProxyType, ModuleType
+from types import BuiltinFunctionType, CellType, MappingProxyType, MethodWrapperType, ModuleType
 from typing import Any
 
 from anyshape.capture.heap import (
@@ -390,7 +390,8 @@ class Heap(Journal):
 
     def attribute(self, obj: Any, name: str, value: Any) -> Any:
         """An attribute that C code gave."""
-        plain = type(obj) in IMMUTABLE or issubclass(type(value), BuiltinFunctionType)
+        bound = type(value) is MethodWrapperType and value.__self__ is obj  # anew in each read
+        plain = bound or type(obj) in IMMUTABLE or issubclass(type(value), BuiltinFunctionType)
         if plain or id(obj) in self.created or nested_containers.is_bound_here(self.domain, obj):
             return value
         return self.domain.read(obj, "attr", name, value)

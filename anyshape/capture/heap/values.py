@@ -13,7 +13,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from types import BuiltinMethodType, CellType, MethodWrapperType
+from types import (
+    BuiltinMethodType,
+    CellType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
 from typing import Any, NoReturn
 
 from anyshape.ir.graph import Value
@@ -245,6 +251,8 @@ METHOD_WITH_CLASS = type(re.compile("").match)
 """A method of C, bound to an object, that is told in which class it was found."""
 BOUND_IN_C = frozenset({BuiltinMethodType, METHOD_WITH_CLASS, MethodWrapperType})
 """Methods of C: one of an object that the trace has made was made by reading it."""
+C_METHODS = frozenset({MethodDescriptorType, WrapperDescriptorType})
+"""What a class of C has that gives such methods."""
 
 SYMBOLIC_NUMBERS: frozenset[type] = frozenset({SizeValue, ScalarValue})
 PROXIES: frozenset[type] = frozenset({SizeValue, ScalarValue, TensorValue, OpaqueValue, TextValue})

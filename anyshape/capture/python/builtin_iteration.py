@@ -369,7 +369,7 @@ def _any_or_all(name: str) -> Handler:
 
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if len(args) == 1 and not (
-            type(args[0]) in (list, tuple) and all(type(item) is bool for item in args[0])
+            kwargs or type(args[0]) in (list, tuple) and all(type(item) is bool for item in args[0])
         ):
             return Call(polyfill, args)
         return machine.native(function, args, kwargs)

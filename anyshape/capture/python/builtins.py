@@ -79,7 +79,7 @@ HINT_OF_REVERSED: Any = reversed.__length_hint__
 
 
 def _bool(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    if len(args) == 1:
+    if len(args) == 1 and not kwargs:
         return (
             machine.domain.unary("bool", args[0])
             if type(args[0]) in PROXIES
@@ -108,7 +108,7 @@ def _format(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _hash(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    if len(args) == 1:
+    if len(args) == 1 and not kwargs:
         if type(args[0]) in PROXIES:
             return machine.domain.unary("hash", args[0])
         if attributes.is_python(machine, type(args[0]), "__hash__"):
@@ -120,13 +120,17 @@ def _hash(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 def _abs(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     return (
         protocol.unary(machine, "abs", args[0])
-        if len(args) == 1
+        if len(args) == 1 and not kwargs
         else machine.native(abs, args, kwargs)
     )
 
 
 def _unary_operator(sign: str) -> Handler:
+    _, function = operators.UNARY[sign]
+
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) != 1 or kwargs:
+            return machine.native(function, args, kwargs)
         return protocol.unary(machine, sign, *args)
 
     return handler
@@ -134,7 +138,7 @@ def _unary_operator(sign: str) -> Handler:
 
 def _binary_operator(operation: operators.Operator) -> Handler:
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-        if len(args) != 2:
+        if len(args) != 2 or kwargs:
             return machine.native(operation.function, args, kwargs)
         return protocol.binary(machine, operation, *args)
 
@@ -142,7 +146,11 @@ def _binary_operator(operation: operators.Operator) -> Handler:
 
 
 def _comparison(sign: str) -> Handler:
+    *_, function = operators.COMPARISONS[sign]
+
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) != 2 or kwargs:
+            return machine.native(function, args, kwargs)
         return protocol.compare(machine, sign, *args)
 
     return handler
@@ -150,11 +158,11 @@ def _comparison(sign: str) -> Handler:
 
 def _round(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if args and type(args[0]) in PROXIES:
-        return (
-            machine.domain.unary("round", args[0])
-            if len(args) == 1
-            else machine.native(round, args, kwargs)
-        )
+        if len(args) == 1 and kwargs.keys() == {"ndigits"}:
+            args, kwargs = (*args, kwargs["ndigits"]), {}
+        if not kwargs and (len(args) == 1 or args[1:] == (None,)):
+            return machine.domain.unary("round", args[0])
+        return machine.native(round, args, kwargs)
     if args and attributes.is_python(machine, type(args[0]), "__round__"):
         round(0, *(None for _ in args[1:]), **dict.fromkeys(kwargs))  # or C refuses
         digits = [digits for digits in (*args[1:], *kwargs.values()) if digits is not None]
@@ -163,7 +171,7 @@ def _round(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _divmod(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    if len(args) == 2:
+    if len(args) == 2 and not kwargs:
         a, b = args
         if type(a) in PROXIES or type(b) in PROXIES:
             return machine.domain.binary("divmod", a, b)
@@ -184,10 +192,11 @@ def _pow(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _index(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    if len(args) == 1 and type(args[0]) in PROXIES:
-        return machine.domain.unary("index", args[0])
-    if len(args) == 1 and protocol.asks_index(machine, type(args[0])):
-        return Call(polyfills.index_by_method, args)
+    if len(args) == 1 and not kwargs:
+        if type(args[0]) in PROXIES:
+            return machine.domain.unary("index", args[0])
+        if protocol.asks_index(machine, type(args[0])):
+            return Call(polyfills.index_by_method, args)
     return machine.native(operator.index, args, kwargs)
 
 

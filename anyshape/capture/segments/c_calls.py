@@ -27,7 +27,7 @@ from anyshape.capture.heap.values import PROXIES, Break, OpaqueValue
 from anyshape.capture.interpreter import c_callbacks, calls_of_the_program, protocol
 from anyshape.capture.python.builtin_exceptions import stores_arguments
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.segments import callables, listeners, weak_references
+from anyshape.capture.segments import callables, listeners, number_attributes, weak_references
 from anyshape.capture.sizes import formed_texts, numbers
 from anyshape.capture.tensors import tensor_methods, tensor_ops
 from anyshape.capture.tensors.meta import eager_call
@@ -286,9 +286,11 @@ def _call_with_proxies(
 ) -> Any:
     if not kwargs:
         made = numbers.math_call(domain.recorder, fn, args)
+        if made is None:
+            made = number_attributes.method_call(domain, fn, args)
         if made is not None:
             return made
-    if fn in callables.OPERATOR_FUNCTIONS and (fn is not pow or len(args) == 2):
+    if fn in callables.OPERATOR_FUNCTIONS and not kwargs and (fn is not pow or len(args) == 2):
         return callables.OPERATOR_FUNCTIONS[fn](domain, *args)
     if (
         fn in purity.MAKERS

@@ -1,20 +1,18 @@
 """Attributes and methods of numbers that stand for others: sizes, and numbers of each call.
 
 In: a number that capture knows as an expression. Out: what CPython gives for an int, a float or a
-bool, with this number as the method's own.
+bool, with this number as the method's own; what some methods give where they are called.
 """
 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from anyshape.capture.heap.values import SizeValue
+from anyshape.capture.heap.quiet_classes import class_entry
+from anyshape.capture.heap.values import C_METHODS, SizeValue
 from anyshape.capture.sizes import numbers
-
-OF_ITS_VALUE = ("bit_length", "is_integer", "hex", "as_integer_ratio", "to_bytes")
-"""Methods that are called on the number that this call has."""
 
 
 class Domain(Protocol):
@@ -22,7 +20,7 @@ class Domain(Protocol):
 
     def type_of(self, value: Any) -> type: ...
 
-    def concrete(self, value: Any, why: str) -> Any: ...
+    def unary(self, op: str, a: Any) -> Any: ...
 
 
 def number_attribute(domain: Domain, value: Any, name: str) -> Any:
@@ -30,30 +28,40 @@ def number_attribute(domain: Domain, value: Any, name: str) -> Any:
     kind = domain.type_of(value)
     if name == "__class__":
         return kind
-    if kind is int and name in ("real", "numerator"):
-        return value
-    if kind is int and name in ("imag", "denominator"):
-        return int(name == "denominator")
-    found = _method(kind, value, name)
-    if name == "conjugate":
-        return lambda: value
-    known = _bit_length(domain, value) if name == "bit_length" else None
-    if known is not None:
-        return known
-    own = domain.concrete(value, name) if name in OF_ITS_VALUE else value
-    return types.MethodType(found, own)
-
-
-def _method(kind: type, value: Any, name: str) -> Any:
+    found = class_entry(kind, name)
+    if type(found) in C_METHODS:
+        return types.MethodType(found, value)
+    if name in ITSELF and type(found) is types.GetSetDescriptorType:
+        return domain.unary("+", value)
     try:
-        return getattr(kind if hasattr(kind, name) else kind(), name)
+        return getattr(kind(), name)  # the same for all of the class
     except AttributeError as error:  # CPython's own, of a number that stands for this one
         error.obj = value
         raise
 
 
-def _bit_length(domain: Domain, value: Any) -> Callable[[], Any] | None:
+ITSELF = ("real", "numerator")
+"""The other attributes, `imag` and `denominator`, are the same for all numbers of a class."""
+
+
+def method_call(domain: Domain, fn: Any, args: tuple[Any, ...]) -> Any:
+    """What a method gives of a number whose value it does not need; None where it does."""
+    method = METHODS.get(fn)
+    return method(domain, *args) if method is not None and len(args) == 1 else None
+
+
+def _itself(domain: Domain, value: Any) -> Any:
+    return domain.unary("+", value)
+
+
+def _bit_length(domain: Domain, value: Any) -> Any:
     if type(value) is not SizeValue:
         return None
-    length = numbers.bit_length(domain.recorder, value.expr)
-    return None if length is None else lambda: length
+    return numbers.bit_length(domain.recorder, value.expr)
+
+
+METHODS: Mapping[Any, Callable[[Domain, Any], Any]] = {
+    int.conjugate: _itself,
+    float.conjugate: _itself,
+    int.bit_length: _bit_length,
+}

@@ -51,7 +51,11 @@ def _context_variable(domain: RecordingDomain, args: Args, kwargs: dict[str, Any
     if value is not UNSET:
         return domain.see(source, value)
     domain.recorder.guard(source, "is", UNSET)
-    found = variable.get(*default)  # its own default, or a LookupError of the program's
+    try:
+        found = variable.get(*default)  # its own default
+    except LookupError:  # the program's; what has no default says so nowhere else
+        domain.recorder.guard(owner, "is", variable)
+        raise
     return found if default else domain.see(sources.child(read, "call", (), text), found)
 
 

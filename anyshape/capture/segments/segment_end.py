@@ -37,6 +37,7 @@ from anyshape.capture.heap.quiet_reads import asks_the_program
 from anyshape.capture.heap.sources import Source, expression
 from anyshape.capture.heap.values import (
     BOUND_IN_C,
+    C_METHODS,
     IMMUTABLE,
     LOST,
     NULL,
@@ -258,6 +259,8 @@ class Rebuilder:
             )
         if kind is types.MethodType:
             function, owner = self.text(value.__func__), self.text(value.__self__)
+            if type(value.__self__) in PROXIES and type(value.__func__) in C_METHODS:
+                return f"{function}.__get__({owner})"
             return f"{self.constant(types.MethodType)}({function}, {owner})"
         if kind in ANNOTATIONS and self.recorder.sources.of(value) is None:
             parts = [self.text(part) for part in value.__args__]
@@ -534,10 +537,7 @@ def _contents(value: Any) -> Iterable[Any]:
     return values_of(value)
 
 
-DESCRIPTORS = frozenset({types.MethodDescriptorType, types.WrapperDescriptorType})
-
-
-def descriptor_of(value: Any) -> Any:  # one of `DESCRIPTORS`
+def descriptor_of(value: Any) -> Any:  # one of `C_METHODS`
     """The C method of a class that gives this one when it is bound to its object, as `super()` may
     have done; None for what is no such method."""
     if type(value) not in BOUND_IN_C:
@@ -547,7 +547,7 @@ def descriptor_of(value: Any) -> Any:  # one of `DESCRIPTORS`
         return None
     for base in mro_of(type(owner)):
         found: Any = namespace_of(base).get(name)
-        if type(found) in DESCRIPTORS and found.__get__(owner, type(owner)) == value:
+        if type(found) in C_METHODS and found.__get__(owner, type(owner)) == value:
             return found
     return None
 

@@ -47,7 +47,7 @@ from anyshape.capture.segments.marked_functions import compiled_by_torch, is_dis
 from anyshape.capture.segments.number_attributes import number_attribute
 from anyshape.capture.segments.outside_reads import look_inside, read_at_number
 from anyshape.capture.segments.reading_domain import ReadingDomain
-from anyshape.capture.segments.refused_operands import class_of, refuse
+from anyshape.capture.segments.refused_operands import class_of, refuse, refused_comparison
 from anyshape.capture.sizes import formed_texts, join, numbers
 from anyshape.capture.tensors import (
     aliases,
@@ -388,10 +388,7 @@ class SymbolicDomain(ReadingDomain):
             made = tensor_ops.compare(self, op, a, b)
         else:
             made = numbers.compare(self.recorder, op, a, b)
-        if made is NotImplemented:
-            names = f"'{class_of(self, a)}' and '{class_of(self, b)}'"
-            raise TypeError(f"'{op}' not supported between instances of {names}")
-        return made
+        return refused_comparison(self, op, a, b) if made is NotImplemented else made
 
     @unread
     def contains(self, container: Any, item: Any) -> Any:

@@ -20,7 +20,7 @@ from anyshape.capture.interpreter.operators import COMPARISONS
 from anyshape.capture.recording.computed_numbers import bound_symbol, float_of
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.sizes import bits
-from anyshape.ir.scalars import MATH_OF_ONE, MATH_OF_TWO, Kind, Operand, Scalar, ScalarInput
+from anyshape.ir.scalars import BITS, MATH_OF_ONE, MATH_OF_TWO, Kind, Operand, Scalar, ScalarInput
 from anyshape.symbolic import (
     AllOf,
     AnyOf,
@@ -95,13 +95,6 @@ def _above(op: str, bound: float) -> Callable[..., Any]:
     return lambda recorder, a, *rest: compare(recorder, op, wrapped(a), bound)
 
 
-def _short_shift(recorder: Recorder, a: Operand, many: Operand) -> Any:
-    """Of a constant to the left, by as many bits as an int of 62 has left."""
-    assert isinstance(a, int)
-    least = compare(recorder, ">=", wrapped(many), 0)
-    return binary(recorder, "&", least, compare(recorder, "<=", wrapped(many), 62 - a.bit_length()))
-
-
 # Where a function raises nothing; the functions that are not named never do.
 SAFE: Mapping[str, Callable[..., Any]] = {
     **dict.fromkeys(("truediv", "floordiv", "mod", "fmod"), _not_null),
@@ -115,7 +108,6 @@ SAFE: Mapping[str, Callable[..., Any]] = {
     "acosh": _above(">=", 1),
     "pow": _above(">", 0),
     "pow_of_floats": _above(">", 0),
-    "lshift": _short_shift,
     "rshift": lambda recorder, a, many: compare(recorder, ">=", wrapped(many), 0),
 }
 
@@ -278,13 +270,24 @@ def _of_bits(recorder: Recorder, op: str, left: Dim, right: Dim) -> Any:
     if not isinstance(left, int) or left <= 0:
         return None
     if op == "<<":
-        return _worked_out(recorder, "lshift", left, right)
+        return _shifted(recorder, left, right)
     exponent = left.bit_length() - 1
     if left != 2**exponent or not exponent or not recorder.is_known(Scalar("int", "pow", (right,))):
         return None
     if not decide(recorder, compare(recorder, ">=", size(right), 0)):
         return None
-    return _worked_out(recorder, "lshift", 1, right * exponent)
+    return _shifted(recorder, 1, right * exponent)
+
+
+def _shifted(recorder: Recorder, a: int, many: Dim) -> Any:
+    """`a << many` of a constant above 0; None where the sizes' values are needed, as of what has
+    more bits than a symbol."""
+    if not recorder.is_known(Scalar("int", "lshift", (a, many))):
+        return None
+    fits = all_of(ge(many, 0), le(many, BITS - a.bit_length()))
+    if recorder.is_dropped and recorder.cx.known(fits) is None:
+        raise broken("fork", "a shift to the left by a size")
+    return _worked_out(recorder, "lshift", a, many) if recorder.decide(fits) else None
 
 
 def bit_length(recorder: Recorder, value: Expr) -> Any:
@@ -358,13 +361,15 @@ def compare(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
     """`a op b`; a bool where the facts decide."""
     if type(a) not in PROXIES and type(b) not in PROXIES:
         return bool(COMPARISONS[op][2](a, b))
+    if type(b) is complex and op in ("==", "!="):
+        return op == "!=" if b.imag else compare(recorder, op, a, b.real)
+    if type(a) is complex and op in ("==", "!="):
+        return compare(recorder, op, b, a)
     left, right = dim(a), dim(b)
     if left is not None and right is not None:
         return known_or(recorder, RELATIONS[op](left, right))
     first, second = operand(a), operand(b)
     if first is None or second is None:
-        if op in ("==", "!="):
-            return op == "!="
         return NotImplemented
     if op in ("==", "!=") and isinstance(b, bool):
         condition = condition_of(a)

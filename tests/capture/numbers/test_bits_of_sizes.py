@@ -14,6 +14,7 @@ import anyshape
 from anyshape.capture.sizes.bits import with_constant
 
 OPERATORS = {"&": operator.and_, "|": operator.or_, "^": operator.xor}
+X = torch.zeros(3)
 SIZES = (8, 5, 0, 1, 2, 16, 33)
 
 
@@ -103,3 +104,31 @@ def test_a_shift_past_what_a_size_holds_is_an_int_of_python() -> None:
     fast = anyshape.compile(shifted)
     for n in (3, 60, 61, 62, 63, 80, 5):
         assert fast(torch.zeros(n)) == shifted(torch.zeros(n))
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_a_shift_that_is_not_asked_for_is_not_worked_out(fullgraph: bool) -> None:
+    def program(x: Tensor, k: int) -> int:
+        return 1 << k if k < 20 else 0
+
+    def powers(x: Tensor, k: int) -> int:
+        return 2**k if 0 <= k < 200 else 0
+
+    for function in (program, powers):
+        fast = anyshape.compile(function, fullgraph=fullgraph)
+        for k in (5, 3, 7, 2**40, 2**64, 19, 60, 61, 62, 63, 100, 300, 250, 2):
+            assert fast(X, k) == function(X, k)
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_a_shift_of_many_digits(fullgraph: bool) -> None:
+    fast = anyshape.compile(lambda x, k: (1 << k, x + 1), fullgraph=fullgraph)
+    for k in (5, 3, 10**5, 4, 10**5 + 1):
+        assert fast(X, k)[0] == 1 << k
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_an_int_of_many_digits_may_be_handed_in(fullgraph: bool) -> None:
+    fast = anyshape.compile(lambda x, k: (k + 1, x + 1), fullgraph=fullgraph)
+    for k in (10**5000, 10**5000 + 1, 3, 4, -(10**5000)):
+        assert fast(X, k)[0] == k + 1

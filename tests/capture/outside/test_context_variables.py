@@ -6,6 +6,7 @@ import contextvars
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 
 import anyshape
@@ -92,3 +93,29 @@ def test_another_variable_may_be_handed_in() -> None:
     fast = anyshape.compile(program, fullgraph=True)
     for variable in (*variables, *variables):
         assert fast(X, variable)[1:] == program(X, variable)[1:]
+
+
+def test_one_without_a_default_may_be_followed_by_one_with_it() -> None:
+    bare: Any = contextvars.ContextVar("bare")
+    with_default: Any = contextvars.ContextVar("with_default", default=5)
+
+    def caught(x: torch.Tensor, variable: Any) -> Any:
+        try:
+            return variable.get(), x
+        except LookupError:
+            return "none", x + 1
+
+    def raised(x: torch.Tensor, variable: Any) -> Any:
+        return variable.get(), x + 1
+
+    for way in (True, False):
+        for variables in ((bare, with_default), (with_default, bare)):
+            fast = anyshape.compile(caught, fullgraph=way)
+            raising = anyshape.compile(raised, fullgraph=way)
+            for variable in variables * 2:
+                assert fast(X, variable)[0] == ("none" if variable is bare else 5)
+                if variable is with_default:
+                    assert raising(X, variable)[0] == 5
+                else:
+                    with pytest.raises(LookupError):
+                        raising(X, variable)

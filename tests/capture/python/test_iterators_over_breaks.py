@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+import anyshape
 from anyshape.dispatch import Compiled
 from anyshape.options import Options
 from tests.capture.by_reference import ByReference
@@ -208,3 +209,18 @@ def test_a_cell_from_outside_holds_what_was_written_to_it() -> None:
     fast = Compiled(cell_written_and_read, Options(fullgraph=True), ByReference)
     for size in (2, 3):
         assert fast(torch.ones(size), put)[1] == size == held
+
+
+@pytest.mark.parametrize("way", [{"fullgraph": True}, {}, {"options": {"break_every": 1}}])
+def test_the_next_of_an_iterator_leaves_with_it(way: Any) -> None:
+    def program(x: torch.Tensor) -> Any:
+        following = iter(x).__next__
+        return following, x * 2
+
+    fast = anyshape.compile(program, **way)
+    for first in range(3):
+        x = torch.arange(3.0) + first
+        following, _ = fast(x)
+        assert [following().item() for _ in x] == x.tolist()
+        with pytest.raises(StopIteration):
+            following()

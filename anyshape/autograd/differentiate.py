@@ -32,7 +32,6 @@ from anyshape.ir.graph import (
     Graph,
     Input,
     Node,
-    TensorType,
     Value,
     row_major,
     values_in,
@@ -258,7 +257,7 @@ class Backward:
             return iter([self._view(node, row, given)])
         if is_complex(node):  # rules are of real numbers
             raise NotDifferentiable(f"{node.op} of complex numbers", node)
-        return self.by_rules(node, row, given)
+        return self._by_rules(node, row, given)
 
     def _by_region(self, node: Node, given: tuple[Value | None, ...]) -> Gradients:
         for argument, gradient in gradients_of_arguments(self.builder, node, given):
@@ -271,9 +270,9 @@ class Backward:
         nodes = self.builder.nodes
         position = next(i for i, other in enumerate(nodes) if other is node)
         nodes[position] = made
-        return self.by_rules(made, self.ops[made.op], (*given, None))
+        return self._by_rules(made, self.ops[made.op], (*given, None))
 
-    def by_rules(self, node: Node, row: OpDef, given: tuple[Value | None, ...]) -> Gradients:
+    def _by_rules(self, node: Node, row: OpDef, given: tuple[Value | None, ...]) -> Gradients:
         rules = row.vjp
         if not isinstance(rules, Mapping):
             raise NotDifferentiable(f"{node.op} has no gradient rule", node)
@@ -340,26 +339,6 @@ class Backward:
                 taken.add(root)
             made.append(gradient)
         return made
-
-
-def keeps_something(graph: Graph, ops: Mapping[str, OpDef], node: Node) -> bool:
-    """Whether the rules of a node of the graph surely read elements of its arguments or results, as
-    eager's formulas do, and not their sizes alone."""
-    row = ops.get(node.op)
-    if row is None or not isinstance(row.vjp, Mapping) or is_complex(node):
-        return False
-    builder = continued(replace(graph, nodes=()), ops)
-    builder.reserve(graph)
-    builder.modes = None if node.modes is None else replace(node.modes, grad=False, backward=True)
-    active = {v for v in node.inputs() if isinstance(v.type, TensorType) and v.type.requires_grad}
-    given = tuple(Value(builder.fresh_name("cotangent"), value.type) for value in node.outputs)
-    try:
-        for _ in Backward(builder, ops, active).by_rules(node, row, given):
-            pass
-    except (OpError, Undecided, WrittenThrough, NotDifferentiable):
-        return False
-    read = {value for made in builder.nodes for value in made.inputs()}
-    return not read.isdisjoint((*node.inputs(), *node.outputs))
 
 
 def _repeats(value: Value) -> bool:

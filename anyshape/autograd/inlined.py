@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from anyshape.autograd.checkpoints import computed_again
-from anyshape.autograd.differentiate import Activity, Backward, continued, keeps_something
+from anyshape.autograd.differentiate import Activity, Backward, continued
 from anyshape.autograd.memory import roots
 from anyshape.autograd.outline import (
     NotDifferentiable,
@@ -33,26 +33,23 @@ from anyshape.ops.table import OpDef
 
 
 def refuse_uncovered(graph: Graph, ops: Mapping[str, OpDef]) -> tuple[int, ...]:
-    """The positions of outputs that require gradients, which eager torch would not go through
-    again: ``backward()`` has gone through all that leads to them, or through something on the way
-    that has let go of what it kept. Raises ``NotDifferentiable``."""
+    """The positions of outputs that require gradients, all of which ``backward()`` has gone
+    through, or what they are made of: there is nothing left to differentiate. Raises
+    ``NotDifferentiable``."""
     _refuse_writes(graph, ops)
-    gone, spent = _spent(graph)
+    spent = _spent(graph)
     found = []
     for position, output in enumerate(graph.outputs):
         left = [value for value in values_in(output) if requires(value)]
-        if left and not (
-            isinstance(output, Value)
-            and (output in spent or _meets_what_let_go(graph, ops, gone, output))
-        ):
+        if left and (not isinstance(output, Value) or output not in spent):
             raise NotDifferentiable("an output requires gradients that backward() has not taken")
         found += [position] * len(left)
     return tuple(found)
 
 
-def _spent(graph: Graph) -> tuple[set[Value], set[Value]]:
-    """What ``backward()`` has gone through; and that with what is made of nothing else that has
-    gradients. Not known, and not among them, is what a recorded gradient has kept, which a second
+def _spent(graph: Graph) -> set[Value]:
+    """What ``backward()`` has gone through, and what is made of nothing else that has gradients.
+    Not known, and not among them, is what a recorded gradient has kept, which a second
     one goes through."""
     spent: set[Value] = set()
     for position, node in enumerate(graph.nodes):
@@ -60,7 +57,6 @@ def _spent(graph: Graph) -> tuple[set[Value], set[Value]]:
             of, _, wanted, *_ = node.args
             before = graph.nodes[:position]
             spent |= gone_through(before, set(values_in(of)), set(values_in(wanted)))
-    gone = set(spent)
     for node in graph.nodes:
         if node.op == AS_LEAF:
             spent.difference_update(node.outputs)
@@ -68,26 +64,7 @@ def _spent(graph: Graph) -> tuple[set[Value], set[Value]]:
             behind = [*filter(requires, node.inputs())]
             if behind and spent.issuperset(behind):
                 spent.update(filter(requires, node.outputs))
-    return gone, spent
-
-
-def _meets_what_let_go(
-    graph: Graph, ops: Mapping[str, OpDef], gone: set[Value], output: Value
-) -> bool:
-    """Whether a node that has been gone through, and that keeps something for its gradient, leads
-    to the output."""
-    makers = {value: node for node in graph.nodes for value in node.outputs}
-    waiting, seen = [output], {output}
-    while waiting:
-        node = makers.get(waiting.pop())
-        if node is None or node.op == AS_LEAF or not is_recorded(node):
-            continue
-        if not gone.isdisjoint(node.outputs) and keeps_something(graph, ops, node):
-            return True
-        behind = [value for value in node.inputs() if requires(value) and value not in seen]
-        waiting += behind
-        seen.update(behind)
-    return False
+    return spent
 
 
 def differentiates_again(graph: Graph) -> bool:

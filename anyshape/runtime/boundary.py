@@ -26,6 +26,7 @@ from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, deciding, described, form_of, laid_out
 from anyshape.runtime.gradient_layouts import Layout as Laid
 from anyshape.runtime.random_state import RandomState
+from anyshape.runtime.replayed_gradients import Way
 from anyshape.runtime.rollback import written_inputs
 from anyshape.runtime.saved_values import (
     MODIFIED,
@@ -366,22 +367,17 @@ class Boundary:
                 x = inputs[position]
                 inputs[position] = x.view_as(x) if create else x.detach().requires_grad_()
             outs = self._replayed(call, inputs, self._eager_of(part))
+            handed = {p: g for p, g in zip(part.outputs, cotangents) if g is not None}
+            way = Way.of(
+                {outs[p]: g for p, g in handed.items()},
+                [inputs[i] for i in part.wanted if i >= 0],
+                [outs[made_by(i)] for i in part.wanted if i < 0],
+            )
             changed = [outs[p] for p in written] + [inputs[p] for p in written_inputs]
             for tensor in changed:
                 torch.autograd.graph.increment_version(tensor.detach())
-            pairs = [
-                (outs[position], g)
-                for position, g in zip(part.outputs, cotangents)
-                if g is not None
-            ]
-            results = torch.autograd.grad(
-                [out for out, _ in pairs],
-                [inputs[i] if i >= 0 else outs[made_by(i)] for i in part.wanted],
-                [g for _, g in pairs],
-                create_graph=create,
-                allow_unused=True,
-            )
-        return list(results)
+            of_inputs, of_results = map(iter, way.gradients(create))
+        return [next(of_inputs if i >= 0 else of_results) for i in part.wanted]
 
     def _eager_of(self, part: Part) -> Run:
         key = part if part in self.cuts else None
@@ -428,6 +424,12 @@ class Call:
             if position not in self.copies and _version(tensor) != version:
                 yield position
 
+    def kept(self, one: SavedValue, part: Part) -> torch.Tensor:
+        """What a part saves: of another one's outputs not the tensor itself, which would hold that
+        part's node, and be held by it."""
+        found = one.read(self.inputs, self.outs)
+        return found if one.of_inputs or one.position in part.outputs else found.detach()
+
     def pin(self, residuals: Sequence[SavedValue], saved: Sequence[torch.Tensor]) -> None:
         """Inputs whose data the program has replaced since have the memory that they had."""
         pairs = ((one.position, memory) for one, memory in zip(residuals, saved) if one.pinned)
@@ -471,9 +473,7 @@ class Differentiated(torch.autograd.Function):
         if part is layout.parts[0]:  # what the forward half does, autograd does not see
             call.run(boundary)
         own = boundary._owns[part]
-        read = [saved.read(call.inputs, call.outs) for saved in own.residuals]
-        watched = [saved.read(call.inputs, call.outs) for saved in layout.watched]
-        ctx.save_for_backward(*read, *watched)
+        ctx.save_for_backward(*(call.kept(one, part) for one in (*own.residuals, *layout.watched)))
         ctx.boundary, ctx.call, ctx.part, ctx.own = boundary, call, part, own
         ctx.pointers = [call.inputs[i].data_ptr() for _, i in own.replaceable]
         made = tuple([call.outs[position] for position in part.outputs])

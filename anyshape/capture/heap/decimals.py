@@ -8,6 +8,7 @@ that has written no flag.
 from __future__ import annotations
 
 import sys
+import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -48,7 +49,8 @@ def is_method(fn: Any, args: Iterable[Any]) -> bool:
     """Whether it is a method of C's numbers, of such numbers and plain values alone: it depends on
     them and on the context."""
     module = sys.modules.get("_decimal")
-    if module is None or getattr(fn, "__objclass__", None) is not module.Decimal:
+    is_of_c = type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType)
+    if module is None or not is_of_c or fn.__objclass__ is not module.Decimal:
         return False
     return all(type(arg) is module.Decimal or type(arg) in _VALUES for arg in args)
 

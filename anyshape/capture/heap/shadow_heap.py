@@ -485,7 +485,7 @@ class Heap(Journal):
     def set_slot(self, obj: Any, descriptor: Any, name: str, value: Any) -> None:
         """Set (or, with `NULL`, delete) an attribute through a C descriptor."""
         if self.domain.records and id(obj) not in self.created:
-            if not undo.takes(descriptor, value):
+            if not undo.takes(obj, descriptor, value):
                 raise broken("python-effect", f"setting {name!r} of a {bare_name(type(obj))}")
             if value is NULL:
                 undo.require_attribute(name, partial(self.slot, obj, descriptor, type(obj), name))

@@ -137,11 +137,13 @@ def set_attribute(obj: Any, name: str, value: Any) -> None:
         setter(obj, name, value)
 
 
-def takes(descriptor: Any, value: Any) -> bool:
+def takes(obj: Any, descriptor: Any, value: Any) -> bool:
     """Whether setting the attribute of an outside object cannot fail, and C code asks none for it:
     one of `__slots__` takes any value; of others of C, the texts of functions are known. Their
-    names are in texts of C."""
+    names are in texts of C, and can be set to what they are."""
     owner = getattr(descriptor, "__objclass__", None)
+    if owner is FunctionType and descriptor.__name__ in ("__name__", "__qualname__"):
+        return type(value) is str and descriptor.__get__(obj) == value
     if owner is FunctionType:  # deleted, they are None
         return descriptor.__name__ in ("__doc__", "__module__") and value is not NULL
     return type(descriptor) is MemberDescriptorType and bool(

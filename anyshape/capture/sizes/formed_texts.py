@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from anyshape.capture.heap.values import Formed, ScalarValue, SizeValue, TextValue
+from anyshape.capture.heap.values import Formed, ScalarValue, SizeValue, TensorValue, TextValue
 from anyshape.capture.interpreter.size_texts import is_shown, is_text, numbers_in
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.interrupts import is_interrupt
@@ -46,8 +46,9 @@ def shown(
     if type(value) is TextValue and function != "repr" and not specification:
         return value
     rest = (specification,) if specification else ()
-    if rest and not all(_is_formed(format, (value, *rest), {}, example) for example in EXAMPLES):
-        return None
+    if rest and type(value) is not TensorValue:  # its number is not there yet
+        if not all(_is_formed(format, (value, *rest), {}, example) for example in EXAMPLES):
+            return None
     made = Formed(FUNCTIONS[function], (_kept(domain, value), *rest))
     if (
         issubclass(type(value), (tuple, list, dict))

@@ -6,7 +6,6 @@ In: calls of such functions while recording. Out: the answer, which each call as
 from __future__ import annotations
 
 import _thread
-import contextvars
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -38,31 +37,7 @@ def _interned(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> An
     return sys.intern(args[0])
 
 
-def _context_variable(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
-    """`variable.get()`: what it holds is read anew in each call. Only native code sets one."""
-    if kwargs or not 1 <= len(args) <= 2 or domain.machine.heap.is_created(args[0]):
-        raise broken("unknown-call", "ContextVar.get")
-    variable, *default = args
-    sources, text = domain.recorder.sources, f"{variable.name}.get()"
-    owner = sources.of(variable) or sources.const(variable, variable.name)
-    read = sources.child(owner, "attr", "get")
-    source = sources.child(read, "call", (UNSET,), text)
-    value = variable.get(UNSET)
-    if value is not UNSET:
-        return domain.see(source, value)
-    domain.recorder.guard(source, "is", UNSET)
-    try:
-        found = variable.get(*default)  # its own default
-    except LookupError:  # the program's; what has no default says so nowhere else
-        domain.recorder.guard(owner, "is", variable)
-        raise
-    return found if default else domain.see(sources.child(read, "call", (), text), found)
-
-
-UNSET = object()
-"""What `get` gives where the variable holds nothing."""
 HANDLERS: Mapping[Any, Handler] = {
-    contextvars.ContextVar.get: _context_variable,
     **{fn: _asked(fn) for fn in (_thread.get_ident, sys.gettrace, sys.getprofile)},
     sys.get_int_max_str_digits: _asked(sys.get_int_max_str_digits),
     sys.intern: _interned,

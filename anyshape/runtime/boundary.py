@@ -424,11 +424,12 @@ class Call:
             if position not in self.copies and _version(tensor) != version:
                 yield position
 
-    def kept(self, one: SavedValue, part: Part) -> torch.Tensor:
+    def kept(self, one: SavedValue, part: Part, layout: Layout) -> torch.Tensor:
         """What a part saves: of another one's outputs not the tensor itself, which would hold that
         part's node, and be held by it."""
         found = one.read(self.inputs, self.outs)
-        return found if one.of_inputs or one.position in part.outputs else found.detach()
+        is_result = not one.of_inputs and one.position in layout.differentiable
+        return found.detach() if is_result and one.position not in part.outputs else found
 
     def pin(self, residuals: Sequence[SavedValue], saved: Sequence[torch.Tensor]) -> None:
         """Inputs whose data the program has replaced since have the memory that they had."""
@@ -473,7 +474,9 @@ class Differentiated(torch.autograd.Function):
         if part is layout.parts[0]:  # what the forward half does, autograd does not see
             call.run(boundary)
         own = boundary._owns[part]
-        ctx.save_for_backward(*(call.kept(one, part) for one in (*own.residuals, *layout.watched)))
+        ctx.save_for_backward(
+            *(call.kept(one, part, layout) for one in (*own.residuals, *layout.watched))
+        )
         ctx.boundary, ctx.call, ctx.part, ctx.own = boundary, call, part, own
         ctx.pointers = [call.inputs[i].data_ptr() for _, i in own.replaceable]
         made = tuple([call.outs[position] for position in part.outputs])

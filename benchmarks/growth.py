@@ -27,7 +27,6 @@ import anyshape
 from anyshape.dispatch.stats import Stats
 from anyshape.optional import require
 from benchmarks import report
-from benchmarks.workers import figures_of
 from benchmarks.zoo.catalogue import ENTRIES
 
 Program = tuple[Callable[..., Any], tuple[Tensor, ...]]
@@ -362,7 +361,7 @@ def worker(name: str, count: int) -> dict[str, object]:
 
 def measured(name: str, count: int, caches: str, limit: float) -> dict[str, object]:
     """The same, in a process of its own."""
-    found = figures_of("benchmarks.growth", [name, str(count)], caches, limit)
+    found = report.figures_of("benchmarks.growth", [name, str(count)], caches, limit)
     return {"s": found} if isinstance(found, str) else found
 
 

@@ -12,6 +12,8 @@ import os
 import platform
 import re
 import statistics
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -101,6 +103,29 @@ BENCHMARKS: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
     }
 )
+
+
+def figures_of(
+    module: str, arguments: Sequence[str], caches: str, limit: float | None
+) -> dict[str, object] | str:
+    """One row, measured in a process of its own: what ``python -m module --worker`` prints as JSON
+    in its last line; where there is nothing, why: it took more than ``limit`` seconds, or its
+    error. ``caches`` is the folder of kernels."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", module, "--worker", *arguments],
+            env={**os.environ, "ANYSHAPE_CACHE_DIR": caches, "ANYSHAPE_PROGRESS": "0"},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=limit,
+        )
+    except subprocess.TimeoutExpired:
+        return f"over {limit:.0f}"
+    if done.returncode:
+        return done.stderr.strip().splitlines()[-1][:60]
+    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
 
 
 def machine() -> dict[str, object]:

@@ -19,7 +19,6 @@ import torch
 
 import anyshape
 from benchmarks import report
-from benchmarks.workers import figures_of
 
 Program = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -116,7 +115,7 @@ def measure(side: str, case: Case, limit: float | None = None) -> dict[str, obje
     """Runs one side in a process of its own with empty caches."""
     given = [side, "--case", json.dumps(asdict(case))]
     with tempfile.TemporaryDirectory() as caches:
-        found = figures_of("benchmarks.symbols", given, caches, limit)
+        found = report.figures_of("benchmarks.symbols", given, caches, limit)
     return {f"{side} s": found} if isinstance(found, str) else found
 
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from anyshape.autograd.memory import roots
-from anyshape.autograd.outline import is_recorded, requires
 from anyshape.ir.graph import Graph, Node, TensorType, Value, map_values, row_major, values_in
 from anyshape.nouns import replace
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
+from anyshape.ops.gradients.backward import is_recorded, requires
 from anyshape.ops.gradients.kept import MAY_COPY
 from anyshape.ops.table import OpDef
 

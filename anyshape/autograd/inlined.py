@@ -19,16 +19,21 @@ from anyshape.autograd.differentiate import Activity, Backward, continued
 from anyshape.autograd.memory import roots
 from anyshape.autograd.outline import (
     NotDifferentiable,
-    is_recorded,
     owns,
-    requires,
     written_behind_parts,
 )
 from anyshape.autograd.own_backwards import without_own_backwards
 from anyshape.ir.graph import Arg, Graph, Node, Value, map_values, values_in
 from anyshape.nouns import replace
 from anyshape.ops.build import Builder
-from anyshape.ops.gradients.backward import AS_LEAF, GRADIENTS, LEAVES, gone_through
+from anyshape.ops.gradients.backward import (
+    AS_LEAF,
+    GRADIENTS,
+    LEAVES,
+    gone_through,
+    is_recorded,
+    requires,
+)
 from anyshape.ops.table import OpDef
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from anyshape.autograd.memory import roots
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values, values_in
 from anyshape.nouns import frozen, replace
-from anyshape.ops.gradients.backward import GRADIENTS
+from anyshape.ops.gradients.backward import GRADIENTS, is_recorded, requires
 from anyshape.ops.table import OpDef
 
 
@@ -76,11 +76,6 @@ def calls_backward(graph: Graph) -> bool:
     return any(node.op == GRADIENTS for node in graph.nodes)
 
 
-def requires(value: Value) -> bool:
-    """Whether eager's tensor would require gradients."""
-    return isinstance(value.type, TensorType) and value.type.requires_grad
-
-
 def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
     """Where gradients take part, a write is a pure operator only in memory that the graph makes,
     and where the program records it."""
@@ -120,11 +115,6 @@ def written_behind_parts(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[Nod
 def _values(graph: Graph) -> Iterator[Value]:
     yield from (entry.value for entry in graph.inputs)
     yield from (value for node in graph.nodes for value in node.outputs)
-
-
-def is_recorded(node: Node) -> bool:
-    """Whether autograd sees the node."""
-    return node.modes is not None and node.modes.grad
 
 
 def owns(target: Arg, makers: Mapping[Value, Node], ops: Mapping[str, OpDef]) -> bool:

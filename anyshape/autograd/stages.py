@@ -212,8 +212,8 @@ class _Part:
 
 def cut_in(captured: Graph, pure: Graph, stage: Stage, ops: Mapping[str, OpDef]) -> Graph | None:
     """The captured graph, where this stage reads views of what earlier ones hand it, which are the
-    outputs in the places of that; None where none of it lies in front of the rest, so that its
-    gradients are the same. Raises ``NotDifferentiable``."""
+    outputs in the places of that; None where none of it lies in front of the rest, so that one's
+    gradient is no part of another's. Raises ``NotDifferentiable``."""
     before = {*values_in(tuple(pure.outputs[position] for position in stage.before))}
     if not _is_any_behind(before, pure.nodes):
         return None

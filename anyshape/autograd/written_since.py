@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from anyshape.autograd.memory import roots
-from anyshape.autograd.outline import is_recorded, requires
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, values_in
-from anyshape.ops.gradients.backward import GRADIENTS
+from anyshape.ops.gradients.backward import GRADIENTS, is_recorded, requires
 from anyshape.ops.table import OpDef
 
 Written = tuple[Node, frozenset[Value]]

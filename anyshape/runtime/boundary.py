@@ -61,8 +61,8 @@ class Part:
 
 @frozen(eq=False)
 class _Own:
-    """What a part saves. ``replaceable``: which of them are read as they are by then, with their
-    positions among the inputs; ``mixed``: which of them are."""
+    """The ``residuals`` that a part saves. ``replaceable``: (number, position among the inputs) of
+    those that are read as they are at the backward; ``mixed``: the numbers of those that are."""
 
     residuals: tuple[SavedValue, ...]
     replaceable: tuple[tuple[int, int], ...]
@@ -78,7 +78,8 @@ class _Own:
 
 @frozen
 class Layout:
-    """Positions: ``wanted`` among the inputs, or what ``made_by`` gives, ``differentiable`` among
+    """Positions: ``wanted`` among the inputs, or what ``made_by`` gives, one part's after the
+    other's, so that an input may stand there several times; ``differentiable`` among
     the ``outputs``, the last of which are ``hidden`` from the program. ``residuals`` are read by
     the backward half, ``watched`` are saved for their versions alone; ``numbers`` is where the
     numbers begin in what the forward half returns. ``parts``: no operator keeps something for two
@@ -97,8 +98,8 @@ class Layout:
 
 @frozen(eq=False)
 class Half:
-    """A backward half for some cotangents: what runs, which of ``wanted`` it has gradients of, and
-    which of the residuals that its part saves it reads."""
+    """A backward half for some cotangents: what runs, of which of the layout's ``wanted`` it gives
+    gradients, and which residuals it reads, as its part numbers those that it saves."""
 
     run: Run
     given: tuple[int, ...]

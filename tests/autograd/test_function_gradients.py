@@ -3,7 +3,7 @@ torch's own. Four calls of four shapes beside eager, in float64; how results lie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,11 +20,7 @@ Step = Callable[[Tensor, Tensor], Any]
 Program = Callable[[], Step]
 
 
-@pytest.fixture(autouse=True)
-def doubles() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+pytestmark = pytest.mark.usefixtures("doubles")
 
 
 def network() -> nn.Module:

@@ -4,7 +4,7 @@ on the way to these, and of nothing else: what else there is may be gone through
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,12 +14,7 @@ from torch import Tensor, nn
 import anyshape
 from tests.autograd.beside_eager import assert_same
 
-
-@pytest.fixture(autouse=True)
-def doubles() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+pytestmark = pytest.mark.usefixtures("doubles")
 
 
 class Net(nn.Module):

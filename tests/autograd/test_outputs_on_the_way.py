@@ -4,7 +4,7 @@ gradient, asks for it or lets gradients end there, sees what he does in eager to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,14 +14,9 @@ from torch import Tensor, nn
 import anyshape
 from tests.autograd.beside_eager import assert_same
 
+pytestmark = pytest.mark.usefixtures("doubles")
+
 Results = tuple[Tensor, ...]
-
-
-@pytest.fixture(autouse=True)
-def doubles() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 class Net(nn.Module):

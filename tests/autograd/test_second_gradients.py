@@ -5,7 +5,7 @@ meta-learning. Three calls of three shapes beside eager, in float64."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,11 +24,7 @@ grad = torch.autograd.grad
 Loss = Callable[[nn.Module, Tensor], Any]
 
 
-@pytest.fixture(autouse=True)
-def doubles() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+pytestmark = pytest.mark.usefixtures("doubles")
 
 
 def judge(activation: Callable[[], nn.Module], *more: nn.Module, outputs: int = 1) -> nn.Module:

@@ -20,11 +20,7 @@ COUNTS = (4, 2, 5, 1, 4, 3)
 EXACT = {"rtol": 1e-7, "atol": 1e-8}  # in float64, after six steps
 
 
-@pytest.fixture(autouse=True)
-def doubles() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+pytestmark = pytest.mark.usefixtures("doubles")
 
 
 def parts(value: Any) -> Any:

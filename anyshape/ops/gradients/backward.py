@@ -30,26 +30,29 @@ of what it captures, it gives a gradient for each argument, or None."""
 
 
 def gone_through(nodes: Sequence[Node], of: set[Value], wanted: set[Value]) -> set[Value]:
-    """The results of nodes that lie between what is differentiated and what gradients are wanted
-    of: no other node is run. Behind a function's result its own backward goes on."""
+    """The results of the nodes that ``backward()`` goes through: those between what is
+    differentiated and what gradients are wanted of. Behind a function's result its own backward
+    goes on."""
     leading: set[Value] = set()
     for node in nodes:
         if node.op == FUNCTION_RESULT:
             leading.update(wanted.intersection(node.outputs))
-        elif _is_recorded(node) and any(v in wanted or v in leading for v in node.inputs()):
-            leading.update(filter(_requires, node.outputs))
+        elif is_recorded(node) and any(v in wanted or v in leading for v in node.inputs()):
+            leading.update(filter(requires, node.outputs))
     found = leading.intersection(of)
     for node in reversed(nodes):
-        if _is_recorded(node) and node.op != GRADIENTS and not found.isdisjoint(node.outputs):
+        if is_recorded(node) and node.op != GRADIENTS and not found.isdisjoint(node.outputs):
             found.update(leading.intersection(node.inputs()))
     return found
 
 
-def _is_recorded(node: Node) -> bool:
+def is_recorded(node: Node) -> bool:
+    """Whether autograd sees the node."""
     return node.modes is not None and node.modes.grad
 
 
-def _requires(value: Value) -> bool:
+def requires(value: Value) -> bool:
+    """Whether eager's tensor would require gradients."""
     return isinstance(value.type, TensorType) and value.type.requires_grad
 
 

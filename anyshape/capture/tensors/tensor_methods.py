@@ -187,7 +187,8 @@ def _with_out(
     for target in values_in(domain.argument(kwargs["out"])):
         refuse_out(domain.recorder.builder, str(fn), target, read, elementwise=elementwise)
     with all_or_nothing(domain, kwargs["out"]), without_autocast(domain.recorder):
-        return into(domain, str(fn), call_torch(domain, fn, args, rest), kwargs["out"])
+        made = call_torch(domain, fn, args, rest)
+        return into(domain, str(fn), made, kwargs["out"], elementwise=elementwise)
 
 
 def size_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -6,6 +6,7 @@ The models are those of anyshape.tools.models; what right means, anyshape.tools.
 from __future__ import annotations
 
 import copy
+import gc
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -143,11 +144,19 @@ def test_gradients_are_eagers(name: str) -> None:
 
 
 def peak_bytes(run: Callable[[], object]) -> int:
-    """The most bytes of tensors that were alive at once in `run`, above those alive before."""
-    with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
-    ) as profile:
-        kept = run()
+    """The most bytes of tensors that were alive at once in `run`, above those alive before.
+
+    The collector stays off meanwhile: tensors of earlier tests that it frees would count as less than nothing.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        with torch.profiler.profile(
+            activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+        ) as profile:
+            kept = run()
+    finally:
+        gc.enable()
     del kept
     alive = peak = 0
     for event in profile.profiler.kineto_results.events():

@@ -2,9 +2,9 @@
 
 In: the text of kernels. Out: the parts that it has names of, as a compiler reads all it is given.
 Plain C without headers. float32 functions are polynomials that any compiler vectorises (errors near
-one unit in the last place, see tests/codegen/test_scalar.py); the rest is the C library's, in
-glibc's vector versions where the machine has them. Sources: Cephes (exp, log), N. Juffa (erf,
-tanh); erfp1 is a least-squares fit (reweighted until errors are even) of log2(erfc) on 0 to 4.4.
+one unit in the last place, see tests/codegen/test_scalar.py); the rest is the C library's
+(vector_library.py). Sources: Cephes (exp, log), N. Juffa (erf, tanh); erfp1 is a least-squares fit
+(reweighted until errors are even) of log2(erfc) on 0 to 4.4.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from anyshape.nouns import frozen
 from anyshape.targets.cpu.moments import MOMENTS
+from anyshape.targets.cpu.vector_library import texts_of_functions
 
 TYPES = """
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
@@ -113,35 +114,6 @@ AS_INLINE void as_store16_f16(const f32 *w, int left, u16_u *p) {
 #endif
 """
 
-UNARY = (
-    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos"),
-    *("atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc"),
-)
-BINARY = ("pow", "atan2", "hypot")
-SCALAR = ("lgamma", "fmod", "nextafter")
-"""Functions of the C library, in double precision; in single precision an f is behind the name."""
-
-LIBRARY = """
-#if defined(__x86_64__) && defined(__OPTIMIZE__) && __has_include(<features.h>)
-#include <features.h>
-#endif
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
-#if __GLIBC__ > 2 || __GLIBC_MINOR__ >= 35
-#define AS_SIMD __attribute__((simd("notinbranch"), const, nothrow))
-#define AS_VECTOR_LIBRARY 1
-#endif
-#endif
-#ifndef AS_SIMD
-#define AS_SIMD __attribute__((const, nothrow))
-#endif
-#define AS_UNARY(name) AS_SIMD f64 name(f64); AS_SIMD f32 name##f(f32);
-#define AS_BINARY(name) AS_SIMD f64 name(f64, f64); AS_SIMD f32 name##f(f32, f32);
-f64 lgamma(f64); f32 lgammaf(f32);
-f64 fmod(f64, f64); f32 fmodf(f32, f32); f64 nextafter(f64, f64); f32 nextafterf(f32, f32);
-"""
-LIBRARY += " ".join(f"AS_UNARY({name})" for name in UNARY) + "\n"
-LIBRARY += " ".join(f"AS_BINARY({name})" for name in BINARY) + "\n"
-
 FLOATS = """
 AS_INLINE f32 as_exp_f32(f32 x) {
   f32 c = x > 89.0f ? 89.0f : x; c = x < -104.0f ? 0.0f : c; /* no denormals on the way to 0 */
@@ -156,7 +128,9 @@ AS_INLINE f32 as_exp_f32(f32 x) {
   f32 e = p * as_float(h << 23) * as_float((k - h) << 23);
   return x < -104.0f ? 0.0f : e;
 }
+
 AS_INLINE f64 as_exp_f64(f64 x) { return exp(x); }
+
 AS_INLINE f32 as_log_f32(f32 x) {
   f32 y = x < 1.17549435e-38f ? x * 8388608.0f : x;
   i32 b = (i32)as_bits(y), e = (b - 0x3f2aaaab) & (i32)0xff800000;
@@ -172,7 +146,9 @@ AS_INLINE f32 as_log_f32(f32 x) {
   f32 special = x == 0.0f ? -__builtin_inff() : x > 0.0f ? x : __builtin_nanf("");
   return x > 0.0f && x < __builtin_inff() ? r : special;
 }
+
 AS_INLINE f64 as_log_f64(f64 x) { return log(x); }
+
 #ifdef AS_VECTOR_LIBRARY
 AS_INLINE f32 as_tanh_f32(f32 x) { return tanhf(x); }
 #else
@@ -186,10 +162,11 @@ AS_INLINE f32 as_tanh_f32(f32 x) {
   return a <= 0.55f ? r : big;
 }
 #endif
+
 AS_INLINE f64 as_tanh_f64(f64 x) { return tanh(x); }
+
 AS_INLINE f32 as_erf_f32(f32 x) {
   f32 t = __builtin_fabsf(x), s = x * x;
-
   f32 r = AS_FMA(-1.72853470e-5f, t, 3.83197126e-4f);
   f32 u = AS_FMA(-3.88396438e-3f, t, 2.42546219e-2f);
   r = AS_FMA(r, s, u); r = AS_FMA(r, t, -1.06777877e-1f); r = AS_FMA(r, t, -6.34846687e-1f);
@@ -202,7 +179,9 @@ AS_INLINE f32 as_erf_f32(f32 x) {
   p = AS_FMA(p, s, -3.76125336e-1f); p = AS_FMA(p, s, 1.28379166e-1f); p = AS_FMA(p, x, x);
   return x != x ? x : t > 0.927734375f ? big : p;
 }
+
 AS_INLINE f64 as_erf_f64(f64 x) { return erf(x); }
+
 AS_INLINE f32 as_erfp1_f32(f32 x) { /* as erfc(-x), which is 2 to the power of -h or 2 less that */
   f32 t = __builtin_fabsf(x), h = 5.92020148e-07f;
   h = AS_FMA(h, t, -1.35943458e-05f); h = AS_FMA(h, t, 0.000132736293f);
@@ -218,18 +197,26 @@ AS_INLINE f32 as_erfp1_f32(f32 x) { /* as erfc(-x), which is 2 to the power of -
   e = t > 4.4f ? 0.0f : e;
   return x < 0.0f ? e : 2.0f - e;
 }
+
 AS_INLINE f64 as_erfp1_f64(f64 x) { return 1.0 + erf(x); }
+
 AS_INLINE f32 as_sigmoid_f32(f32 x) { return 1.0f / (1.0f + as_exp_f32(-x)); }
+
 AS_INLINE f64 as_sigmoid_f64(f64 x) { return 1.0 / (1.0 + exp(-x)); }
+
 /* (1 + tanh(u)) / 2 is sigmoid(2 u), and exact where u is far below 0 */
 AS_INLINE f32 as_gelu_tanh_f32(f32 x) {
   return x * as_sigmoid_f32(1.5957691216057308f * (x + 0.044715f * (x * x * x)));
 }
+
 AS_INLINE f64 as_gelu_tanh_f64(f64 x) {
   return x * as_sigmoid_f64(1.5957691216057308 * (x + 0.044715 * (x * x * x)));
 }
+
 AS_INLINE i32 as_signbit_f32(f32 x) { return as_bits(x) >> 31; }
+
 AS_INLINE i32 as_signbit_f64(f64 x) { return (i32)(as_bits64(x) >> 63); }
+
 AS_INLINE f64 as_erfinv_f64(f64 y) {
   f64 a = __builtin_fabs(y);
   if (a >= 1.0) return a == 1.0 ? __builtin_copysign(__builtin_inf(), y) : __builtin_nan("");
@@ -247,7 +234,9 @@ AS_INLINE f64 as_erfinv_f64(f64 y) {
   x -= (erf(x) - y) / (1.1283791670955126 * exp(-x * x));
   return y != y ? y : x;
 }
+
 AS_INLINE f32 as_erfinv_f32(f32 y) { return (f32)as_erfinv_f64(y); }
+
 static __attribute__((unused)) f64 as_digamma_f64(f64 x) {
   if (x == 0) return __builtin_copysign(__builtin_inf(), -x);
   f64 shift = 0.0;
@@ -271,6 +260,7 @@ static __attribute__((unused)) f64 as_digamma_f64(f64 x) {
   }
   return r + log(x) - 0.5 / x - y + shift;
 }
+
 AS_INLINE f32 as_digamma_f32(f32 x) { return (f32)as_digamma_f64(x); }
 """
 
@@ -412,6 +402,8 @@ class Part:
 
 
 NAMES = re.compile(r"\b(?:as|AS|anyshape)_\w+")
+NAMES_OF_THE_LIBRARY = texts_of_functions()
+"""What a text calls that needs each of these texts."""
 
 
 def texts(*further: str) -> tuple[str, ...]:
@@ -426,8 +418,7 @@ def parts(given: Sequence[str]) -> tuple[Part, ...]:
     known: set[str] = set()
     for text in given:
         names = NAMES.findall(text)
-        if text is LIBRARY:
-            names += [f"{name}{kind}(" for name in (*UNARY, *BINARY, *SCALAR) for kind in ("", "f")]
+        names += NAMES_OF_THE_LIBRARY.get(text, ())
         first = dict.fromkeys(name for name in names if name not in known)
         found.append(Part(text, () if text is TYPES else tuple(first)))
         known.update(names)
@@ -460,8 +451,8 @@ def _texts() -> list[str]:
     joins = [_join(name, kind) for name in JOINS for kind in JOIN_LANES]
     return [
         HALVES,
-        LIBRARY,
-        FLOATS,
+        *NAMES_OF_THE_LIBRARY,
+        *FLOATS.split("\n\n"),
         *floats,
         *integers,
         CASTS,

@@ -25,6 +25,9 @@ from anyshape.symbolic import Dim, eq
 
 LED = frozenset({"add", "sub", "mul", "div", "lerp", "addcmul", "addcdiv"})
 """Operators whose results lie as the first argument does, if that has all elements in order."""
+DECIDED_BY_ONES = frozenset({"einsum", "kron"})
+"""Operators whose results lie otherwise where a size is 1, though every rule says rows: one does
+other work then, the other gives a view of a product that lies in rows only if nothing is 1."""
 LIKE_WHERE_SMALL = frozenset({"roll", "rms_norm", "matrix_exp"})
 """Operators of which eager makes row-major results, but leaves an empty tensor as it lies, and
 ``matrix_exp`` matrices of one element, too. Their type rules say so where such sizes are known."""

@@ -25,14 +25,16 @@ from anyshape.ir.shortcuts import only_where
 from anyshape.nouns import frozen, replace
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext, Undecided
-from anyshape.ops.row_major_results import LIKE_WHERE_SMALL, is_of_rows, is_row_major, makes_rows
+from anyshape.ops.row_major_results import (
+    DECIDED_BY_ONES,
+    LIKE_WHERE_SMALL,
+    is_of_rows,
+    is_row_major,
+    makes_rows,
+)
 from anyshape.ops.rules import PointwiseRule
 from anyshape.ops.table import OpDef
 from anyshape.symbolic import Expr, Facts
-
-DECIDED_BY_ONES = frozenset({"einsum", "kron"})
-"""Operators whose results lie otherwise where a size is 1, though every rule says rows: one does
-other work then, the other gives a view of a product that lies in rows only if nothing is 1."""
 
 
 @frozen(eq=False)
@@ -283,8 +285,13 @@ def _is_of_torch(row: OpDef) -> bool:
 
 def _as_its_row_says(builder: Builder, row: OpDef, node: Node) -> bool:
     """Are the types those of the row? Capture gives what it spells out the strides of the whole.
-    Of a size that is found to be 1 later on nothing was known where the types were made."""
-    if is_of_rows(builder, row, node) or _types_agree(builder, row, node):
+    Of a size that is found to be 1 later on nothing was known where the types were made, nor of one
+    that ``kron`` itself asks for."""
+    if (
+        node.op in DECIDED_BY_ONES
+        or is_of_rows(builder, row, node)
+        or _types_agree(builder, row, node)
+    ):
         return True
     cx = builder.cx
     return _types_agree(

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping
 
 from anyshape.ir.graph import Graph, Value
 from anyshape.nouns import replace
+from anyshape.ops.row_major_results import DECIDED_BY_ONES
 from anyshape.ops.table import OpDef
-from anyshape.passes.ambiguous_layouts import DECIDED_BY_ONES, ambiguous_layouts
+from anyshape.passes.ambiguous_layouts import ambiguous_layouts
 
 
 def refused_views(graph: Graph, ops: Mapping[str, OpDef]) -> tuple[Graph, ...]:

@@ -29,11 +29,11 @@ def layouts_as_eager(
     stride of its own in a dimension of one element, or of none, or where their sizes are 0
     and 1."""
     by_own_sizes = _by_own_sizes(graph, odd)
-    if usual is None and not by_own_sizes and (odd is None or not odd.of_images):
+    if usual is None and not by_own_sizes and (odd is None or not odd.turns_all):
         return run
     given = [entry.value for entry in graph.inputs if entry.kind == "argument"]
     choice = _Choice.of(graph, given, (usual, odd), by_own_sizes)
-    always = choice.of_images or (usual is not None and usual.always)
+    always = choice.turns_all or (usual is not None and usual.always)
     asked = choice.positions, choice.read, choice.returned
     first, then = _deciding(graph, given, asked, usual is not None)
 
@@ -84,8 +84,8 @@ class _Choice:
         )
 
     @property
-    def of_images(self) -> bool:
-        return self.odd is not None and self.odd.of_images
+    def turns_all(self) -> bool:
+        return self.odd is not None and self.odd.turns_all
 
     def laid_out(self, arguments: tuple[Any, ...], made: tuple[Any, ...]) -> tuple[Any, ...]:
         if self.odd is not None and self._is_for_odd(arguments, made):
@@ -97,8 +97,8 @@ class _Choice:
         return made
 
     def _is_for_odd(self, arguments: tuple[Any, ...], made: tuple[Any, ...]) -> bool:
-        if self.of_images:
-            return _any_is_odd(self.in_rows, arguments)
+        if self.turns_all and _any_is_odd(self.in_rows, arguments):
+            return True
         small = False
         for position in self.positions:
             shape = made[position].shape
@@ -111,14 +111,14 @@ class _Choice:
 
 def _by_own_sizes(graph: Graph, odd: EagerLayouts | None) -> Sequence[int]:
     """The results whose own sizes say whether ``odd`` may lay any out, but for the empty ones."""
-    if odd is None or odd.of_images:
+    if odd is None:
         return ()
     return _of_other_sizes(graph.outputs, [p for p in odd.positions if p not in odd.where_empty])
 
 
 def empty_as_eager(run: Run, graph: Graph, odd: EagerLayouts | None) -> Run:
     """``run`` with those results laid out that lie otherwise only where they are empty."""
-    if odd is None or odd.of_images or not odd.where_empty:
+    if odd is None or not odd.where_empty:
         return run
     positions = _of_other_sizes(graph.outputs, sorted(odd.where_empty))
 

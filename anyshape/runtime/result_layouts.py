@@ -15,9 +15,10 @@ from typing import Any, TypeAlias
 import torch
 
 from anyshape.interrupts import is_interrupt
-from anyshape.ir.graph import HOST, Graph, ScalarType, TensorType, Value, row_major, values_in
+from anyshape.ir.graph import HOST, Graph, Node, ScalarType, TensorType, Value, row_major, values_in
 from anyshape.nouns import mutable
 from anyshape.ops import OPS
+from anyshape.ops.row_major_results import DECIDED_BY_ONES
 from anyshape.runtime.call_sizes import hidden_sizes, sizes_of_call, small_sizes
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, Own, form_of, order_of, storage_of
@@ -71,13 +72,21 @@ def _detached(made: tuple[Any, ...], views: Sequence[Tensor]) -> tuple[Any, ...]
     return tuple([others.get(id(t), t) for t in made]) if others else made
 
 
+def _turns_all(node: Node) -> bool:
+    """May dimensions of several elements lie otherwise for the stride of one of a single element,
+    which the result need not have?"""
+    row = OPS.get(node.op)
+    return node.op in DECIDED_BY_ONES or (row is not None and row.image_order is not None)
+
+
 @mutable(eq=False)
 class EagerLayouts:
     """How the results at ``positions`` lie, which ``graph`` makes. What was ``learned`` for a
     pattern of sizes is None where data decides, and empty where it is no order of dimensions, or
     where some type is ``spaced`` by other sizes than its own: then the strides are those of these
-    very sizes (``exact``). ``of_images``: some operator lays its result out as an image, so that a
-    stride of a dimension of one element decides those of a result without such a size.
+    very sizes (``exact``). ``turns_all``: some operator lays its result out as an image, or as it
+    multiplies, so that a stride of a dimension of one element decides those of a result without
+    such a size.
     ``where_empty``: positions of those that lie so only where they have sizes of 0 and of 1.
     ``hidden``: sizes inside that may be 0 and 1 where those of arguments and results are not."""
 
@@ -91,7 +100,7 @@ class EagerLayouts:
     _eager: Callable[..., Any] | None = None
     on_host: bool = True
     spaced: bool = False
-    of_images: bool = False
+    turns_all: bool = False
     where_empty: frozenset[int] = frozenset()
     hidden: tuple[Expr, ...] = ()
     insides: dict[Form, Form] = field(default_factory=dict)
@@ -114,13 +123,12 @@ class EagerLayouts:
         on_host = all(kind.device == HOST for kind in kinds)
         results = (v.type for v in values_in(graph.outputs) if isinstance(v.type, TensorType))
         spaced = not all(map(_is_dense, results))
-        rows = (OPS.get(node.op) for node in graph.nodes)
-        of_images = any(row is not None and row.image_order is not None for row in rows)
+        turns_all = any(map(_turns_all, graph.nodes))
         return cls(
             *(graph, positions, constants, always),
             on_host=on_host,
             spaced=spaced,
-            of_images=of_images,
+            turns_all=turns_all,
             where_empty=where_empty,
             hidden=hidden,
         )

@@ -20,11 +20,13 @@ from anyshape.nouns import mutable, replace
 from anyshape.ops.layout import numel
 from anyshape.ops.table import Pointwise, Reduce, Scan
 from anyshape.schedule.analysis import Analysis, Order
+from anyshape.schedule.domains import first_domain
 from anyshape.schedule.draft import Cell, Draft
 from anyshape.schedule.groups import Domain, ExtraReduction, Group, Part, Refusal, Shared, Stored
 from anyshape.schedule.indices import (
     Index,
     Refine,
+    Sizes,
     covers,
     covers_all,
     dot,
@@ -45,6 +47,8 @@ from anyshape.symbolic import Dim, Expr, Symbol, substitute
 
 MOST_ABOVE = 16
 """Nodes that a sibling is made of."""
+MOST_SPLITS = 32
+"""How often the loop variables of a kernel are split, before those that it began with are kept."""
 CONDITIONAL = frozenset({"pad", "cat"})
 
 
@@ -60,9 +64,22 @@ def grow(found: Analysis, position: int, part: Part = "whole") -> Group:
             tuple((size,) for size in found.sizes.shape(update_shape(found.ops[node.op], node)))
         )
     else:
-        domain = _first_domain(found, node)
-    for _ in range(32):
-        attempt = _Attempt(found, position, domain, part)
+        domain = first_domain(found, node)
+    settled = replace(found.sizes, refines=False)
+    group = _grown(found, position, domain, part, found.sizes)
+    group = group or _grown(found, position, domain, part, settled)
+    if group is None:
+        raise RuntimeError(f"{node.output.name} finds no loop variables")
+    return group
+
+
+def _grown(
+    found: Analysis, position: int, domain: Domain, part: Part, sizes: Sizes
+) -> Group | None:
+    """None where each split asks for another one: of sizes of which ``a * b * c == a`` is known,
+    the first is split into all three, one of which is as long as itself."""
+    for _ in range(MOST_SPLITS):
+        attempt = _Attempt(found, position, domain, part, sizes)
         try:
             return attempt.run()
         except Refine as wish:
@@ -70,29 +87,12 @@ def grow(found: Analysis, position: int, part: Part = "whole") -> Group:
             domain = domain.refined(number, wish.extents)
         except ExtraReduction as wish:
             domain = Domain(domain.dims, tuple((extent,) for extent in wish.extents))
-    raise RuntimeError(f"{found.nodes[position].output.name} finds no loop variables")
-
-
-def _first_domain(found: Analysis, node: Node) -> Domain:
-    row = found.ops[node.op]
-    if isinstance(row.lower, Reduce):
-        probe = Lowering(found.ops, found.cx, found.sizes, Draft(found.symbols), {}, _nothing)
-        dims, _ = reduced_dims(probe, node)
-        base = arguments(probe, node)[0]
-        assert isinstance(base, Value)
-        shape = found.sizes.shape(base.shape)
-        kept = tuple((s,) for d, s in enumerate(shape) if d not in dims)
-        return Domain(kept, tuple((shape[d],) for d in dims) or ((1,),))
-    return Domain(tuple((size,) for size in found.sizes.shape(node.output.shape)))
+    return None
 
 
 def joined_parts(node: Node) -> int:
     """How many tensors the node joins; 0 where it is no join."""
     return len(node.args[0]) if node.op == "cat" and isinstance(node.args[0], tuple) else 0
-
-
-def _nothing(value: Value, index: Index, *, whole: bool = False) -> Cell:
-    raise AssertionError("nothing is read here")
 
 
 PARTS = {"copy": copied, "update": updated}
@@ -106,6 +106,7 @@ class _Attempt:
     position: int
     domain: Domain
     part: Part
+    sizes: Sizes
     extents: dict[Symbol, Dim] = field(default_factory=dict)
     uses: dict[Value, dict[Index, None]] = field(default_factory=dict)
     whole: set[Value] = field(default_factory=set)
@@ -132,9 +133,7 @@ class _Attempt:
             assert symbol is not None
             self.extents[symbol] = extent
         draft = Draft(found.symbols)
-        self.lowering = Lowering(
-            found.ops, found.cx, found.sizes, draft, self.extents, self._record
-        )
+        self.lowering = Lowering(found.ops, found.cx, self.sizes, draft, self.extents, self._record)
         self._seed(node)
         self._grow()
         while self._take_siblings(node):

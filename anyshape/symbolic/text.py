@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Name = Callable[["Symbol"], str]
 Computed = Mapping["Dim", str]
+LONG_BITS = 2048
+"""Fewer than 640 digits, the least that ``sys.set_int_max_str_digits`` takes."""
 NOTHING_COMPUTED: Computed = MappingProxyType({})
 
 
@@ -52,8 +54,8 @@ class Printer:
         return text
 
     def number(self, value: int) -> str:
-        """Text of a constant."""
-        return str(value)
+        """Text of a constant; Python refuses to write thousands of digits in decimal."""
+        return str(value) if value.bit_length() <= LONG_BITS else hex(value)
 
     def product(self, monomial: Monomial, coefficient: int, minus: bool = False) -> str:
         """Text of a term; `minus` when it begins with a sign that would bind tighter than //."""

@@ -1,5 +1,5 @@
-"""`out=` of another dtype than the argument: what is done for each element is cast; reductions and
-scans compute in the dtype of `out`, and others refuse it, as in eager torch."""
+"""`out=` of another dtype than the result: eager casts what some operators make, computes others in
+the dtype of `out`, and refuses the rest."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import anyshape
@@ -37,7 +38,15 @@ PROGRAMS: dict[str, Program] = {
     **{f.__name__: of_row(f) for f in (torch.amax, torch.argmax, torch.all)},
     "vector_norm": lambda x: torch.linalg.vector_norm(x, 2, 0, out=torch.zeros(x.shape[1])),
     **{f.__name__: of_all(f, 0) for f in (torch.cumsum, torch.cumprod, torch.softmax)},
-    **{f.__name__: of_all(f) for f in (torch.exp, torch.tril)},
+    **{f.__name__: of_all(f) for f in (torch.exp, torch.tril, torch.abs, torch.neg, torch.sgn)},
+    **{f.__name__: of_all(f) for f in (torch.round, torch.frac, torch.signbit, torch.isposinf)},
+    "lerp": lambda x: torch.lerp(x, x, 0.5, out=torch.zeros(x.shape)),
+    "clamp": of_all(torch.clamp, 0, 1),
+    "clamp by tensors": lambda x: torch.clamp(x, x, x, out=torch.zeros(x.shape)),
+    "clamp_min": of_all(torch.clamp_min, 0),
+    "where": lambda x: torch.where(x > 0, x, -x, out=torch.zeros(x.shape)),
+    "heaviside": lambda x: torch.heaviside(x, x, out=torch.zeros(x.shape)),
+    **{f.__name__: of_all(f) for f in (F.gelu, F.logsigmoid, F.hardshrink)},
     **{f.__name__: with_positions(f) for f in (torch.sort, torch.max)},
     "add": lambda x: torch.add(x, x, out=torch.zeros(x.shape)),
     "matmul": lambda x: torch.matmul(x.t(), x, out=torch.zeros(x.shape[1], x.shape[1])),

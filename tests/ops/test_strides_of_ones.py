@@ -178,3 +178,24 @@ def test_a_call_of_sizes_that_were_there_before_works_out_no_strides(
     for x in given:
         assert made(x).stride() == (x.transpose(1, 2) * 2).stride()
     assert len(patterns) == asked
+
+
+MULTIPLIED: dict[str, Any] = {
+    "kron": lambda x, y: torch.kron(y, x + 1),
+    "kron with a number of data": lambda x, y: torch.kron(y, x + int(x.count_nonzero())),
+    "kron of halves": lambda x, y: torch.kron(y.half(), x.half()),
+    "einsum": lambda x, y: torch.einsum("abcd,ce->abe", x + 1, y[:1]),
+    "beside an image of no pixel": lambda x, y: (torch.einsum("abcd,ce->abe", x, y[:1]), x[:0] + 1),
+}
+
+
+@pytest.mark.parametrize("name", MULTIPLIED)
+def test_a_product_without_dimensions_of_one_element_lies_as_one_with_them(name: str) -> None:
+    program, y = MULTIPLIED[name], torch.randn(4, 4)
+    fast = anyshape.compile(program)
+    for strides in ((4, 1, 1, 1), (4, 1, 1, 16), (4, 1, 16, 16), (1, 4, 1, 16), (4, 1, 4, 4)):
+        x = torch.arange(32.0).as_strided((4, 4, 1, 1), strides)
+        ours, eager = fast(x, y), program(x, y)
+        for one, other in zip(ours, eager) if isinstance(ours, tuple) else [(ours, eager)]:
+            assert one.stride() == other.stride()
+            torch.testing.assert_close(one, other)

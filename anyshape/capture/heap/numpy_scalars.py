@@ -13,6 +13,7 @@ from anyshape.capture.heap.breaks import broken
 
 REAL = "biuf"  # kinds of dtypes: bool, signed, unsigned, floating
 NUMERIC = REAL + "c"
+FLOAT_BYTES = 8
 
 
 def plain_number(value: Any) -> int | float | complex | None:
@@ -42,6 +43,16 @@ def number_beside_tensor(value: Any) -> int | float | complex | None:
     return float(number) if type(number) is bool and is_numpy_number(value, "b") else number
 
 
+def is_wide(value: Any) -> bool:
+    """Is it numpy's float64, which is Python's number in another class?"""
+    return is_numpy_number(value, "f") and value.dtype.itemsize == FLOAT_BYTES
+
+
+def is_narrow(value: Any) -> bool:
+    """Is it a float of numpy's that a Python number beside it is rounded to?"""
+    return is_numpy_number(value, "f") and value.dtype.itemsize < FLOAT_BYTES
+
+
 def is_function_of_numbers(fn: Any, args: tuple[Any, ...]) -> bool:
     """Is it one of numpy's functions, such as ``numpy.sqrt``, called with numbers only?"""
     numpy = sys.modules.get("numpy")
@@ -62,3 +73,13 @@ def is_numpy_number(value: Any, kinds: str = NUMERIC) -> bool:
     return (
         numpy is not None and issubclass(type(value), numpy.generic) and value.dtype.kind in kinds
     )
+
+
+def numpy_bool(truth: bool) -> Any:
+    """The bool of numpy's, where the program has imported it."""
+    return sys.modules["numpy"].bool_(truth)
+
+
+def float64(number: float) -> Any:
+    """The float of numpy's, where the program has imported it."""
+    return sys.modules["numpy"].float64(number)

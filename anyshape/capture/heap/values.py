@@ -162,15 +162,16 @@ class SizeValue(Proxy):
 
 class ScalarValue(Proxy):
     """A float or a bool computed from sizes or data; `scalar` is a node of ir.scalars or a symbolic
-    condition.
+    condition. ``is_wide``: to the program it is numpy's float64.
     """
 
-    __slots__ = ("kind", "scalar")
+    __slots__ = ("is_wide", "kind", "scalar")
     shown = "a number"
 
-    def __init__(self, scalar: Operand, kind: type = float) -> None:
+    def __init__(self, scalar: Operand, kind: type = float, is_wide: bool = False) -> None:
         self.scalar = scalar
         self.kind = kind
+        self.is_wide = is_wide
 
 
 class TensorValue(Proxy):

@@ -26,6 +26,7 @@ from anyshape.capture.heap.effects import Effect, without_overwritten
 from anyshape.capture.heap.iterators import STARTS, TELLING
 from anyshape.capture.heap.mirrors import VIEWS, maker_of, mapping_behind
 from anyshape.capture.heap.nested_containers import values_of
+from anyshape.capture.heap.numpy_scalars import float64, is_numpy_number
 from anyshape.capture.heap.quiet_classes import (
     bare_name,
     class_entry,
@@ -157,7 +158,8 @@ class Rebuilder:
         if kind is ScalarValue:
             scalar = value.scalar
             whole = isinstance(scalar, (Scalar, ScalarInput))
-            return self.output(scalar if whole else Scalar("bool", "value", (scalar,)))
+            text = self.output(scalar if whole else Scalar("bool", "value", (scalar,)))
+            return f"{self.constant(float64)}({text})" if value.is_wide else text
         if kind is OpaqueValue:
             return self.read(value.source)
         if kind is TextValue:
@@ -174,7 +176,9 @@ class Rebuilder:
             return repr(value)  # others are objects that the program may tell from their equals
         if value is NULL or value is LOST:
             return self.constant(value)
-        if kind in SIMPLE:  # code or a match that was handed in is another one in each call
+        if kind in SIMPLE or is_numpy_number(
+            value
+        ):  # code or a match that was handed in is another one in each call
             source = self.recorder.sources.of(value)
             return self.constant(value) if source is None else self.read(source)
         made = self._made.get(id(value))

@@ -48,7 +48,7 @@ from anyshape.capture.segments.number_attributes import number_attribute
 from anyshape.capture.segments.outside_reads import look_inside, read_at_number
 from anyshape.capture.segments.reading_domain import ReadingDomain
 from anyshape.capture.segments.refused_operands import class_of, refuse, refused_comparison
-from anyshape.capture.sizes import formed_texts, join, numbers
+from anyshape.capture.sizes import beside_numpy, formed_texts, join, numbers
 from anyshape.capture.tensors import (
     aliases,
     backward,
@@ -306,12 +306,8 @@ class SymbolicDomain(ReadingDomain):
     def concrete(self, value: Any, fn: Any) -> Any:
         """A size as a plain int, for C code that needs one."""
         name = fn if type(fn) is str else name_of(fn)
-        if type(value) is SizeValue:
-            return self.recorder.specialize(value.expr, name)
-        if type(value) is ScalarValue:
-            if value.kind is bool:
-                return numbers.decide(self.recorder, value)
-            return self.recorder.specialize_scalar(value.scalar, name)
+        if type(value) in SYMBOLIC_NUMBERS:
+            return beside_numpy.at_its_value(self.recorder, value, name)
         if type(value) in PROXIES:
             raise c_calls.unknown(self, fn)
         return value
@@ -366,7 +362,7 @@ class SymbolicDomain(ReadingDomain):
             a, b = self.concrete(a, "a repetition"), self.concrete(b, "a repetition")
             return self.machine.native(OF_SEQUENCES[sign], (a, b), {})
         else:
-            made = numbers.binary(self.recorder, op, a, b)
+            made = beside_numpy.binary(self.recorder, op, a, b)
         return refuse(self, op, sign, a, b) if made is NotImplemented else made
 
     def _repeated(self, count: Any, other: Any) -> Any:
@@ -387,7 +383,7 @@ class SymbolicDomain(ReadingDomain):
         if type(a) is TensorValue or type(b) is TensorValue:
             made = tensor_ops.compare(self, op, a, b)
         else:
-            made = numbers.compare(self.recorder, op, a, b)
+            made = beside_numpy.compare(self.recorder, op, a, b)
         return refused_comparison(self, op, a, b) if made is NotImplemented else made
 
     @unread
@@ -531,6 +527,8 @@ class SymbolicDomain(ReadingDomain):
         if issubclass(type(value), tuple):
             ours = purity.is_library(class_module(type(value)))  # a size shows `torch.Size`
             return value.__class__ if ours else type(value)
+        if type(value) is ScalarValue:
+            return beside_numpy.class_of(value)
         return int if type(value) is SizeValue else value.kind
 
     def is_instance(self, value: Any, cls: type) -> bool:

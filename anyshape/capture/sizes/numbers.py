@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.numpy_scalars import is_square_root, plain_number
+from anyshape.capture.heap.numpy_scalars import float64, is_square_root, plain_number
 from anyshape.capture.heap.values import PROXIES, ScalarValue, SizeValue
 from anyshape.capture.interpreter.operators import COMPARISONS
 from anyshape.capture.recording.computed_numbers import bound_symbol, float_of
@@ -449,14 +449,14 @@ def unary(recorder: Recorder, op: str, a: Any) -> Any:
             return negative if isinstance(negative, bool) else ScalarValue(negative, bool)
         return UNARY_NATIVE[op](decide(recorder, a))
     if op in ("-", "abs", "+"):
-        return ScalarValue(
-            Scalar("float", {"-": "neg", "abs": "abs", "+": "pos"}[op], (scalar,)), float
-        )
+        name = {"-": "neg", "abs": "abs", "+": "pos"}[op]
+        return ScalarValue(Scalar("float", name, (scalar,)), float, a.is_wide)
     if op == "float":
-        return a
+        return ScalarValue(scalar, float) if a.is_wide else a
     if op in ("int", "round"):
         return function_of(recorder, "int", op, scalar)
-    return UNARY_NATIVE[op](recorder.specialize_scalar(scalar, op))
+    number = recorder.specialize_scalar(scalar, op)
+    return UNARY_NATIVE[op](float64(number) if a.is_wide else number)
 
 
 def _int_of_bool(recorder: Recorder, value: ScalarValue) -> Any:
@@ -542,7 +542,10 @@ def math_call(recorder: Recorder, fn: Any, values: Sequence[Any]) -> Any:
             return values[0]
         quotient = _exact_quotient(recorder, name, first)
         return function_of(recorder, "int", name, first) if quotient is None else quotient
-    return function_of(recorder, "bool" if name in TESTS else "float", name, *operands)
+    made = function_of(recorder, "bool" if name in TESTS else "float", name, *operands)
+    if is_square_root(fn) and is_float(made):
+        return ScalarValue(made.scalar, float, is_wide=True)
+    return made
 
 
 def _rounded(recorder: Recorder, value: Any, digits: Any) -> Any:

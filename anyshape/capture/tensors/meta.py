@@ -125,7 +125,7 @@ def eager_call(
             refuse_out(domain.recorder.builder, shown, target, read, elementwise=False)
         with all_or_nothing(domain, kwargs["out"]), without_autocast(domain.recorder):
             made = eager_call(domain, fn, args, rest)
-            return into(domain, shown, made, kwargs["out"], elementwise=False)
+            return into(domain, shown, made, kwargs["out"])
     if writer is not None and not writes_nothing(writer, args):
         return _writing_call(domain, shown, writer, args, kwargs)
     if any(on for on, _ in domain.recorder.modes.autocast) and _is_composed(name):

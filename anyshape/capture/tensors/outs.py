@@ -37,15 +37,15 @@ def all_or_nothing(domain: RecordingDomain, written: Any) -> Iterator[None]:
         raise
 
 
-def into(domain: RecordingDomain, shown: str, made: Any, out: Any, *, elementwise: bool) -> Any:
-    """Writes results into the tensors given as `out=`, which must have their shapes. What is done
-    for each element is cast; others compute in the dtype of `out`, or refuse it."""
+def into(domain: RecordingDomain, shown: str, made: Any, out: Any) -> Any:
+    """Writes results into the tensors given as `out=`, which must have their shapes and dtypes. Of
+    another dtype eager casts some, computes others in that of `out`, and refuses the rest: abs,
+    clamp, where, round. Few programs ask for it, and eager answers them."""
     pairs = list(zip(made, out, strict=True)) if isinstance(made, tuple) else [(made, out)]
     for new, old in pairs:
         if type(old) is not TensorValue or type(new) is not TensorValue:
             raise broken("unknown-call", f"{shown} with out=")
-        _refuse_another_category(shown, old, new)
-        if not elementwise and old.value.dtype is not new.value.dtype:
+        if old.value.dtype is not new.value.dtype:
             raise broken("operator-unknown", what=shown, why="its out= has another dtype")
         if domain.recorder.modes.grad and any(t.value.tensor.requires_grad for t in (new, old)):
             why = "operators have no derivative with out="

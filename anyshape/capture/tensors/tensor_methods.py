@@ -187,8 +187,7 @@ def _with_out(
     for target in values_in(domain.argument(kwargs["out"])):
         refuse_out(domain.recorder.builder, str(fn), target, read, elementwise=elementwise)
     with all_or_nothing(domain, kwargs["out"]), without_autocast(domain.recorder):
-        made = call_torch(domain, fn, args, rest)
-        return into(domain, str(fn), made, kwargs["out"], elementwise=elementwise)
+        return into(domain, str(fn), call_torch(domain, fn, args, rest), kwargs["out"])
 
 
 def size_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

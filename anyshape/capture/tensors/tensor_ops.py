@@ -76,7 +76,7 @@ def to_arg(domain: RecordingDomain, value: Any) -> Any:
             return value.scalar
         return Scalar("bool", "value", (value.scalar,))
     if kind is int and value not in ATEN_INTEGERS:
-        raise broken("operator-raises", what=str(value), why="int too big to convert")
+        raise broken("operator-raises", what=hex(value), why="int too big to convert")
     if value is None or kind in (int, float, bool, str, complex):
         return value
     if isinstance(value, torch.Tensor):

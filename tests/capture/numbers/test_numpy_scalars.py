@@ -59,3 +59,51 @@ def test_an_argument_of_numpy_is_not_baked_in() -> None:
     for scale in (2.0, 3.0, 2.0, -1.5):
         torch.testing.assert_close(fast(x, np.float32(scale)), program(x, np.float32(scale)))
         torch.testing.assert_close(fast(x, np.float64(scale)), program(x, np.float64(scale)))
+
+
+RESULTS: dict[str, Callable[[Tensor], object]] = {
+    "equal": lambda x: x.shape[0] == np.int64(3),
+    "less": lambda x: x.shape[0] < np.float64(3.5),
+    "not": lambda x: not (x.shape[0] == np.int64(3)),
+    "branch": lambda x: 1 if x.shape[0] > np.int32(3) else 2,
+    "a product that a narrow float rounds": lambda x: x.shape[0] * np.float32(0.1),
+    "and reflected": lambda x: np.float32(0.1) * x.shape[0],
+    "a half": lambda x: x.shape[0] - np.float16(0.1),
+    "a comparison that a narrow float rounds": lambda x: x.shape[0] * 0.1 == np.float32(0.3),
+    "a wide float": lambda x: x.shape[0] + np.float64(0.1),
+    "a wide float rounds nothing": lambda x: np.float64(0.5) * x.shape[0] + np.float32(0.1),
+    "a computed float": lambda x: (x.shape[0] * 0.1) * np.float64(2),
+    "a negative one": lambda x: -(x.shape[0] * np.float64(2)),
+    "Python's again": lambda x: float(x.shape[0] * np.float64(2)),
+    "a root": lambda x: np.sqrt(x.shape[0]),
+    "of a root": lambda x: np.sqrt(x.shape[0]) * np.float32(0.1),
+    "another function": lambda x: np.exp(x.shape[0]),
+    "of a wide float": lambda x: np.exp(x.shape[0] * np.float64(0.2)),
+    "a quotient": lambda x: x.shape[0] / np.float64(0.1),
+    "a quotient by zero": lambda x: np.float64(1) / (x.shape[0] - 3),
+    "a whole quotient": lambda x: np.int64(7) // x.shape[0],
+    "a power": lambda x: x.shape[0] ** np.int64(2),
+    "of data": lambda x: x.sum().item() * np.float32(0.1),
+    "of an int of data": lambda x: int(x.sum()) * np.float32(0.1),
+    "compared with data": lambda x: int(x.sum()) < np.int64(3),
+    "its class": lambda x: type(x.shape[0] * np.float64(2)) is np.float64,
+    "its text": lambda x: f"{x.shape[0] * np.float64(2)!r} {x.shape[0] * np.float64(2)}",
+    "its methods": lambda x: (x.shape[0] * np.float64(2)).item(),
+    "its dtype": lambda x: (x.shape[0] * np.float64(2)).dtype,
+    "a key": lambda x: {2.0 * x.shape[0]: 1}.get(x.shape[0] * np.float64(2)),
+    "a constant": lambda x: np.float32(0.1),
+    "a wide constant": lambda x: np.float64(0.1),
+}
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")
+@pytest.mark.parametrize("name", RESULTS)
+def test_numbers_beside_numpys_are_of_numpys_classes(name: str) -> None:
+    program = RESULTS[name]
+    fast = anyshape.compile(lambda x: (x + 1, program(x)))
+    for rows in (3, 4, 3, 5, 2):
+        x = torch.ones(rows, dtype=torch.float64)
+        ours, eager = fast(x)[1], program(x)
+        assert type(ours) is type(eager)
+        assert ours == eager
+    assert fast.stats().internal_errors == 0

@@ -199,17 +199,11 @@ UNHELD = 3
 
 def yield_value(machine: Interpreter, frame: Frame, arg: Any) -> Frame:
     value = frame.stack.pop()
-    generators: list[Any] = [
-        frame.generator
-    ]  # until its caller has control: it may have a `finally`
-    continuation, caller = frame.continuation, generators[0].suspend(machine)
+    last: list[Any] = [frame.generator]  # until its caller has control: it may have a `finally`
+    continuation, caller = frame.continuation, last[0].suspend(machine)
     taken = continuation.yielded(machine, caller, value)
-    if (
-        machine.recording
-        and getrefcount(generators[0]) <= UNHELD
-        and machine.heap.is_created(generators[0])
-    ):
-        return release(machine, taken, generators, 0) or taken
+    if machine.recording and getrefcount(last[0]) <= UNHELD and machine.heap.is_created(last[0]):
+        return release(machine, taken, last, 0) or taken
     return taken
 
 

@@ -35,9 +35,11 @@ class Finished(BaseException):
 
 
 class Continuation:
-    """Push the result; the base of all others."""
+    """Push the result; the base of all others. One that `ends_frame` keeps nothing of an exception
+    that it takes: what the frame held dies with it."""
 
     __slots__ = ()
+    ends_frame = False
 
     def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
         frame.stack.append(value)
@@ -194,6 +196,10 @@ class Chain(Continuation):
 
     first: Continuation
     second: Continuation
+
+    @property
+    def ends_frame(self) -> bool:  # type: ignore[override] # nobody sets it
+        return self.first.ends_frame
 
     def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
         frame = self.first.returned(machine, frame, value)

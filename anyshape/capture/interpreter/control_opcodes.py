@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from sys import getrefcount
 from types import FunctionType
 from typing import Any
 
@@ -36,6 +37,7 @@ from anyshape.capture.interpreter.opcode_results import (
     enter,
     push,
     push_by,
+    release,
     released,
 )
 from anyshape.capture.interpreter.value_opcodes import callee, shown_callable
@@ -191,12 +193,18 @@ def return_generator(machine: Interpreter, frame: Frame, arg: Any) -> Frame:
     return caller
 
 
+UNHELD = 3
+"""Who holds a generator that nobody of the program does: the heap, a list, and whoever asks."""
+
+
 def yield_value(machine: Interpreter, frame: Frame, arg: Any) -> Frame:
     value = frame.stack.pop()
-    generator = frame.generator  # held until its caller has control: dropping it may run `finally`
-    assert generator is not None
-    continuation, caller = frame.continuation, generator.suspend(machine)
-    return continuation.yielded(machine, caller, value)
+    last: list[Any] = [frame.generator]  # until its caller has control: it may have a `finally`
+    continuation, caller = frame.continuation, last[0].suspend(machine)
+    taken = continuation.yielded(machine, caller, value)
+    if machine.recording and getrefcount(last[0]) <= UNHELD and machine.heap.is_created(last[0]):
+        return release(machine, taken, last, 0) or taken
+    return taken
 
 
 @frozen

@@ -10,6 +10,9 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
+from anyshape.capture.heap.class_flags import HEAP_TYPE
+from anyshape.capture.heap.quiet_classes import flags_of, mro_of, namespace_of
+from anyshape.capture.heap.values import NULL
 from anyshape.capture.interpreter.frame import Frame
 
 JUMPS_TO_THE_NEXT_CLAUSE = ("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_IF_FALSE")
@@ -45,3 +48,11 @@ def _lets_exits_pass(frame: Frame, name: str) -> bool:
     """Whether `except <name>` has no interest in GeneratorExit."""
     kind: Any = frame.globals.get(name, getattr(builtins, name, None))
     return issubclass(type(kind), type) and issubclass(kind, Exception)
+
+
+def may_have_a_close(delegate: Any) -> bool:
+    """Whether closing a generator that delegates to this calls something: it asks for `close`."""
+    if delegate is NULL:
+        return False
+    kind = type(delegate)
+    return bool(flags_of(kind) & HEAP_TYPE) or any("close" in namespace_of(b) for b in mro_of(kind))

@@ -29,7 +29,7 @@ from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.frame_objects import untraced
 from anyshape.capture.interpreter.frame_views import FrameView
-from anyshape.capture.interpreter.generator_close import closes_quietly
+from anyshape.capture.interpreter.generator_close import closes_quietly, may_have_a_close
 from anyshape.capture.interpreter.iterator_states import STAND_INS, StandIn, native_rest
 from anyshape.capture.interpreter.versions import VERSION
 from anyshape.nouns import frozen
@@ -436,7 +436,26 @@ class Generator:
         """Whether dropping it runs code of the program."""
         if self.native is not None:
             return False  # that is dropped, too
-        return self.gi_suspended and not closes_quietly(self.frame)
+        return self.gi_suspended and not self._closes_quietly()
+
+    def _closes_quietly(self) -> bool:
+        """Whether closing it runs no handler of its own, of what it delegates to, or of a generator
+        that it holds, which may die with it."""
+        seen: set[int] = set()
+        waiting = [self]
+        while waiting:
+            generator = waiting.pop()
+            if id(generator) in seen or not generator.gi_suspended or generator.native is not None:
+                continue
+            seen.add(id(generator))
+            frame, delegate = generator.frame, generator.delegate()
+            if not closes_quietly(frame):
+                return False
+            if type(delegate) is not Generator and may_have_a_close(delegate):
+                return False
+            if not frame.code.hidden:
+                waiting += [v for v in (*frame.locals, *frame.stack) if type(v) is Generator]
+        return True
 
     def is_dropped(self) -> bool:
         """Whether only heap and caller hold it, and closing it would run code."""
@@ -482,6 +501,8 @@ class Generator:
 @frozen
 class Closing(Continuation):
     """`generator.close()`: GeneratorExit or StopIteration is wanted; a yield is an error."""
+
+    ends_frame = True
 
     def returned(self, machine: Interpreter, frame: Frame, value: Any) -> Frame:
         frame.stack.append(value if VERSION.close_gives_result else None)

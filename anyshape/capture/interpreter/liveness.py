@@ -93,12 +93,9 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def runs_when_closed(generator: Generator) -> bool:
-    """Whether closing it runs handlers of its own, or of what it delegates to, or will once it has
-    been advanced further."""
-    code = generator.frame.code
-    if generator.finished or code.hidden:
-        return False
-    return any(code.handled_by) or any(name == "SEND" for name, _ in code.opcodes)
+    """Whether closing it may run handlers of its own, or of what it delegates to or holds, now or
+    once it has been advanced further: by then it may hold anything."""
+    return not (generator.finished or generator.frame.code.hidden)
 
 
 def holds_finalized(value: Any, depth: int = 3) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from anyshape.capture.heap import raised_state
 from anyshape.capture.heap.raised_state import context_of, set_traceback, traceback_of
+from anyshape.capture.heap.values import NULL
 from anyshape.capture.interpreter import calls_of_the_program
 from anyshape.capture.interpreter.continuations import Root
 from anyshape.capture.interpreter.domain import Interpreter
@@ -61,7 +62,8 @@ def unwind(machine: Interpreter, error: BaseException) -> Frame | None:
         if continuation is not None:
             taken = continuation.raised(machine, caller, error)
             if taken is not None:
-                return taken
+                ends = machine.recording and continuation.ends_frame
+                return _closing(machine, taken, _contents_of(frame)) if ends else taken
         frame = caller
         _add_traceback(error, frame)
 
@@ -85,13 +87,26 @@ def leave(machine: Interpreter) -> NoReturn:
 
 
 def _closing(machine: Interpreter, frame: Frame, dropped: list[Any]) -> Frame:
-    """The frame to go on with, once the generators that lay on the stack are closed."""
-    while dropped:
-        if type(dropped[-1]) is Generator:
-            closer = release(machine, frame, dropped, -1)
+    """The frame to go on with, once the generators that lay on the stack are closed: the last one
+    first, whose frame is therefore the last to be entered."""
+    for index in range(len(dropped)):  # no other reference: who has a last one, is asked
+        if type(dropped[index]) is Generator:
+            closer = release(machine, frame, dropped, index)
             frame = frame if closer is None else closer
-        dropped.pop()
+        else:
+            dropped[index] = NULL
     return frame
+
+
+def _contents_of(frame: Frame) -> list[Any]:
+    """What dies with a frame that an exception has left which nobody keeps, in the opposite order;
+    nothing where a handler or a frame object of the program may keep it."""
+    if frame.is_watched() or frame.code.opcodes[_stands_at(frame)][0] != "YIELD_VALUE":
+        return []
+    contents = [*reversed(frame.locals), *frame.stack]
+    frame.locals[:] = [NULL] * len(frame.locals)
+    frame.stack.clear()
+    return contents
 
 
 def _was_raised_under(error: BaseException, handled: BaseException | None) -> bool:

@@ -15,7 +15,6 @@ from anyshape.capture.interpreter.continuations import DISCARD, Continuation
 from anyshape.capture.interpreter.domain import Mark
 from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.generators import Generator
-from anyshape.capture.interpreter.liveness import runs_when_closed
 from anyshape.capture.interpreter.machine import Language, Machine
 from anyshape.capture.interpreter.opcode_results import also, enter
 from anyshape.capture.interpreter.opcodes import OPCODE_HANDLERS
@@ -144,7 +143,7 @@ FRAMES_OF_A_CALL = 8
 
 
 def _closes(generator: Any) -> bool:
-    if type(generator) is not Generator or generator.running or runs_when_closed(generator):
+    if type(generator) is not Generator or generator.running or generator.is_left_open:
         return False
     generator.let_go()
     return True

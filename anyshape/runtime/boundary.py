@@ -34,8 +34,6 @@ from anyshape.runtime.saved_values import (
     VIEW_MODIFIED,
     SavedTensors,
     SavedValue,
-    refuse_replaced,
-    refuse_reshaped,
 )
 from anyshape.symbolic import symbols_of
 from anyshape.version_counters import version_of
@@ -59,23 +57,6 @@ class Part:
     residuals: tuple[int, ...]
 
 
-@frozen(eq=False)
-class _Own:
-    """The ``residuals`` that a part saves. ``replaceable``: (number, position among the inputs) of
-    those that are read as they are at the backward; ``mixed``: the numbers of those that are."""
-
-    residuals: tuple[SavedValue, ...]
-    replaceable: tuple[tuple[int, int], ...]
-    mixed: tuple[int, ...]
-
-    @classmethod
-    def of(cls, residuals: Sequence[SavedValue]) -> _Own:
-        numbered = [*enumerate(residuals)]
-        checked = ((i, one) for i, one in numbered if one.checked and not one.pinned)
-        replaceable = tuple((i, one.position) for i, one in checked if one.of_inputs)
-        return cls(tuple(residuals), replaceable, tuple(i for i, one in numbered if one.mixed))
-
-
 @frozen
 class Layout:
     """Positions: ``wanted`` among the inputs, or what ``made_by`` gives, one part's after the
@@ -83,7 +64,8 @@ class Layout:
     the ``outputs``, the last of which are ``hidden`` from the program. ``residuals`` are read by
     the backward half, ``watched`` are saved for their versions alone; ``numbers`` is where the
     numbers begin in what the forward half returns. ``parts``: no operator keeps something for two
-    of them, so that each can be gone through once."""
+    of them, so that each can be gone through once. ``kept``: inputs that eager's formulas keep
+    themselves, so that they find what ``x.data = new`` has put there."""
 
     outputs: int
     wanted: tuple[int, ...]
@@ -92,8 +74,8 @@ class Layout:
     watched: tuple[SavedValue, ...]
     numbers: int
     parts: tuple[Part, ...]
-    symbols: tuple[object, ...] = ()  # what the numbers are
     hidden: int = 0
+    kept: tuple[int, ...] = ()
 
 
 @frozen(eq=False)
@@ -135,8 +117,8 @@ class Boundary:
     _saved_outputs: tuple[int, ...] = ()
     _sized: tuple[int, ...] = ()  # inputs of which a size is a symbol
     _fixed_shapes: tuple[tuple[int, tuple[int, ...]], ...] = ()  # of the others
-    _owns: dict[Part, _Own] = field(default_factory=dict)
-    _pinned: tuple[int, ...] = ()
+    _owns: dict[Part, tuple[SavedValue, ...]] = field(default_factory=dict)
+    _tensors: tuple[int, ...] = ()  # inputs that are
     _constant_inputs: tuple[tuple[int, torch.Tensor], ...] = ()
     _leaves: tuple[int, ...] = ()  # inputs that gradients are wanted of
     _eager: dict[Part | None, Run] = field(default_factory=dict)
@@ -152,12 +134,11 @@ class Boundary:
         self._saved_outputs = tuple(sorted(p for p in outputs if p < self.layout.outputs))
         residuals = self.layout.residuals
         self._owns = {
-            part: _Own.of([residuals[i] for i in part.residuals]) for part in self.layout.parts
+            part: tuple(residuals[i] for i in part.residuals) for part in self.layout.parts
         }
-        if any(len(part.residuals) < len(residuals) for part in self.layout.parts):
-            self._pinned = tuple([one.position for one in residuals if one.pinned])
         kinds = [entry.value.type for entry in self.graph.inputs]
         shapes = [(p, kind.shape) for p, kind in enumerate(kinds) if isinstance(kind, TensorType)]
+        self._tensors = tuple([position for position, _ in shapes])
         sized = {p for p, shape in shapes if any(map(symbols_of, shape))}
         self._sized = tuple(sorted(sized))
         self._fixed_shapes = tuple(
@@ -220,7 +201,8 @@ class Boundary:
         return found
 
     def again(self, call: Call, part: Part, cotangents: Sequence[Any]) -> list[Any]:
-        """What a part wants, by eager torch from the inputs that were kept."""
+        """What a part wants, by eager torch from the inputs that were kept: where their data were
+        replaced since, from those that they had."""
         self.reruns += 1
         if call.is_modified():
             raise RuntimeError(MODIFIED)
@@ -243,11 +225,11 @@ class Boundary:
             self.reruns += 1
             return self._eagerly(call, part, cotangents, torch.is_grad_enabled(), again)
         half, own = self.half_for(part, cotangents), self._owns[part]
-        read, stale = saved.one_by_one(len(own.residuals))
+        read, stale = saved.one_by_one(len(own))
         if (
             half is None
             or not stale.isdisjoint(half.read)
-            or [read[i].data_ptr() for i, _ in own.replaceable] != saved.context.pointers
+            or call.is_replaced(self.layout.kept)
             or self._is_refused(call, part, cotangents, again)
         ):
             raise saved.refusal
@@ -357,16 +339,20 @@ class Boundary:
             inputs = self._inputs_as_given(call)
             for position in call.copies:
                 inputs[position] = inputs[position].clone()
-            for position, memory in call.replaced.items():
-                if create and inputs[position].requires_grad:  # it would be of what nobody has
+            replaced = call.replaced()
+            for position, memory in replaced.items():
+                if not (create and inputs[position].requires_grad):
+                    inputs[position] = memory
+                elif not _is_alike(memory, inputs[position]):
                     raise RuntimeError(REPLACED)
-                inputs[position] = memory
             for position in written_inputs:  # with version counters of their own
                 inputs[position] = inputs[position].data
             is_behind_others = any(position < 0 for position in part.wanted)
             for position in self._leaves if is_behind_others else part.wanted:
                 x = inputs[position]
                 inputs[position] = x.view_as(x) if create else x.detach().requires_grad_()
+                if create and position in replaced:
+                    inputs[position].data = replaced[position]
             outs = self._replayed(call, inputs, self._eager_of(part))
             handed = {p: g for p, g in zip(part.outputs, cotangents) if g is not None}
             way = Way.of(
@@ -374,6 +360,8 @@ class Boundary:
                 [inputs[i] for i in part.wanted if i >= 0],
                 [outs[made_by(i)] for i in part.wanted if i < 0],
             )
+            for position in replaced:  # as the program has done it
+                inputs[position].data = call.inputs[position].data
             changed = [outs[p] for p in written] + [inputs[p] for p in written_inputs]
             for tensor in changed:
                 torch.autograd.graph.increment_version(tensor.detach())
@@ -410,8 +398,7 @@ class Call:
     versions: tuple[int, ...] = ()
     shapes: tuple[torch.Size, ...] = ()
     copies: dict[int, torch.Tensor] = field(default_factory=dict)
-    replaced: Mapping[int, torch.Tensor] = field(default_factory=dict)
-    pinned: dict[int, torch.Tensor] = field(default_factory=dict)  # where parts save some alone
+    memory: dict[int, torch.Tensor] = field(default_factory=dict)  # that the inputs lie in
     saved: list[tuple[int, torch.Tensor, int]] = field(default_factory=list)
     random_state: RandomState | None = None
 
@@ -428,17 +415,21 @@ class Call:
     def kept(self, one: SavedValue, part: Part, layout: Layout) -> torch.Tensor:
         """What a part saves: of another one's outputs not the tensor itself, which would hold that
         part's node, and be held by it."""
-        found = one.read(self.inputs, self.outs)
+        found = one.read(self.inputs, self.outs, self.memory)
         is_result = not one.of_inputs and one.position in layout.differentiable
         return found.detach() if is_result and one.position not in part.outputs else found
 
-    def pin(self, residuals: Sequence[SavedValue], saved: Sequence[torch.Tensor]) -> None:
-        """Inputs whose data the program has replaced since have the memory that they had."""
-        pairs = ((one.position, memory) for one, memory in zip(residuals, saved) if one.pinned)
-        self.replaced = {
-            position: memory
-            for position, memory in chain(self.pinned.items(), pairs)
-            if memory.data_ptr() != self.inputs[position].data_ptr()
+    def is_replaced(self, positions: Sequence[int]) -> bool:
+        """Has the program put other data into one of these inputs since (``x.data = new``)?"""
+        memory, inputs = self.memory, self.inputs
+        return not all([memory[i].is_set_to(inputs[i]) for i in positions])
+
+    def replaced(self) -> dict[int, torch.Tensor]:
+        """All such inputs, each as it was: what lies in the memory that it had."""
+        return {
+            position: memory.detach()
+            for position, memory in self.memory.items()
+            if position not in self.copies and not memory.is_set_to(self.inputs[position])
         }
 
     def run(self, boundary: Boundary) -> None:
@@ -449,7 +440,7 @@ class Call:
             self.random_state = RandomState.of(boundary.drawn_on)
         self.versions = tuple([_version(tensor) for tensor in self.inputs])
         self.shapes = tuple([self.inputs[i].shape for i in boundary._sized])
-        self.pinned = {i: self.inputs[i].detach() for i in boundary._pinned}
+        self.memory = {i: self.inputs[i].detach() for i in boundary._tensors}
         outs = self.outs = list(boundary.forward(*self.arguments))
         self.numbers = tuple(outs[layout.numbers :])
         for position in layout.differentiable:
@@ -475,35 +466,26 @@ class Differentiated(torch.autograd.Function):
         if part is layout.parts[0]:  # what the forward half does, autograd does not see
             call.run(boundary)
         own = boundary._owns[part]
-        ctx.save_for_backward(
-            *(call.kept(one, part, layout) for one in (*own.residuals, *layout.watched))
-        )
+        ctx.save_for_backward(*(call.kept(one, part, layout) for one in (*own, *layout.watched)))
         ctx.boundary, ctx.call, ctx.part, ctx.own = boundary, call, part, own
-        ctx.pointers = [call.inputs[i].data_ptr() for _, i in own.replaceable]
         made = tuple([call.outs[position] for position in part.outputs])
         return made if len(made) != 1 else made[0]
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
         boundary, call, part, own = ctx.boundary, ctx.call, ctx.part, ctx.own
-        layout = boundary.layout
         try:
-            saved = ctx.saved_tensors[: len(own.residuals)]
+            saved = ctx.saved_tensors[: len(own)]
         except RuntimeError as refusal:  # kernels make views where no gradients are recorded
             if not str(refusal).startswith((MODIFIED, VIEW_MODIFIED)):
                 raise
             again = boundary.though_written(call, part, cotangents, SavedTensors(ctx, refusal))
             return None, None, None, None, *again
-        if [saved[i].data_ptr() for i, _ in own.replaceable] != ctx.pointers:
-            refuse_reshaped(own.residuals, layout.symbols, saved, call.numbers)
-        for i in own.mixed:
-            refuse_replaced(saved[i], call.inputs[own.residuals[i].position])
-        half = boundary.half_for(part, cotangents)
+        is_replaced = call.is_replaced(boundary.layout.kept)
+        half = None if is_replaced else boundary.half_for(part, cotangents)
         marker, _ = ctx.next_functions[0]
         # of `torch.autograd.grad`, and not of `backward()`, how gradients lie is seen
         asks_eager = not _C._will_engine_execute_node(marker)
-        if half is None or asks_eager or boundary.writes:
-            call.pin(own.residuals, saved)
         if half is None:
             return None, None, None, None, *boundary.again(call, part, cotangents)
         found = boundary.gradients(half, call, part, cotangents, saved)
@@ -534,6 +516,10 @@ def values_behind(graph: Graph, outputs: Sequence[Arg]) -> set[Value]:
         if row is None or not found.isdisjoint(map(root, made)):
             found.update(map(root, node.read))
     return {value for value in (*owner, *found) if root(value) in found}
+
+
+def _is_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.dtype == other.dtype and one.shape == other.shape
 
 
 def _is_transformed(cotangent: torch.Tensor) -> bool:

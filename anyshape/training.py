@@ -49,7 +49,7 @@ from anyshape.autograd.partition import (
 from anyshape.autograd.recompute import recompute_cheap
 from anyshape.autograd.recorded import names_of_recorded
 from anyshape.autograd.shared_heads import without_repeated_heads
-from anyshape.autograd.stages import Stage, cut_in, named_in, staged
+from anyshape.autograd.stages import Stage, cut_at, cut_in, named_in, staged
 from anyshape.autograd.written_since import written_by_the_end, written_since
 from anyshape.errors import AnyshapeError, stage_of
 from anyshape.ir.graph import Graph, Node, TensorType, Value, values_in
@@ -60,7 +60,8 @@ from anyshape.ops.write_back import WrittenThrough
 from anyshape.passes.outputs import separate_outputs
 from anyshape.passes.pipeline import DIFFERENTIABLE, JOINT, Pipeline
 from anyshape.passes.simplify import without_dead_reads
-from anyshape.runtime.boundary import Boundary, Half, Layout, Part, made_by
+from anyshape.runtime.boundary import Boundary
+from anyshape.runtime.halves import Half, Layout, Part, made_by
 from anyshape.runtime.profile import Times
 from anyshape.runtime.random_state import devices_drawn_on
 from anyshape.runtime.saved_by_eager import kept_themselves, reads_what_is_written
@@ -207,6 +208,7 @@ def compile_training(
         writes=any(map(_writes, graph.nodes)) or _is_refused(graph),
         replayed=replayed,
         cuts={part: cut for part, cut in zip(layout.parts, cuts) if cut is not None},
+        cut_at=_cut_at,
     )
     stages = (("joint", whole.graph), ("forward", halves.forward), ("backward", halves.backward))
     return CompiledTraining(graph, stages, boundary, backwards.compiled, saved_in_words(halves))
@@ -320,6 +322,14 @@ def _joint(chained: _Chained, outlined: Outline, absent: tuple[int, ...] = ()) -
         saved_outputs=(joint.saved_outputs - unchecked_outputs) | kept_outputs,
         unchecked_inputs=unchecked_inputs,
     )
+
+
+def _cut_at(graph: Graph, positions: Sequence[int]) -> Graph:
+    """Raises ``AnyshapeError``."""
+    try:
+        return cut_at(graph, positions, OPS)
+    except NotDifferentiable as refused:
+        raise AnyshapeError("E401", op="backward", why=refused.reason) from refused
 
 
 _surely_refused = partial(reads_what_is_written, unknown=False)

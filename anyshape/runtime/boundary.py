@@ -11,12 +11,14 @@ were kept.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import chain
 from typing import Any
 
 import torch
+from torch.autograd.graph import get_gradient_edge
 
 from anyshape.errors import AnyshapeError
 from anyshape.ir.graph import Arg, Graph, TensorType, Value, values_in
@@ -25,8 +27,9 @@ from anyshape.ops import OPS
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, deciding, described, form_of, laid_out
 from anyshape.runtime.gradient_layouts import Layout as Laid
+from anyshape.runtime.halves import Half, Layout, Part, Run, made_by
 from anyshape.runtime.random_state import RandomState
-from anyshape.runtime.replayed_gradients import Way
+from anyshape.runtime.replayed_gradients import StandIns, Way
 from anyshape.runtime.rollback import written_inputs
 from anyshape.runtime.saved_values import (
     MODIFIED,
@@ -38,54 +41,7 @@ from anyshape.runtime.saved_values import (
 from anyshape.symbolic import symbols_of
 from anyshape.version_counters import version_of
 
-Run = Callable[..., tuple[Any, ...]]
 _C = torch._C
-
-
-def made_by(position: int) -> int:
-    """How the output at a position is named among what a later part wants gradients of."""
-    return -1 - position
-
-
-@frozen(eq=False)
-class Part:
-    """Outputs, and the inputs and outputs of earlier parts (``made_by``) that autograd goes from
-    them to: one node of its graph, which saves some of the ``residuals``, by their numbers."""
-
-    outputs: tuple[int, ...]
-    wanted: tuple[int, ...]
-    residuals: tuple[int, ...]
-
-
-@frozen
-class Layout:
-    """Positions: ``wanted`` among the inputs, or what ``made_by`` gives, one part's after the
-    other's, so that an input may stand there several times; ``differentiable`` among
-    the ``outputs``, the last of which are ``hidden`` from the program. ``residuals`` are read by
-    the backward half, ``watched`` are saved for their versions alone; ``numbers`` is where the
-    numbers begin in what the forward half returns. ``parts``: no operator keeps something for two
-    of them, so that each can be gone through once. ``kept``: inputs that eager's formulas keep
-    themselves, so that they find what ``x.data = new`` has put there."""
-
-    outputs: int
-    wanted: tuple[int, ...]
-    differentiable: tuple[int, ...]
-    residuals: tuple[SavedValue, ...]
-    watched: tuple[SavedValue, ...]
-    numbers: int
-    parts: tuple[Part, ...]
-    hidden: int = 0
-    kept: tuple[int, ...] = ()
-
-
-@frozen(eq=False)
-class Half:
-    """A backward half for some cotangents: what runs, of which of the layout's ``wanted`` it gives
-    gradients, and which residuals it reads, as its part numbers those that it saves."""
-
-    run: Run
-    given: tuple[int, ...]
-    read: frozenset[int]
 
 
 @mutable(eq=False)
@@ -99,6 +55,7 @@ class Boundary:
     ``replayed``: the graph without what nobody reads, whose checks of data no kernel made; eager's
     backward does not know it.
     ``cuts``: the graph for a part that is handed results of which one lies in front of another.
+    ``cut_at``: a graph in which some of its outputs are handed to what is made of them.
     """
 
     graph: Graph
@@ -110,6 +67,7 @@ class Boundary:
     writes: bool = False
     replayed: Graph | None = None
     cuts: Mapping[Part, Graph] = field(default_factory=dict)
+    cut_at: Callable[[Graph, Sequence[int]], Graph] = field(default=lambda graph, _: graph)
     halves: dict[tuple[int, ...], Half | None] = field(default_factory=dict)
     reruns: int = 0
     laid: dict[Form, tuple[Laid, ...] | None] = field(default_factory=dict)
@@ -121,7 +79,14 @@ class Boundary:
     _tensors: tuple[int, ...] = ()  # inputs that are
     _constant_inputs: tuple[tuple[int, torch.Tensor], ...] = ()
     _leaves: tuple[int, ...] = ()  # inputs that gradients are wanted of
-    _eager: dict[Part | None, Run] = field(default_factory=dict)
+    _shown: tuple[int, ...] = ()  # results that require gradients
+    _read_earlier: dict[Part, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    """For each part, (number, position) of what it saves that is such a result."""
+    _own_kept: dict[Part, tuple[int, ...]] = field(default_factory=dict)
+    """For each part, those of its results that eager's formulas keep."""
+    _earlier: dict[Part, tuple[int, ...]] = field(default_factory=dict)
+    """For each part, the results on the way that the program was handed before its own."""
+    _eager: dict[tuple[Part | None, tuple[int, ...]], Run] = field(default_factory=dict)
     _decide: Run | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -135,6 +100,21 @@ class Boundary:
         residuals = self.layout.residuals
         self._owns = {
             part: tuple(residuals[i] for i in part.residuals) for part in self.layout.parts
+        }
+        shown = self.layout.outputs - self.layout.hidden
+        self._shown = tuple([p for part in self.layout.parts for p in part.outputs if p < shown])
+        self._own_kept = {
+            part: tuple(p for p in part.outputs if p in self._saved_outputs and p < shown)
+            for part in self.layout.parts
+        }
+        self._earlier = self.layout.earlier_results()
+        self._read_earlier = {
+            part: tuple(
+                (i, one.position)
+                for i, one in enumerate(own)
+                if not one.of_inputs and one.position in self._earlier[part]
+            )
+            for part, own in self._owns.items()
         }
         kinds = [entry.value.type for entry in self.graph.inputs]
         shapes = [(p, kind.shape) for p, kind in enumerate(kinds) if isinstance(kind, TensorType)]
@@ -169,6 +149,8 @@ class Boundary:
         for position, tensor in outs.items():
             made[position] = tensor
         call.saved = [(p, _counter(made[p]), _version(made[p])) for p in self._saved_outputs]
+        for position in self._shown:
+            call.results[position] = Result.of(made[position])
         return tuple(made[: self.layout.outputs - self.layout.hidden])
 
     def _record(self, call: Call, outs: dict[int, torch.Tensor]) -> None:
@@ -347,31 +329,42 @@ class Boundary:
                     raise RuntimeError(REPLACED)
             for position in written_inputs:  # with version counters of their own
                 inputs[position] = inputs[position].data
+            own = call.living(self._own_kept[part]) if create else {}
+            stand_ins = StandIns(alone=bool(own))
             is_behind_others = any(position < 0 for position in part.wanted)
             for position in self._leaves if is_behind_others else part.wanted:
                 x = inputs[position]
-                inputs[position] = x.view_as(x) if create else x.detach().requires_grad_()
-                if create and position in replaced:
-                    inputs[position].data = replaced[position]
-            outs = self._replayed(call, inputs, self._eager_of(part))
+                new = stand_ins.of(x, replaced.get(position)) if create else x.detach()
+                inputs[position] = new.requires_grad_()
+            results = call.living(self._earlier[part]) if create else {}
+            given = {p: stand_ins.of(tensor) for p, tensor in results.items()}
+            eager = self._eager_of(part, tuple(given))
+            outs = self._replayed(call, [*inputs, *given.values()], eager)
             handed = {p: g for p, g in zip(part.outputs, cotangents) if g is not None}
+            if own:
+                handed = {p: stand_ins.of(g) for p, g in handed.items()}
             way = Way.of(
                 {outs[p]: g for p, g in handed.items()},
                 [inputs[i] for i in part.wanted if i >= 0],
-                [outs[made_by(i)] for i in part.wanted if i < 0],
+                [given.get(made_by(i), outs[made_by(i)]) for i in part.wanted if i < 0],
             )
+            ends = [(get_gradient_edge(outs[p]), result) for p, result in own.items()]
             for position in replaced:  # as the program has done it
                 inputs[position].data = call.inputs[position].data
             changed = [outs[p] for p in written] + [inputs[p] for p in written_inputs]
             for tensor in changed:
                 torch.autograd.graph.increment_version(tensor.detach())
             of_inputs, of_results = map(iter, way.gradients(create))
-        return [next(of_inputs if i >= 0 else of_results) for i in part.wanted]
+            for edge, result in ends:
+                stand_ins.ends_at(edge, result)
+            return stand_ins.tied([next(of_inputs if i >= 0 else of_results) for i in part.wanted])
 
-    def _eager_of(self, part: Part) -> Run:
-        key = part if part in self.cuts else None
+    def _eager_of(self, part: Part, given: tuple[int, ...]) -> Run:
+        """The function of the graph's inputs and of these results on the way."""
+        key = (part if part in self.cuts else None, given)
         if key not in self._eager:
-            self._eager[key] = eager_function(self.cuts.get(part) or self.replayed or self.graph)
+            graph = self.cuts.get(part) or self.replayed or self.graph
+            self._eager[key] = eager_function(self.cut_at(graph, given) if given else graph)
         return self._eager[key]
 
     def _replayed(self, call: Call, inputs: Sequence[Any], eager: Run) -> tuple[Any, ...]:
@@ -387,6 +380,24 @@ _MARKER = torch.zeros((), requires_grad=True)
 _EMPTY = torch.empty(0)
 
 
+@frozen(eq=False)
+class Result:
+    """One that requires gradients, as the program was handed it. Nobody holds it here."""
+
+    handed: Callable[[], torch.Tensor | None]
+    version: int
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> Result:
+        return cls(weakref.ref(tensor), _version(tensor))
+
+    def now(self) -> torch.Tensor | None:
+        """None where it is gone, or another one by a write in place."""
+        tensor = self.handed()
+        is_same = tensor is not None and _version(tensor) == self.version
+        return tensor if is_same else None
+
+
 @mutable(eq=False)
 class Call:
     """One call: what it was given, and what its backward may need again."""
@@ -400,7 +411,22 @@ class Call:
     copies: dict[int, torch.Tensor] = field(default_factory=dict)
     memory: dict[int, torch.Tensor] = field(default_factory=dict)  # that the inputs lie in
     saved: list[tuple[int, torch.Tensor, int]] = field(default_factory=list)
+    results: dict[int, Result] = field(default_factory=dict)
     random_state: RandomState | None = None
+
+    def living(self, positions: Sequence[int]) -> dict[int, torch.Tensor]:
+        """Those results that somebody has still, as they were handed out."""
+        found = {position: self.results[position].now() for position in positions}
+        return {position: tensor for position, tensor in found.items() if tensor is not None}
+
+    def refuse_replaced_results(
+        self, read: Sequence[tuple[int, int]], saved: Sequence[torch.Tensor]
+    ) -> None:
+        """Raises where the program has put other data into one of the results that are read."""
+        for number, position in read:
+            tensor = self.results[position].now()
+            if tensor is not None and not saved[number].is_set_to(tensor):
+                raise RuntimeError(REPLACED)
 
     def is_modified(self) -> bool:
         """Has an input been written since, of which there is no copy?"""
@@ -474,6 +500,8 @@ class Differentiated(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
         boundary, call, part, own = ctx.boundary, ctx.call, ctx.part, ctx.own
+        if all([g is None for g in cotangents]):  # a function behind it gave none
+            return None, None, None, None, *(None for _ in part.wanted)
         try:
             saved = ctx.saved_tensors[: len(own)]
         except RuntimeError as refusal:  # kernels make views where no gradients are recorded
@@ -482,6 +510,7 @@ class Differentiated(torch.autograd.Function):
             again = boundary.though_written(call, part, cotangents, SavedTensors(ctx, refusal))
             return None, None, None, None, *again
         is_replaced = call.is_replaced(boundary.layout.kept)
+        call.refuse_replaced_results(boundary._read_earlier[part], saved)
         half = None if is_replaced else boundary.half_for(part, cotangents)
         marker, _ = ctx.next_functions[0]
         # of `torch.autograd.grad`, and not of `backward()`, how gradients lie is seen

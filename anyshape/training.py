@@ -26,6 +26,7 @@ from anyshape.autograd.kept import (
     kept_by_eager,
     kept_by_row,
     reads_unchecked,
+    statistics_kept,
     unchecked_by_eager,
 )
 from anyshape.autograd.memory import roots
@@ -321,6 +322,7 @@ def _joint(chained: _Chained, outlined: Outline, absent: tuple[int, ...] = ()) -
         saved_inputs=joint.saved_inputs | kept_inputs,
         saved_outputs=(joint.saved_outputs - unchecked_outputs) | kept_outputs,
         unchecked_inputs=unchecked_inputs,
+        left_inputs=statistics_kept(outlined.marked, OPS),
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from anyshape.autograd.memory import roots
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values, values_in
-from anyshape.ops.gradients.kept import KEPT, UNCHECKED, Given, Kept
+from anyshape.ops.gradients.kept import KEPT, STATISTICS, UNCHECKED, Given, Kept
 from anyshape.ops.table import OpDef
 
 Refuses = Callable[[Graph, Node, frozenset[Value]], bool]
@@ -111,6 +111,14 @@ def _signature(node: Node, read: Sequence[Value]) -> str:
 
     given = (*node.args, *node.kwargs.items())
     return f"{node.op} {[map_values(arg, described) for arg in given]} {node.modes}"
+
+
+def statistics_kept(graph: Graph, ops: Mapping[str, OpDef]) -> frozenset[int]:
+    """The inputs that eager's formulas keep as their operators have left them."""
+    owner = roots(graph, ops)
+    nodes = _leading_to_gradients(graph, owner)
+    kept = {v for node in nodes for v in values_in(tuple(_kept(node, ops, STATISTICS)))}
+    return _lying_in(graph, owner, {owner.get(v, v) for v in kept})[0]
 
 
 def unchecked_by_eager(

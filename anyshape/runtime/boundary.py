@@ -203,6 +203,14 @@ class Boundary:
         behind = values_behind(self.graph, outputs)
         written = {self.graph.inputs[position].value for position in call.modified()}
         again = [p for p, counter, version in call.saved if _version(counter) != version]
+        left = (
+            number
+            for number, one in enumerate(self.layout.watched, len(self._owns[part]))
+            if one.of_inputs and one.position in call.copies
+            if self.graph.inputs[one.position].value in behind
+        )
+        if any(map(saved.is_written, left)):
+            raise saved.refusal
         if behind.isdisjoint(written):
             self.reruns += 1
             return self._eagerly(call, part, cotangents, torch.is_grad_enabled(), again)

@@ -53,6 +53,13 @@ class SavedTensors:
     context: Any
     refusal: RuntimeError
 
+    def is_written(self, position: int) -> bool:
+        try:
+            self.context._raw_saved_tensors[position].unpack()
+        except RuntimeError:
+            return True
+        return False
+
     def one_by_one(self, count: int) -> tuple[list[torch.Tensor], set[int]]:
         """The first so many, and the positions of those that have been written."""
         found: list[torch.Tensor] = []

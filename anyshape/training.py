@@ -22,10 +22,11 @@ from anyshape.autograd.copied import with_copies
 from anyshape.autograd.differentiate import Activity, Joint, differentiate
 from anyshape.autograd.inlined import differentiates_again, inline_gradients, refuse_uncovered
 from anyshape.autograd.kept import (
-    kept_as_views,
+    inputs_kept,
     kept_by_eager,
     kept_by_row,
     reads_unchecked,
+    statistics_kept,
     unchecked_by_eager,
 )
 from anyshape.autograd.memory import roots
@@ -49,10 +50,10 @@ from anyshape.autograd.partition import (
 from anyshape.autograd.recompute import recompute_cheap
 from anyshape.autograd.recorded import names_of_recorded
 from anyshape.autograd.shared_heads import without_repeated_heads
-from anyshape.autograd.stages import Stage, cut_in, named_in, staged
+from anyshape.autograd.stages import Stage, cut_at, cut_in, named_in, staged
 from anyshape.autograd.written_since import written_by_the_end, written_since
 from anyshape.errors import AnyshapeError, stage_of
-from anyshape.ir.graph import Graph, Node, ScalarType, TensorType, Value, values_in
+from anyshape.ir.graph import Graph, Node, TensorType, Value, values_in
 from anyshape.nouns import frozen, mutable, replace
 from anyshape.ops import OPS
 from anyshape.ops.gradients.backward import GRADIENTS
@@ -60,13 +61,13 @@ from anyshape.ops.write_back import WrittenThrough
 from anyshape.passes.outputs import separate_outputs
 from anyshape.passes.pipeline import DIFFERENTIABLE, JOINT, Pipeline
 from anyshape.passes.simplify import without_dead_reads
-from anyshape.runtime.boundary import Boundary, Half, Layout, Part, made_by
+from anyshape.runtime.boundary import Boundary
+from anyshape.runtime.halves import Half, Layout, Part, made_by
 from anyshape.runtime.profile import Times
 from anyshape.runtime.random_state import devices_drawn_on
 from anyshape.runtime.saved_by_eager import kept_themselves, reads_what_is_written
 from anyshape.runtime.saved_values import SavedValue
 from anyshape.schedule.causal_masks import without_causal_masks
-from anyshape.symbolic import Expr
 
 CompileHalf = Callable[[Graph, Mapping[str, torch.Tensor]], Callable[[], Any]]
 """Begins to compile a graph that records nothing, and gives what ends it; both raise
@@ -208,6 +209,7 @@ def compile_training(
         writes=any(map(_writes, graph.nodes)) or _is_refused(graph),
         replayed=replayed,
         cuts={part: cut for part, cut in zip(layout.parts, cuts) if cut is not None},
+        cut_at=_cut_at,
     )
     stages = (("joint", whole.graph), ("forward", halves.forward), ("backward", halves.backward))
     return CompiledTraining(graph, stages, boundary, backwards.compiled, saved_in_words(halves))
@@ -320,7 +322,16 @@ def _joint(chained: _Chained, outlined: Outline, absent: tuple[int, ...] = ()) -
         saved_inputs=joint.saved_inputs | kept_inputs,
         saved_outputs=(joint.saved_outputs - unchecked_outputs) | kept_outputs,
         unchecked_inputs=unchecked_inputs,
+        left_inputs=statistics_kept(outlined.marked, OPS),
     )
+
+
+def _cut_at(graph: Graph, positions: Sequence[int]) -> Graph:
+    """Raises ``AnyshapeError``."""
+    try:
+        return cut_at(graph, positions, OPS)
+    except NotDifferentiable as refused:
+        raise AnyshapeError("E401", op="backward", why=refused.reason) from refused
 
 
 _surely_refused = partial(reads_what_is_written, unknown=False)
@@ -372,20 +383,18 @@ def _layout(
             for stage in chained.stages
         ]
     read = [one.position for one in halves.residuals if one.kind == "input"]
-    as_views, mixed = kept_as_views(outlined.marked, OPS, read, kept_themselves)
+    kept = inputs_kept(outlined.marked, OPS, kept_themselves)
+    as_views = frozenset(read) - kept
     return Layout(
         outputs,
         tuple(key for part in parts for key in part.wanted) if chained.stages else outlined.wanted,
         chained.differentiable,
-        tuple(
-            replace(_saved_value(one, as_views, mixed), type=entry.value.tensor)
-            for one, entry in zip(halves.residuals, halves.backward.inputs)
-        ),
+        tuple(_saved_value(one, as_views) for one in halves.residuals),
         tuple(map(_saved_value, halves.watched)),
         outputs + halves.extra,
         tuple(parts),
-        _symbols(halves),
         len(chained.hidden),
+        tuple(sorted(kept)),
     )
 
 
@@ -393,14 +402,6 @@ def _writes(node: Node) -> bool:
     """Does it write in place what has gradients?"""
     tensors = (v.type for v in node.outputs if isinstance(v.type, TensorType))
     return node.op in OPS and bool(OPS[node.op].mutates) and any(t.requires_grad for t in tensors)
-
-
-def _symbols(halves: Halves) -> tuple[object, ...]:
-    """What the numbers are that the backward half is handed."""
-    exprs = (
-        e.value.type.expr for e in halves.backward.inputs if isinstance(e.value.type, ScalarType)
-    )
-    return tuple(e.symbol if isinstance(e, Expr) else e for e in exprs)
 
 
 def _is_refused(graph: Graph) -> bool:
@@ -418,10 +419,7 @@ def _is_refused(graph: Graph) -> bool:
 def _saved_value(
     residual: Residual,
     as_views: frozenset[int] = frozenset(),
-    mixed: frozenset[int] = frozenset(),
 ) -> SavedValue:
     if residual.kind != "input":
         return SavedValue(False, residual.position, residual.checked)
-    is_mixed = residual.position in mixed
-    pinned = is_mixed or residual.position in as_views
-    return SavedValue(True, residual.position, residual.checked, pinned, is_mixed)
+    return SavedValue(True, residual.position, residual.checked, residual.position in as_views)

@@ -53,6 +53,7 @@ class Joint:
     (``stages.py``), None where nothing depends on it.
     ``saved`` are positions of the inputs and outputs in whose memory eager's own backward formulas
     read. ``unchecked_inputs``: of those eager does not know whether they were written since.
+    ``left_inputs``: those that they read as the graph has left them.
     """
 
     graph: Graph
@@ -62,6 +63,7 @@ class Joint:
     saved_inputs: frozenset[int]
     saved_outputs: frozenset[int]
     unchecked_inputs: frozenset[int] = frozenset()
+    left_inputs: frozenset[int] = frozenset()
 
     @property
     def cotangents(self) -> tuple[Value, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from anyshape.autograd.memory import roots
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values, values_in
-from anyshape.ops.gradients.kept import KEPT, UNCHECKED, Given, Kept
+from anyshape.ops.gradients.kept import KEPT, STATISTICS, UNCHECKED, Given, Kept
 from anyshape.ops.table import OpDef
 
 Refuses = Callable[[Graph, Node, frozenset[Value]], bool]
@@ -73,30 +73,27 @@ def _lying_in(
     return frozenset(inputs), frozenset(outputs)
 
 
-def kept_as_views(
-    graph: Graph, ops: Mapping[str, OpDef], positions: Iterable[int], kept_themselves: Asked
-) -> tuple[frozenset[int], frozenset[int]]:
-    """Which of these inputs eager keeps as views alone, or not at all: what ``x.data = new`` puts
-    there later is not what its formulas read. And which it keeps both ways."""
+def inputs_kept(graph: Graph, ops: Mapping[str, OpDef], kept_themselves: Asked) -> frozenset[int]:
+    """The inputs that one of eager's formulas keeps themselves, and not as a view alone: it reads
+    what ``x.data = new`` has put there."""
     owner = roots(graph, ops)
-    inputs = {graph.inputs[i].value: i for i in positions}
+    tensors = [e for e in enumerate(graph.inputs) if isinstance(e[1].value.type, TensorType)]
+    inputs = {entry.value: position for position, entry in tensors}
     answers: dict[str, frozenset[int]] = {}
     themselves: set[int] = set()
-    otherwise: set[int] = set()
     for node in _leading_to_gradients(graph, owner):
         row = ops.get(node.op)
         read = list(dict.fromkeys(node.inputs()))
-        given = {i for i in (inputs.get(owner.get(v, v)) for v in read) if i is not None}
-        if not given or (row is not None and row.alias != "none" and not row.mutates):
+        if inputs.keys().isdisjoint(read):
+            continue
+        if row is not None and row.alias != "none" and not row.mutates:
             continue
         key = _signature(node, read)
         if key not in answers:
             kept = kept_themselves(graph, node)
             answers[key] = frozenset(i for i, value in enumerate(read) if value in kept)
-        kept_here = {inputs[read[i]] for i in answers[key] if read[i] in inputs}
-        themselves |= kept_here
-        otherwise |= given - kept_here
-    return frozenset(inputs.values()) - themselves, frozenset(themselves & otherwise)
+        themselves.update(inputs[read[i]] for i in answers[key] if read[i] in inputs)
+    return frozenset(themselves)
 
 
 Asked = Callable[[Graph, Node], frozenset[Value]]
@@ -114,6 +111,14 @@ def _signature(node: Node, read: Sequence[Value]) -> str:
 
     given = (*node.args, *node.kwargs.items())
     return f"{node.op} {[map_values(arg, described) for arg in given]} {node.modes}"
+
+
+def statistics_kept(graph: Graph, ops: Mapping[str, OpDef]) -> frozenset[int]:
+    """The inputs that eager's formulas keep as their operators have left them."""
+    owner = roots(graph, ops)
+    nodes = _leading_to_gradients(graph, owner)
+    kept = {v for node in nodes for v in values_in(tuple(_kept(node, ops, STATISTICS)))}
+    return _lying_in(graph, owner, {owner.get(v, v) for v in kept})[0]
 
 
 def unchecked_by_eager(

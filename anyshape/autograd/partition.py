@@ -261,7 +261,7 @@ class _Partition:
 
     def _watched(self, residuals: Sequence[Residual]) -> tuple[Residual, ...]:
         """What eager saves of what the program can see, and the backward half does not read."""
-        checked = self.joint.saved_inputs - self.joint.unchecked_inputs
+        checked = self.joint.saved_inputs - self.joint.unchecked_inputs | self.joint.left_inputs
         seen = [Residual("input", i) for i in sorted(checked)]
         seen += [Residual("output", i) for i in sorted(self.joint.saved_outputs)]
         return tuple(one for one in seen if one not in residuals)

@@ -18,7 +18,7 @@ from dataclasses import field
 
 from anyshape.autograd.memory import roots
 from anyshape.autograd.outline import Group, NotDifferentiable
-from anyshape.ir.graph import Arg, Graph, Node, Value, map_values, values_in
+from anyshape.ir.graph import Arg, Graph, Input, Node, Value, map_values, values_in
 from anyshape.nouns import frozen, mutable, replace
 from anyshape.ops.table import OpDef
 
@@ -225,19 +225,60 @@ def cut_in(captured: Graph, pure: Graph, stage: Stage, ops: Mapping[str, OpDef])
     here = _leading_to(captured, [captured.outputs[i] for i in stage.outputs], made.keys(), ops)
     nodes: list[Node] = []
 
-    def read(value: Value) -> Arg:
-        return made.get(value, value)
-
     for node in captured.nodes:
-        if node in here:
-            args = tuple(map_values(arg, read) for arg in node.args)
-            kwargs = {name: map_values(arg, read) for name, arg in node.kwargs.items()}
-            node = replace(node, args=args, kwargs=kwargs)
-        nodes.append(node)
+        nodes.append(_reading(node, made) if node in here else node)
         for value in filter(made.__contains__, node.outputs):
             view = Node("expand", (value, value.shape), {}, (made[value],))
             nodes.append(replace(view, location=node.location, modes=node.modes))
     return replace(captured, nodes=tuple(nodes), outputs=tuple(outputs))
+
+
+def cut_at(graph: Graph, positions: Sequence[int], ops: Mapping[str, OpDef]) -> Graph:
+    """The graph, where what is made of these outputs is made of arguments in their places, which
+    come last: what is done behind the last write to one. Raises ``NotDifferentiable``."""
+    owner, written = roots(graph, ops), _last_writes(graph, ops)
+    given: dict[Value, Value] = {}
+    for position in positions:
+        (value,) = values_in(graph.outputs[position])
+        given[value] = Value(f"{value.name}_given", value.type)
+    begins = {value: written.get(owner.get(value, value), -1) for value in given}
+    behind: dict[Value, int] = {owner.get(v, v): n for v, n in begins.items() if n >= 0}
+    views: set[Value] = set()  # of a result, from before it was written
+    nodes: list[Node] = []
+    for number, node in enumerate(graph.nodes):
+        read = {value: given[value] for value in given if begins[value] < number}
+        for value in node.inputs():
+            if value in views and number > behind[owner.get(value, value)]:
+                raise NotDifferentiable(BESIDE_WRITES, node)
+        views.update(
+            v for v in node.outputs if v not in given and number <= behind.get(owner.get(v, v), -1)
+        )
+        nodes.append(_reading(node, read))
+    inputs = (*graph.inputs, *(Input(value, "argument", "") for value in given.values()))
+    return replace(graph, inputs=inputs, nodes=tuple(nodes))
+
+
+def _last_writes(graph: Graph, ops: Mapping[str, OpDef]) -> dict[Value, int]:
+    """Of what owns memory: the number of the last node that writes it."""
+    owner = roots(graph, ops)
+    found: dict[Value, int] = {}
+    for number, node in enumerate(graph.nodes):
+        row = ops.get(node.op)
+        if row is not None and row.mutates:
+            found.update((owner.get(v, v), number) for v in node.read[:1])
+    return found
+
+
+def _reading(node: Node, instead: Mapping[Value, Value]) -> Node:
+    """The node, which reads other values in the places of some."""
+
+    def read(value: Value) -> Arg:
+        return instead.get(value, value)
+
+    args = tuple(map_values(arg, read) for arg in node.args)
+    return replace(
+        node, args=args, kwargs={name: map_values(arg, read) for name, arg in node.kwargs.items()}
+    )
 
 
 def _leading_to(

@@ -11,12 +11,14 @@ were kept.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import chain
 from typing import Any
 
 import torch
+from torch.autograd.graph import get_gradient_edge
 
 from anyshape.errors import AnyshapeError
 from anyshape.ir.graph import Arg, Graph, TensorType, Value, values_in
@@ -25,8 +27,9 @@ from anyshape.ops import OPS
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, deciding, described, form_of, laid_out
 from anyshape.runtime.gradient_layouts import Layout as Laid
+from anyshape.runtime.halves import Half, Layout, Part, Run, made_by
 from anyshape.runtime.random_state import RandomState
-from anyshape.runtime.replayed_gradients import Way
+from anyshape.runtime.replayed_gradients import StandIns, Way
 from anyshape.runtime.rollback import written_inputs
 from anyshape.runtime.saved_values import (
     MODIFIED,
@@ -34,76 +37,11 @@ from anyshape.runtime.saved_values import (
     VIEW_MODIFIED,
     SavedTensors,
     SavedValue,
-    refuse_replaced,
-    refuse_reshaped,
 )
 from anyshape.symbolic import symbols_of
 from anyshape.version_counters import version_of
 
-Run = Callable[..., tuple[Any, ...]]
 _C = torch._C
-
-
-def made_by(position: int) -> int:
-    """How the output at a position is named among what a later part wants gradients of."""
-    return -1 - position
-
-
-@frozen(eq=False)
-class Part:
-    """Outputs, and the inputs and outputs of earlier parts (``made_by``) that autograd goes from
-    them to: one node of its graph, which saves some of the ``residuals``, by their numbers."""
-
-    outputs: tuple[int, ...]
-    wanted: tuple[int, ...]
-    residuals: tuple[int, ...]
-
-
-@frozen(eq=False)
-class _Own:
-    """The ``residuals`` that a part saves. ``replaceable``: (number, position among the inputs) of
-    those that are read as they are at the backward; ``mixed``: the numbers of those that are."""
-
-    residuals: tuple[SavedValue, ...]
-    replaceable: tuple[tuple[int, int], ...]
-    mixed: tuple[int, ...]
-
-    @classmethod
-    def of(cls, residuals: Sequence[SavedValue]) -> _Own:
-        numbered = [*enumerate(residuals)]
-        checked = ((i, one) for i, one in numbered if one.checked and not one.pinned)
-        replaceable = tuple((i, one.position) for i, one in checked if one.of_inputs)
-        return cls(tuple(residuals), replaceable, tuple(i for i, one in numbered if one.mixed))
-
-
-@frozen
-class Layout:
-    """Positions: ``wanted`` among the inputs, or what ``made_by`` gives, one part's after the
-    other's, so that an input may stand there several times; ``differentiable`` among
-    the ``outputs``, the last of which are ``hidden`` from the program. ``residuals`` are read by
-    the backward half, ``watched`` are saved for their versions alone; ``numbers`` is where the
-    numbers begin in what the forward half returns. ``parts``: no operator keeps something for two
-    of them, so that each can be gone through once."""
-
-    outputs: int
-    wanted: tuple[int, ...]
-    differentiable: tuple[int, ...]
-    residuals: tuple[SavedValue, ...]
-    watched: tuple[SavedValue, ...]
-    numbers: int
-    parts: tuple[Part, ...]
-    symbols: tuple[object, ...] = ()  # what the numbers are
-    hidden: int = 0
-
-
-@frozen(eq=False)
-class Half:
-    """A backward half for some cotangents: what runs, of which of the layout's ``wanted`` it gives
-    gradients, and which residuals it reads, as its part numbers those that it saves."""
-
-    run: Run
-    given: tuple[int, ...]
-    read: frozenset[int]
 
 
 @mutable(eq=False)
@@ -117,6 +55,7 @@ class Boundary:
     ``replayed``: the graph without what nobody reads, whose checks of data no kernel made; eager's
     backward does not know it.
     ``cuts``: the graph for a part that is handed results of which one lies in front of another.
+    ``cut_at``: a graph in which some of its outputs are handed to what is made of them.
     """
 
     graph: Graph
@@ -128,6 +67,7 @@ class Boundary:
     writes: bool = False
     replayed: Graph | None = None
     cuts: Mapping[Part, Graph] = field(default_factory=dict)
+    cut_at: Callable[[Graph, Sequence[int]], Graph] = field(default=lambda graph, _: graph)
     halves: dict[tuple[int, ...], Half | None] = field(default_factory=dict)
     reruns: int = 0
     laid: dict[Form, tuple[Laid, ...] | None] = field(default_factory=dict)
@@ -135,11 +75,18 @@ class Boundary:
     _saved_outputs: tuple[int, ...] = ()
     _sized: tuple[int, ...] = ()  # inputs of which a size is a symbol
     _fixed_shapes: tuple[tuple[int, tuple[int, ...]], ...] = ()  # of the others
-    _owns: dict[Part, _Own] = field(default_factory=dict)
-    _pinned: tuple[int, ...] = ()
+    _owns: dict[Part, tuple[SavedValue, ...]] = field(default_factory=dict)
+    _tensors: tuple[int, ...] = ()  # inputs that are
     _constant_inputs: tuple[tuple[int, torch.Tensor], ...] = ()
     _leaves: tuple[int, ...] = ()  # inputs that gradients are wanted of
-    _eager: dict[Part | None, Run] = field(default_factory=dict)
+    _shown: tuple[int, ...] = ()  # results that require gradients
+    _read_earlier: dict[Part, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    """For each part, (number, position) of what it saves that is such a result."""
+    _own_kept: dict[Part, tuple[int, ...]] = field(default_factory=dict)
+    """For each part, those of its results that eager's formulas keep."""
+    _earlier: dict[Part, tuple[int, ...]] = field(default_factory=dict)
+    """For each part, the results on the way that the program was handed before its own."""
+    _eager: dict[tuple[Part | None, tuple[int, ...]], Run] = field(default_factory=dict)
     _decide: Run | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -152,12 +99,26 @@ class Boundary:
         self._saved_outputs = tuple(sorted(p for p in outputs if p < self.layout.outputs))
         residuals = self.layout.residuals
         self._owns = {
-            part: _Own.of([residuals[i] for i in part.residuals]) for part in self.layout.parts
+            part: tuple(residuals[i] for i in part.residuals) for part in self.layout.parts
         }
-        if any(len(part.residuals) < len(residuals) for part in self.layout.parts):
-            self._pinned = tuple([one.position for one in residuals if one.pinned])
+        shown = self.layout.outputs - self.layout.hidden
+        self._shown = tuple([p for part in self.layout.parts for p in part.outputs if p < shown])
+        self._own_kept = {
+            part: tuple(p for p in part.outputs if p in self._saved_outputs and p < shown)
+            for part in self.layout.parts
+        }
+        self._earlier = self.layout.earlier_results()
+        self._read_earlier = {
+            part: tuple(
+                (i, one.position)
+                for i, one in enumerate(own)
+                if not one.of_inputs and one.position in self._earlier[part]
+            )
+            for part, own in self._owns.items()
+        }
         kinds = [entry.value.type for entry in self.graph.inputs]
         shapes = [(p, kind.shape) for p, kind in enumerate(kinds) if isinstance(kind, TensorType)]
+        self._tensors = tuple([position for position, _ in shapes])
         sized = {p for p, shape in shapes if any(map(symbols_of, shape))}
         self._sized = tuple(sorted(sized))
         self._fixed_shapes = tuple(
@@ -188,6 +149,8 @@ class Boundary:
         for position, tensor in outs.items():
             made[position] = tensor
         call.saved = [(p, _counter(made[p]), _version(made[p])) for p in self._saved_outputs]
+        for position in self._shown:
+            call.results[position] = Result.of(made[position])
         return tuple(made[: self.layout.outputs - self.layout.hidden])
 
     def _record(self, call: Call, outs: dict[int, torch.Tensor]) -> None:
@@ -220,7 +183,8 @@ class Boundary:
         return found
 
     def again(self, call: Call, part: Part, cotangents: Sequence[Any]) -> list[Any]:
-        """What a part wants, by eager torch from the inputs that were kept."""
+        """What a part wants, by eager torch from the inputs that were kept: where their data were
+        replaced since, from those that they had."""
         self.reruns += 1
         if call.is_modified():
             raise RuntimeError(MODIFIED)
@@ -239,15 +203,23 @@ class Boundary:
         behind = values_behind(self.graph, outputs)
         written = {self.graph.inputs[position].value for position in call.modified()}
         again = [p for p, counter, version in call.saved if _version(counter) != version]
+        left = (
+            number
+            for number, one in enumerate(self.layout.watched, len(self._owns[part]))
+            if one.of_inputs and one.position in call.copies
+            if self.graph.inputs[one.position].value in behind
+        )
+        if any(map(saved.is_written, left)):
+            raise saved.refusal
         if behind.isdisjoint(written):
             self.reruns += 1
             return self._eagerly(call, part, cotangents, torch.is_grad_enabled(), again)
         half, own = self.half_for(part, cotangents), self._owns[part]
-        read, stale = saved.one_by_one(len(own.residuals))
+        read, stale = saved.one_by_one(len(own))
         if (
             half is None
             or not stale.isdisjoint(half.read)
-            or [read[i].data_ptr() for i, _ in own.replaceable] != saved.context.pointers
+            or call.is_replaced(self.layout.kept)
             or self._is_refused(call, part, cotangents, again)
         ):
             raise saved.refusal
@@ -357,33 +329,50 @@ class Boundary:
             inputs = self._inputs_as_given(call)
             for position in call.copies:
                 inputs[position] = inputs[position].clone()
-            for position, memory in call.replaced.items():
-                if create and inputs[position].requires_grad:  # it would be of what nobody has
+            replaced = call.replaced()
+            for position, memory in replaced.items():
+                if not (create and inputs[position].requires_grad):
+                    inputs[position] = memory
+                elif not _is_alike(memory, inputs[position]):
                     raise RuntimeError(REPLACED)
-                inputs[position] = memory
             for position in written_inputs:  # with version counters of their own
                 inputs[position] = inputs[position].data
+            own = call.living(self._own_kept[part]) if create else {}
+            stand_ins = StandIns(alone=bool(own))
             is_behind_others = any(position < 0 for position in part.wanted)
             for position in self._leaves if is_behind_others else part.wanted:
                 x = inputs[position]
-                inputs[position] = x.view_as(x) if create else x.detach().requires_grad_()
-            outs = self._replayed(call, inputs, self._eager_of(part))
+                new = stand_ins.of(x, replaced.get(position)) if create else x.detach()
+                inputs[position] = new.requires_grad_()
+            results = call.living(self._earlier[part]) if create else {}
+            given = {p: stand_ins.of(tensor) for p, tensor in results.items()}
+            eager = self._eager_of(part, tuple(given))
+            outs = self._replayed(call, [*inputs, *given.values()], eager)
             handed = {p: g for p, g in zip(part.outputs, cotangents) if g is not None}
+            if own:
+                handed = {p: stand_ins.of(g) for p, g in handed.items()}
             way = Way.of(
                 {outs[p]: g for p, g in handed.items()},
                 [inputs[i] for i in part.wanted if i >= 0],
-                [outs[made_by(i)] for i in part.wanted if i < 0],
+                [given.get(made_by(i), outs[made_by(i)]) for i in part.wanted if i < 0],
             )
+            ends = [(get_gradient_edge(outs[p]), result) for p, result in own.items()]
+            for position in replaced:  # as the program has done it
+                inputs[position].data = call.inputs[position].data
             changed = [outs[p] for p in written] + [inputs[p] for p in written_inputs]
             for tensor in changed:
                 torch.autograd.graph.increment_version(tensor.detach())
             of_inputs, of_results = map(iter, way.gradients(create))
-        return [next(of_inputs if i >= 0 else of_results) for i in part.wanted]
+            for edge, result in ends:
+                stand_ins.ends_at(edge, result)
+            return stand_ins.tied([next(of_inputs if i >= 0 else of_results) for i in part.wanted])
 
-    def _eager_of(self, part: Part) -> Run:
-        key = part if part in self.cuts else None
+    def _eager_of(self, part: Part, given: tuple[int, ...]) -> Run:
+        """The function of the graph's inputs and of these results on the way."""
+        key = (part if part in self.cuts else None, given)
         if key not in self._eager:
-            self._eager[key] = eager_function(self.cuts.get(part) or self.replayed or self.graph)
+            graph = self.cuts.get(part) or self.replayed or self.graph
+            self._eager[key] = eager_function(self.cut_at(graph, given) if given else graph)
         return self._eager[key]
 
     def _replayed(self, call: Call, inputs: Sequence[Any], eager: Run) -> tuple[Any, ...]:
@@ -399,6 +388,24 @@ _MARKER = torch.zeros((), requires_grad=True)
 _EMPTY = torch.empty(0)
 
 
+@frozen(eq=False)
+class Result:
+    """One that requires gradients, as the program was handed it. Nobody holds it here."""
+
+    handed: Callable[[], torch.Tensor | None]
+    version: int
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> Result:
+        return cls(weakref.ref(tensor), _version(tensor))
+
+    def now(self) -> torch.Tensor | None:
+        """None where it is gone, or another one by a write in place."""
+        tensor = self.handed()
+        is_same = tensor is not None and _version(tensor) == self.version
+        return tensor if is_same else None
+
+
 @mutable(eq=False)
 class Call:
     """One call: what it was given, and what its backward may need again."""
@@ -410,10 +417,24 @@ class Call:
     versions: tuple[int, ...] = ()
     shapes: tuple[torch.Size, ...] = ()
     copies: dict[int, torch.Tensor] = field(default_factory=dict)
-    replaced: Mapping[int, torch.Tensor] = field(default_factory=dict)
-    pinned: dict[int, torch.Tensor] = field(default_factory=dict)  # where parts save some alone
+    memory: dict[int, torch.Tensor] = field(default_factory=dict)  # that the inputs lie in
     saved: list[tuple[int, torch.Tensor, int]] = field(default_factory=list)
+    results: dict[int, Result] = field(default_factory=dict)
     random_state: RandomState | None = None
+
+    def living(self, positions: Sequence[int]) -> dict[int, torch.Tensor]:
+        """Those results that somebody has still, as they were handed out."""
+        found = {position: self.results[position].now() for position in positions}
+        return {position: tensor for position, tensor in found.items() if tensor is not None}
+
+    def refuse_replaced_results(
+        self, read: Sequence[tuple[int, int]], saved: Sequence[torch.Tensor]
+    ) -> None:
+        """Raises where the program has put other data into one of the results that are read."""
+        for number, position in read:
+            tensor = self.results[position].now()
+            if tensor is not None and not saved[number].is_set_to(tensor):
+                raise RuntimeError(REPLACED)
 
     def is_modified(self) -> bool:
         """Has an input been written since, of which there is no copy?"""
@@ -428,17 +449,21 @@ class Call:
     def kept(self, one: SavedValue, part: Part, layout: Layout) -> torch.Tensor:
         """What a part saves: of another one's outputs not the tensor itself, which would hold that
         part's node, and be held by it."""
-        found = one.read(self.inputs, self.outs)
+        found = one.read(self.inputs, self.outs, self.memory)
         is_result = not one.of_inputs and one.position in layout.differentiable
         return found.detach() if is_result and one.position not in part.outputs else found
 
-    def pin(self, residuals: Sequence[SavedValue], saved: Sequence[torch.Tensor]) -> None:
-        """Inputs whose data the program has replaced since have the memory that they had."""
-        pairs = ((one.position, memory) for one, memory in zip(residuals, saved) if one.pinned)
-        self.replaced = {
-            position: memory
-            for position, memory in chain(self.pinned.items(), pairs)
-            if memory.data_ptr() != self.inputs[position].data_ptr()
+    def is_replaced(self, positions: Sequence[int]) -> bool:
+        """Has the program put other data into one of these inputs since (``x.data = new``)?"""
+        memory, inputs = self.memory, self.inputs
+        return not all([memory[i].is_set_to(inputs[i]) for i in positions])
+
+    def replaced(self) -> dict[int, torch.Tensor]:
+        """All such inputs, each as it was: what lies in the memory that it had."""
+        return {
+            position: memory.detach()
+            for position, memory in self.memory.items()
+            if position not in self.copies and not memory.is_set_to(self.inputs[position])
         }
 
     def run(self, boundary: Boundary) -> None:
@@ -449,7 +474,7 @@ class Call:
             self.random_state = RandomState.of(boundary.drawn_on)
         self.versions = tuple([_version(tensor) for tensor in self.inputs])
         self.shapes = tuple([self.inputs[i].shape for i in boundary._sized])
-        self.pinned = {i: self.inputs[i].detach() for i in boundary._pinned}
+        self.memory = {i: self.inputs[i].detach() for i in boundary._tensors}
         outs = self.outs = list(boundary.forward(*self.arguments))
         self.numbers = tuple(outs[layout.numbers :])
         for position in layout.differentiable:
@@ -475,35 +500,29 @@ class Differentiated(torch.autograd.Function):
         if part is layout.parts[0]:  # what the forward half does, autograd does not see
             call.run(boundary)
         own = boundary._owns[part]
-        ctx.save_for_backward(
-            *(call.kept(one, part, layout) for one in (*own.residuals, *layout.watched))
-        )
+        ctx.save_for_backward(*(call.kept(one, part, layout) for one in (*own, *layout.watched)))
         ctx.boundary, ctx.call, ctx.part, ctx.own = boundary, call, part, own
-        ctx.pointers = [call.inputs[i].data_ptr() for _, i in own.replaceable]
         made = tuple([call.outs[position] for position in part.outputs])
         return made if len(made) != 1 else made[0]
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
         boundary, call, part, own = ctx.boundary, ctx.call, ctx.part, ctx.own
-        layout = boundary.layout
+        if all([g is None for g in cotangents]):  # a function behind it gave none
+            return None, None, None, None, *(None for _ in part.wanted)
         try:
-            saved = ctx.saved_tensors[: len(own.residuals)]
+            saved = ctx.saved_tensors[: len(own)]
         except RuntimeError as refusal:  # kernels make views where no gradients are recorded
             if not str(refusal).startswith((MODIFIED, VIEW_MODIFIED)):
                 raise
             again = boundary.though_written(call, part, cotangents, SavedTensors(ctx, refusal))
             return None, None, None, None, *again
-        if [saved[i].data_ptr() for i, _ in own.replaceable] != ctx.pointers:
-            refuse_reshaped(own.residuals, layout.symbols, saved, call.numbers)
-        for i in own.mixed:
-            refuse_replaced(saved[i], call.inputs[own.residuals[i].position])
-        half = boundary.half_for(part, cotangents)
+        is_replaced = call.is_replaced(boundary.layout.kept)
+        call.refuse_replaced_results(boundary._read_earlier[part], saved)
+        half = None if is_replaced else boundary.half_for(part, cotangents)
         marker, _ = ctx.next_functions[0]
         # of `torch.autograd.grad`, and not of `backward()`, how gradients lie is seen
         asks_eager = not _C._will_engine_execute_node(marker)
-        if half is None or asks_eager or boundary.writes:
-            call.pin(own.residuals, saved)
         if half is None:
             return None, None, None, None, *boundary.again(call, part, cotangents)
         found = boundary.gradients(half, call, part, cotangents, saved)
@@ -534,6 +553,10 @@ def values_behind(graph: Graph, outputs: Sequence[Arg]) -> set[Value]:
         if row is None or not found.isdisjoint(map(root, made)):
             found.update(map(root, node.read))
     return {value for value in (*owner, *found) if root(value) in found}
+
+
+def _is_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.dtype == other.dtype and one.shape == other.shape
 
 
 def _is_transformed(cotangent: torch.Tensor) -> bool:

@@ -8,6 +8,7 @@ inputs is not the part's, as the earlier part adds that itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -61,6 +62,76 @@ class Way:
             allow_unused=True,
         )
         return list(found)
+
+
+@frozen(eq=False)
+class StandIns:
+    """Tensors in the places of those that differentiable gradients are to be of: views of them.
+    With ``alone``, leaves, and what is made of these is ``tied`` to the others."""
+
+    alone: bool
+    pairs: list[tuple[GradientEdge, torch.Tensor]] = field(default_factory=list)
+
+    def of(self, tensor: torch.Tensor, data: torch.Tensor | None = None) -> torch.Tensor:
+        """``data``: what it holds, if that is not what it holds by now."""
+        if not tensor.requires_grad:
+            return tensor
+        made = tensor.detach().requires_grad_() if self.alone else tensor.view_as(tensor)
+        if data is not None:
+            made.data = data
+        if self.alone:
+            self.pairs.append((get_gradient_edge(made), tensor))
+        return made
+
+    def ends_at(self, edge: GradientEdge, result: torch.Tensor) -> None:
+        """What runs again has made one of its results, in whose place the program has its own: by
+        formulas that keep that one, gradients are of it, and gradients of them end there."""
+        edge.node.register_prehook(_without(edge.output_nr))
+        self.pairs.append((edge, result))
+
+    def tied(self, gradients: Sequence[Any]) -> list[Any]:
+        positions = [i for i, g in enumerate(gradients) if g is not None and g.requires_grad]
+        found = list(gradients)
+        if not (self.alone and positions):
+            return found
+        made = [gradients[i] for i in positions]
+        several = _Tied.apply(made, self.pairs, *(tensor for _, tensor in self.pairs))
+        for position, one in zip(positions, several):
+            found[position] = one
+        return found
+
+
+class _Tied(torch.autograd.Function):
+    """Gradients by a graph that ends at stand-ins, as autograd sees them: made of the tensors in
+    whose places those stand. It is gone through by itself, as often as is asked for."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        made: Sequence[torch.Tensor],
+        pairs: Sequence[tuple[GradientEdge, torch.Tensor]],
+        *tensors: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.made, ctx.pairs = [*map(get_gradient_edge, made)], pairs
+        return tuple([g.detach() for g in made])
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> tuple[Any, ...]:
+        create = torch.is_grad_enabled()
+        again = StandIns(create, [*ctx.pairs] if create else [])
+        several = [(g, c) for g, c in zip(ctx.made, cotangents) if c is not None]
+        if not several:
+            return (None, None, *(None for _ in ctx.pairs))
+        found = torch.autograd.grad(
+            [g for g, _ in several],
+            [edge for edge, _ in ctx.pairs],
+            [again.of(c) if create else c for _, c in several],
+            retain_graph=True,
+            create_graph=create,
+            allow_unused=True,
+        )
+        return (None, None, *again.tied(found))
 
 
 def _edge(tensor: torch.Tensor) -> GradientEdge | torch.Tensor:

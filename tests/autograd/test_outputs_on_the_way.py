@@ -171,6 +171,34 @@ def differentiated_again(net: Net, results: Results) -> Any:
     sum(g.square().sum() for g in gradients if g is not None).backward()  # type: ignore[union-attr]
 
 
+def differentiated_three_times(net: Net, results: Results) -> Any:
+    """Of each result, with respect to all: what formulas keep is the very result."""
+    seen: list[Any] = []
+    leaves = [*results, *net.parameters()]
+    for each in results:
+        total = each.square().sum() + loss_of(results)
+        for _ in range(2):
+            found = torch.autograd.grad(total, leaves, create_graph=True, allow_unused=True)
+            squares = [g.square().sum() for g in found if g is not None]
+            total = torch.stack(squares).sum() * 0.01 + results[0].sum()
+        seen.append(torch.autograd.grad(total, leaves, allow_unused=True, retain_graph=True))
+    return seen
+
+
+def differentiated_behind_hooks(net: Net, results: Results) -> Any:
+    for each in results:
+        each.register_hook(lambda g: g * 2)
+    differentiated_again(net, results)
+
+
+def of_some_that_are_kept(net: Net, results: Results) -> Any:
+    last, leaves = results[-1], [results[0], *net.parameters()]
+    del results
+    found = torch.autograd.grad(last.sin().sum(), leaves, create_graph=True, allow_unused=True)
+    total = torch.stack([g.square().sum() for g in found if g is not None]).sum()
+    return torch.autograd.grad(total, leaves, allow_unused=True)
+
+
 def twice(net: Net, results: Results) -> Any:
     loss_of(results).backward()
     try:
@@ -183,7 +211,8 @@ def twice(net: Net, results: Results) -> Any:
 USES = [
     *(retained, retained_of_the_last, hooked, asked_for, asked_for_one_of_another),
     *(asked_for_at_once, one_by_one, ended_there, gone_on_from_there),
-    *(differentiated_again, twice),
+    *(differentiated_again, differentiated_three_times, differentiated_behind_hooks),
+    *(of_some_that_are_kept, twice),
 ]
 
 
@@ -207,3 +236,52 @@ def test_a_result_on_the_way_is_eagers(program: Callable[[Net, Tensor], Results]
             assert_same(*runs, 1e-7)
     stats = fast.stats()
     assert (stats.specializations, stats.eager_graphs, stats.gradients) == (1, (), 1)
+
+
+def kept_by_its_formula(x: Tensor) -> Tensor:
+    return (x * 2).tanh()
+
+
+def differentiated_to_itself(run: Callable[[Tensor], Tensor], x: Tensor) -> Any:
+    y = run(x)
+    (g,) = torch.autograd.grad(y.sin().sum(), x, create_graph=True)
+    return torch.autograd.grad(g.sum() + y.sum(), [x, y])
+
+
+def test_second_gradients_are_of_the_result_that_a_formula_keeps() -> None:
+    fast = anyshape.compile(kept_by_its_formula)
+    for count in (3, 1, 0):
+        x = torch.randn(count, 4, requires_grad=True)
+        found, expected = (differentiated_to_itself(f, x) for f in (fast, kept_by_its_formula))
+        assert_same(found, expected, 1e-9)
+
+
+class GivesNone(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> None:
+        return None
+
+
+def test_a_function_behind_it_that_gives_no_gradient() -> None:
+    fast = anyshape.compile(kept_by_its_formula)
+    for count in (3, 5):
+        x = torch.randn(count, 4, requires_grad=True)
+        y: Tensor = GivesNone.apply(fast(x))  # type: ignore[no-untyped-call]
+        assert torch.autograd.grad(y.sum(), x, allow_unused=True) == (None,)
+
+
+def read_by_the_next(x: Tensor) -> Results:
+    h = x * 2
+    return h, h.sin()
+
+
+def test_other_data_of_a_result_that_is_read_are_refused() -> None:
+    fast = anyshape.compile(read_by_the_next)
+    h, y = fast(torch.randn(3, requires_grad=True))
+    h.data = torch.randn(3)
+    with pytest.raises(RuntimeError, match="has been replaced"):
+        y.sum().backward()

@@ -69,6 +69,8 @@ KEPT: Mapping[str, Kept | Callable[[Given], Kept]] = {
     "torch_pad": _where_edges_are_repeated,
     "var_mean": INPUT,
 }
+STATISTICS: Mapping[str, Kept] = {"batch_norm_moved": {"running_mean": (), "running_var": ()}}
+"""What a formula keeps of what the operator itself has written, unseen by version counters."""
 UNCHECKED: Mapping[str, Kept] = {"kron": CROSS}
 """Rows whose formulas read the memory of their arguments by views of it that count no writes
 (``_unsafe_view``): what was written since is read."""

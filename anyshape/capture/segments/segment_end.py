@@ -26,6 +26,7 @@ from anyshape.capture.heap.effects import Effect, without_overwritten
 from anyshape.capture.heap.iterators import STARTS, TELLING
 from anyshape.capture.heap.mirrors import VIEWS, maker_of, mapping_behind
 from anyshape.capture.heap.nested_containers import values_of
+from anyshape.capture.heap.numpy_scalars import is_numpy_number
 from anyshape.capture.heap.quiet_classes import (
     bare_name,
     class_entry,
@@ -253,6 +254,8 @@ class Rebuilder:
         """The expression that makes what is made by one."""
         if decimals.is_number(kind) and self.recorder.sources.of(value) is None:
             return f"{self.constant(kind)}({str(value)!r})"
+        if is_numpy_number(value) and value.dtype.type is kind:  # no class of the program's
+            return f"{self.constant(kind)}({self.constant(value)})"
         if kind is slice:
             return (
                 f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"

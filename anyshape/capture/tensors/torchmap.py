@@ -129,6 +129,17 @@ IN_PLACE_FLAGS = frozenset(
     name for name, row in OPS.items() if any(p.name == "inplace" for p in row.signature.parameters)
 )
 
+# Methods by which a tensor becomes a view of itself (`x.t_()`): those that give the view.
+IN_PLACE_VIEWS: Mapping[Any, Any] = MappingProxyType(
+    {
+        getattr(torch.Tensor, f"{method.__name__}_"): method
+        for method, name in ROWS.items()
+        if OPS[name].alias == "view"
+        and getattr(torch.Tensor, method.__name__, None) is method
+        and hasattr(torch.Tensor, f"{method.__name__}_")
+    }
+)
+
 
 def operator_name(operator: Any) -> str:
     """`aten::select` of `torch.ops.aten.select` and of its overloads."""

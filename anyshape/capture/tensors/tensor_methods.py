@@ -414,9 +414,9 @@ def in_place(view: Any) -> Handler:
     """`x.unsqueeze_(0)`: the very object is the view that ``view`` gives."""
 
     def handle(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        x = args[0] if args else kwargs.get("self")
-        if not may_become_a_view(domain, x):
+        if not args or not may_become_a_view(domain, args[0]):
             return NotImplemented
+        x: TensorValue = args[0]
         domain.recorder.choices.refuse_marks(x)
         made = call_torch(domain, view, args, kwargs)
         if type(made) is TensorValue:

@@ -132,11 +132,10 @@ IN_PLACE_FLAGS = frozenset(
 # Methods by which a tensor becomes a view of itself (`x.t_()`): those that give the view.
 IN_PLACE_VIEWS: Mapping[Any, Any] = MappingProxyType(
     {
-        getattr(torch.Tensor, f"{method.__name__}_"): method
-        for method, name in ROWS.items()
-        if OPS[name].alias == "view"
-        and getattr(torch.Tensor, method.__name__, None) is method
-        and hasattr(torch.Tensor, f"{method.__name__}_")
+        vars(torch._C.TensorBase)[f"{key}_"]: method
+        for key, method in vars(torch._C.TensorBase).items()
+        if OPS.get(ROWS.get(method, ""), OPS["add"]).alias == "view"
+        and f"{key}_" in vars(torch._C.TensorBase)
     }
 )
 

@@ -192,7 +192,7 @@ class TensorValue(Proxy):
         """As a tensor's: by identity."""
         if self.identified is not None:
             self.identified()
-        return hash(id(self.value))
+        return object.__hash__(self)  # and not its value's, which may become another one
 
 
 class OpaqueValue(Proxy):

@@ -22,7 +22,13 @@ from anyshape.capture.heap.deaths import DeathsAreUnknown
 from anyshape.capture.heap.hidden_dicts import PARTIAL_FIELDS, dict_of_partial, hidden_dict, hides
 from anyshape.capture.heap.iterators import Position, advanced, position_of
 from anyshape.capture.heap.mirrors import MAXLEN, keys_in_order, mapping_behind
-from anyshape.capture.heap.quiet_classes import bare_name, flags_of, mro_of, namespace_of
+from anyshape.capture.heap.quiet_classes import (
+    bare_name,
+    class_entry,
+    flags_of,
+    mro_of,
+    namespace_of,
+)
 from anyshape.capture.heap.quiet_reads import asks_the_program
 from anyshape.capture.heap.raised_state import (
     ARGS,
@@ -446,7 +452,7 @@ def _of_value(rebuilder: Rebuilder, value: Any) -> str:
     """An object of a class of the program's that is a number or a text: made of it by C."""
     base = _base_in_c(type(value))
     made, kind = rebuilder.constant(base), rebuilder.constant(type(value))
-    args = ", ".join(rebuilder.constant(arg) for arg in vars(base)["__getnewargs__"](value))
+    args = ", ".join(rebuilder.constant(arg) for arg in class_entry(base, "__getnewargs__")(value))
     name = rebuilder.named(value, f"{made}.__new__({kind}, {args})")
     attributes(rebuilder, name, value)
     return name

@@ -176,9 +176,7 @@ class Rebuilder:
             return repr(value)  # others are objects that the program may tell from their equals
         if value is NULL or value is LOST:
             return self.constant(value)
-        if kind in SIMPLE or is_numpy_number(
-            value
-        ):  # code or a match that was handed in is another one in each call
+        if kind in SIMPLE:  # code or a match that was handed in is another one in each call
             source = self.recorder.sources.of(value)
             return self.constant(value) if source is None else self.read(source)
         made = self._made.get(id(value))
@@ -257,6 +255,8 @@ class Rebuilder:
         """The expression that makes what is made by one."""
         if decimals.is_number(kind) and self.recorder.sources.of(value) is None:
             return f"{self.constant(kind)}({str(value)!r})"
+        if is_numpy_number(value) and value.dtype.type is kind:  # no class of the program's
+            return f"{self.constant(kind)}({self.constant(value)})"
         if kind is slice:
             return (
                 f"slice({self.text(value.start)}, {self.text(value.stop)}, {self.text(value.step)})"

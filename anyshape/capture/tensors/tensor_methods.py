@@ -67,7 +67,7 @@ from anyshape.capture.tensors.tensor_ops import (
     setitem,
     shape_of,
 )
-from anyshape.capture.tensors.views import is_a_view
+from anyshape.capture.tensors.views import become, is_a_view, may_become_a_view
 from anyshape.ir.graph import TensorType, values_in
 from anyshape.ops.layout import (
     numel,
@@ -409,6 +409,22 @@ def detach_in_place(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict
     return x
 
 
+def in_place(view: Any) -> Handler:
+    """`x.unsqueeze_(0)`: the very object is the view that ``view`` gives."""
+
+    def handle(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not args or not may_become_a_view(domain, args[0]):
+            return NotImplemented
+        x: TensorValue = args[0]
+        domain.recorder.choices.refuse_marks(x)
+        made = call_torch(domain, view, args, kwargs)
+        if type(made) is TensorValue:
+            become(domain, x, made)
+        return x if type(made) is TensorValue else NotImplemented
+
+    return handle
+
+
 def is_a_tensor(value: Any) -> bool:
     unread = type(value) is OpaqueValue and issubclass(value.kind, torch.Tensor)
     return unread or isinstance(value, (TensorValue, torch.Tensor))
@@ -490,6 +506,8 @@ HANDLERS: dict[Any, Handler] = {
     T.size: size_method,
     T.as_strided: storage.as_strided,
     torch.as_strided: storage.as_strided,
+    **{method: in_place(view) for method, view in torchmap.IN_PLACE_VIEWS.items()},
+    torch.as_strided_: in_place(T.as_strided),
     T.stride: stride_method,
     T.numel: numel_method,
     T.nelement: numel_method,

@@ -129,6 +129,16 @@ IN_PLACE_FLAGS = frozenset(
     name for name, row in OPS.items() if any(p.name == "inplace" for p in row.signature.parameters)
 )
 
+# Methods by which a tensor becomes a view of itself (`x.t_()`): those that give the view.
+IN_PLACE_VIEWS: Mapping[Any, Any] = MappingProxyType(
+    {
+        vars(torch._C.TensorBase)[f"{key}_"]: method
+        for key, method in vars(torch._C.TensorBase).items()
+        if OPS.get(ROWS.get(method, ""), OPS["add"]).alias == "view"
+        and f"{key}_" in vars(torch._C.TensorBase)
+    }
+)
+
 
 def operator_name(operator: Any) -> str:
     """`aten::select` of `torch.ops.aten.select` and of its overloads."""

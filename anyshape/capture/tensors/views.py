@@ -1,7 +1,8 @@
-"""Does eager call a tensor a view? Asked by ``_is_view()`` and ``_base``.
+"""Does eager call a tensor a view? Asked by ``_is_view()`` and ``_base``. And tensors that become
+a view of what they were: `x.unsqueeze_(0)`.
 
 In: a proxy. Out: yes or no, by the operators that made it, and by the very sizes of the call where
-only they tell.
+only they tell; whether the proxy stands for the view from now on.
 """
 
 from __future__ import annotations
@@ -45,3 +46,29 @@ def _views_at_these_sizes(domain: RecordingDomain, value: Value) -> bool | None:
         if here is base:
             return is_view(domain.recorder.cx, OPS, makers, value, exact=True)
         here = makers[here].read[0]
+
+
+def may_become_a_view(domain: RecordingDomain, x: Any) -> bool:
+    """Whether it lies in memory that was made here, and autograd records nothing of it: of what was
+    handed in, the object itself changes."""
+    recorder, functions = domain.recorder, domain.functions
+    if type(x) is not TensorValue or x.python is not None or x.attributes:
+        return False
+    if recorder.depth or recorder.modes.checkpoint or functions.inside or functions.transforms:
+        return False
+    if x.value.tensor.requires_grad or 0 in x.value.tensor.strides:  # which cannot be written
+        return False
+    base = base_of(x.value, recorder.builder.makers, OPS)
+    return base in recorder.builder.makers and recorder.source_of(base) is None
+
+
+def become(domain: RecordingDomain, x: TensorValue, made: TensorValue) -> None:
+    """Whoever knows `x` knows ``made``, a view of it, from now on; to eager it is as much a view as
+    it was. That counts as a write: autograd refuses what it has saved of `x`."""
+    recorder = domain.recorder
+    was_a_view = views(domain, x)
+    if was_a_view is None:
+        raise broken("python-effect", "a view in place of what may be one")
+    recorder.call("copy_", x.value, x.value)
+    domain.wrote_tensor(x)
+    x.value = made.value if was_a_view else recorder.call("detach", made.value)

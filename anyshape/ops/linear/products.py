@@ -323,6 +323,8 @@ def _tensordot_expand(b: Any, x: Any, y: Any, dims: Any = 2) -> Any:
             y = b.sum(y, (e,), True)
         elif y.shape[e] == 1 and x.shape[d] != 1:
             x = b.sum(x, (d,), True)
+        same = eq(x.shape[d], y.shape[e])  # products of sizes tell nothing of each
+        b.cx.require(same, "tensordot: contracted dimensions need to match")
     free_left = [d for d in range(len(x.shape)) if d not in left]
     free_right = [d for d in range(len(y.shape)) if d not in right]
     shape = (*(x.shape[d] for d in free_left), *(y.shape[d] for d in free_right))

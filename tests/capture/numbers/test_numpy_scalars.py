@@ -107,3 +107,31 @@ def test_numbers_beside_numpys_are_of_numpys_classes(name: str) -> None:
         assert type(ours) is type(eager)
         assert ours == eager
     assert fast.stats().internal_errors == 0
+
+
+class Unit(np.float64):
+    """A class of the program's whose base in C has no ``__getnewargs__`` of its own."""
+
+
+LEAVING: dict[str, Callable[[np.generic], object]] = {
+    "half": lambda n: n / 2,
+    "in containers": lambda n: {"a": [n / 2], "b": (n > 0, n)},
+    "of a class of the program's": lambda n: Unit(float(n) / 2),
+    "text": lambda n: np.str_(f"{float(n)}"),
+}
+KINDS = (np.float64, np.float32, np.float16, np.int64, np.uint8, np.bool_, np.complex64)
+
+
+@pytest.mark.parametrize("name", LEAVING)
+@pytest.mark.parametrize("kind", (*KINDS, np.complex128), ids=lambda kind: kind.__name__)
+@pytest.mark.filterwarnings("ignore")
+def test_numbers_of_numpy_that_are_made_inside_leave_as_they_are(name: str, kind: type) -> None:
+    program = LEAVING[name]
+    fast = anyshape.compile(lambda x, n: (x * 2, program(n)))
+    for number in (5, 0, 1):
+        given, x = kind(number), torch.randn(number, 2)
+        result, made = fast(x, given)
+        assert torch.equal(result, x * 2)
+        assert repr(made) == repr(program(given)) and type(made) is type(program(given))
+    stats = fast.stats()
+    assert not stats.internal_errors and not stats.graph_breaks

@@ -96,9 +96,13 @@ def mro_offset() -> int | None:
     return 8 * words.index(wanted) if words.count(wanted) == 1 else None
 
 
+BY_WORDS = frozenset({"type", "mro", "function"})
+"""Guards that words inside the object itself decide."""
+
+
 def word_addresses(guard: Guard) -> tuple[int, ...]:
     """The addresses of the words that decide the guard; none where more does."""
-    if not guard.source.is_constant:
+    if guard.kind not in BY_WORDS or not guard.source.is_constant:
         return ()
     address = id(guard.source.pinned)
     if guard.kind == "type":
@@ -106,8 +110,7 @@ def word_addresses(guard: Guard) -> tuple[int, ...]:
     if guard.kind == "mro":
         offset = mro_offset()
         return () if offset is None else (address + offset,)
-    offsets = function_offsets() if guard.kind == "function" else None
-    return tuple(address + offset for offset in offsets or ())
+    return tuple([address + offset for offset in function_offsets() or ()])
 
 
 @mutable(eq=False)

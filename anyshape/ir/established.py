@@ -8,7 +8,7 @@ hold before. Where no fact ties such a size to another one, the same facts hold 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import field
 
 from anyshape.ir.graph import CHECK, Arg, Graph, Node, TensorType, Value, checked
@@ -18,6 +18,7 @@ from anyshape.nouns import frozen, mutable, replace
 from anyshape.symbolic import (
     AllOf,
     AnyOf,
+    Dim,
     Expr,
     Facts,
     Relation,
@@ -112,9 +113,14 @@ def binders_of(graph: Graph, around: Set[Symbol]) -> dict[Symbol | ScalarInput, 
     given = {number for entry in graph.inputs for number in midrun_numbers(shown(entry.value))}
     given |= around
     sizes = SymbolsSeen()
+    shapes: set[tuple[Dim, ...]] = set()
     for position, node in enumerate(graph.nodes):
         for output in node.outputs:
             seen = shown(output)
+            if isinstance(seen, tuple):
+                if seen in shapes:
+                    continue
+                shapes.add(seen)
             for part in seen if isinstance(seen, tuple) else (seen,):
                 numbers = sizes.add(part) if isinstance(part, Expr) else midrun_numbers(part)
                 for number in numbers:
@@ -174,19 +180,25 @@ def shown(value: Value) -> Arg:
     return value.type.shape if isinstance(value.type, TensorType) else value.type.expr
 
 
-def midrun_numbers(arg: Arg) -> Iterator[Symbol | ScalarInput]:
+def midrun_numbers(arg: Arg) -> Sequence[Symbol | ScalarInput]:
     """The sizes and numbers in an argument that only the run decides; numbers may be nested as
     deep as a program is long."""
+    found: list[Symbol | ScalarInput] = []
     seen: set[int] = set()
     waiting = [arg]
     while waiting:
-        match part := waiting.pop():
-            case Expr() | Relation() | AllOf() | AnyOf():
-                yield from (s for s in part.symbols if s.knowledge == "midrun")
-            case ScalarInput():
-                yield part
-            case Scalar() if id(part) not in seen:
-                seen.add(id(part))
-                waiting.extend(reversed(part.args))
-            case tuple():
-                waiting.extend(reversed(part))
+        part = waiting.pop()
+        if isinstance(part, tuple):
+            waiting += [each for each in reversed(part) if each.__class__ not in OF_NO_NUMBERS]
+        elif isinstance(part, OF_SIZES):
+            found += [symbol for symbol in part.symbols if symbol.knowledge == "midrun"]
+        elif isinstance(part, ScalarInput):
+            found.append(part)
+        elif isinstance(part, Scalar) and id(part) not in seen:
+            seen.add(id(part))
+            waiting.extend(reversed(part.args))
+    return found
+
+
+OF_NO_NUMBERS = frozenset({int, float, bool, str, type(None), Value})
+OF_SIZES = Expr, Relation, AllOf, AnyOf

@@ -156,8 +156,13 @@ class Node:
     read: tuple[Value, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        read = (*values_in(self.args), *values_in(tuple(self.kwargs.values())))
-        object.__setattr__(self, "read", read)
+        read: list[Value] = []
+        for arg in (*self.args, *self.kwargs.values()):
+            if isinstance(arg, Value):
+                read.append(arg)
+            elif isinstance(arg, (tuple, slice)):
+                read += values_in(arg)
+        object.__setattr__(self, "read", tuple(read))
 
     @property
     def output(self) -> Value:

@@ -12,7 +12,7 @@ Indices are polynomials of ``anyshape.symbolic`` over axes, sizes and *loaded in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -290,10 +290,12 @@ def element_of(symbol: Symbol) -> int | None:
     return int(symbol.name[1:]) if symbol.name[0] == "v" else None
 
 
-def index_elements(index: Dim) -> Iterator[int]:
+def index_elements(index: Dim) -> Sequence[int]:
     """The elements (loaded integers) that an index reads, in order of number."""
-    if isinstance(index, Expr):
-        yield from sorted(n for s in index.symbols if (n := element_of(s)) is not None)
+    if not isinstance(index, Expr):
+        return []
+    found = [n for symbol in index.symbols if (n := element_of(symbol)) is not None]
+    return sorted(found) if len(found) > 1 else found
 
 
 def operands(element: Element | Store) -> tuple[int, ...]:
@@ -301,7 +303,8 @@ def operands(element: Element | Store) -> tuple[int, ...]:
     if isinstance(element, Op):  # the most by far
         return element.args
     if isinstance(element, (Position, Load, Store)):
-        return (*index_elements(element.index), *beside_index(element))
+        own = index_elements(element.index)
+        return (*own, *beside_index(element)) if own else beside_index(element)
     return beside_index(element)
 
 

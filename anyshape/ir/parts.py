@@ -35,9 +35,12 @@ def _numbers_of_others(
     inputs: Iterable[Input], nodes: Sequence[Node]
 ) -> Iterator[Symbol | ScalarInput]:
     """What data decides, is read by one of the nodes, and given by no input and no node before."""
+    read = [midrun_numbers((node.args, tuple(node.kwargs.values()))) for node in nodes]
+    if not any(read):
+        return
     known = {number for entry in inputs for number in _given_by(entry.value)}
-    for node in nodes:
-        for number in midrun_numbers((node.args, tuple(node.kwargs.values()))):
+    for node, numbers in zip(nodes, read, strict=True):
+        for number in numbers:
             if number not in known:
                 known.add(number)
                 yield number

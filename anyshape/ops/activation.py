@@ -1,4 +1,4 @@
-"""Activations of torch.nn.functional as elementwise rows.
+"""Activations of torch.nn.functional as elementwise rows, and softmax, which is none.
 
 Each body is ATen's formula on the host. ``inplace=True`` is turned into the in-place row by
 capture; here the flag is accepted and must be false.
@@ -9,19 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from anyshape.ir.dtypes import uint8
+from anyshape.ir.dtypes import DType, uint8
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.gradients import activations
+from anyshape.ops.layout import contiguous_strides
+from anyshape.ops.reduce import cast, wide
 from anyshape.ops.rules import (
     PointwiseRule,
     contiguous_like,
     dim_of,
+    in_rows,
     laid_like_first,
     promoted,
     tensor,
 )
 from anyshape.ops.table import OpDef, Pointwise, op
+from anyshape.ops.view import Normal
 from anyshape.symbolic import Expr, eq, floordiv, ge, le, mod
 
 Body = Callable[..., Any]
@@ -297,3 +301,76 @@ def _glu_expand(b: Any, x: Any, dim: int = -1) -> Any:
 
 
 op("glu", "input, dim=-1", torch="torch.nn.functional.glu", expand=_glu_expand, vjp="expansion")
+
+# --- softmax ---
+
+
+def _normal_softmax(
+    cx: TypeContext, x: Any, dim: Any = None, _stacklevel: Any = 3, dtype: Any = None
+) -> Normal:
+    rank = tensor(x).rank
+    if dim is None:
+        dim = 0 if rank in (0, 1, 3) else 1
+    return (x, dim_of(dim, rank), 3, dtype), {}
+
+
+def _softmax_type(cx: TypeContext, x: Any, dim: int, level: Arg, dtype: Any) -> TensorType:
+    t = tensor(x)
+    chosen = dtype or t.dtype
+    if not chosen.is_floating:
+        raise OpError(f'"softmax_lastdim_kernel_impl" not implemented for {chosen}')
+    return TensorType(chosen, t.device, t.shape, contiguous_strides(cx, t.shape))
+
+
+def _shifted(b: Any, x: Any, dim: int, dtype: DType) -> Any:
+    """``x`` minus its maximum along ``dim``, wide."""
+    wider = cast(b, x, wide(dtype))
+    return b.sub(wider, b.amax_or_empty(wider, (dim,) if x.shape else (), True))
+
+
+def _softmax_expand(b: Any, x: Any, dim: int, level: Arg, dtype: Any) -> Any:
+    chosen = dtype or x.dtype
+    power = b.exp(_shifted(b, x, dim, chosen))
+    return cast(b, b.div(power, b.sum(power, (dim,) if x.shape else (), True)), chosen)
+
+
+def _log_softmax_expand(b: Any, x: Any, dim: int, level: Arg, dtype: Any) -> Any:
+    chosen = dtype or x.dtype
+    low = _shifted(b, x, dim, chosen)
+    total = b.log(b.sum(b.exp(low), (dim,) if x.shape else (), True))
+    return cast(b, b.sub(low, total), chosen)
+
+
+for _name, _expand, _vjp in (
+    ("softmax", _softmax_expand, activations.SOFTMAX),
+    ("log_softmax", _log_softmax_expand, activations.LOG_SOFTMAX),
+):
+    op(
+        _name,
+        "input, dim=None, _stacklevel=3, dtype=None",
+        torch=f"torch.nn.functional.{_name}",
+        normalize=_normal_softmax,
+        type=in_rows(_softmax_type),
+        expand=_expand,
+        vjp=_vjp,
+    )
+    op(
+        f"torch_{_name}",
+        "input, dim, dtype=None",
+        torch=f"torch.{_name}",
+        vjp="expansion",
+        spellings=(f"torch.Tensor.{_name}", f"torch.special.{_name}"),
+        type=lambda cx, x, dim, dtype=None: _softmax_type(
+            cx, x, dim_of(dim, tensor(x).rank), 3, dtype
+        ),
+        expand=lambda b, x, dim, dtype=None, name=_name: b.call(name, x, dim, 3, dtype),
+    )
+op(
+    "softmin",
+    "input, dim=None, _stacklevel=3, dtype=None",
+    torch="torch.nn.functional.softmin",
+    vjp="expansion",
+    normalize=_normal_softmax,
+    type=in_rows(_softmax_type),
+    expand=lambda b, x, dim, level, dtype: b.softmax(b.neg(x), dim, 3, dtype),
+)

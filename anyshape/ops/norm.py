@@ -1,4 +1,4 @@
-"""Normalisations: softmax, layer, RMS, group, instance and batch norm, and their relatives.
+"""Normalisations: layer, RMS, group, instance and batch norm, and their relatives.
 
 All are computed in float32 where the input is smaller and rounded once, as ATen's kernels do.
 """
@@ -11,7 +11,7 @@ from anyshape.ir.dtypes import DType, float64, int64
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.nouns import replace
 from anyshape.ops.context import NoRow, OpError, TypeContext
-from anyshape.ops.gradients import activations, norms, reductions
+from anyshape.ops.gradients import norms, reductions
 from anyshape.ops.gradients.reductions import (
     center_and_factor,
     moments,
@@ -30,83 +30,18 @@ from anyshape.ops.layout import (
     suggests_channels_last,
 )
 from anyshape.ops.reduce import cast, count_of, degrees_of_freedom, wide
-from anyshape.ops.rules import contiguous_like, dim_of, of_numbers, require_sizes, sizes_of, tensor
+from anyshape.ops.rules import (
+    contiguous_like,
+    dim_of,
+    in_rows,
+    of_numbers,
+    require_sizes,
+    sizes_of,
+    tensor,
+)
 from anyshape.ops.table import Reduce, op
 from anyshape.ops.view import Normal, sequence
 from anyshape.symbolic import Dim, eq, floordiv, ge, minimum, mod, ne
-
-# --- softmax ---
-
-
-def _normal_softmax(
-    cx: TypeContext, x: Any, dim: Any = None, _stacklevel: Any = 3, dtype: Any = None
-) -> Normal:
-    rank = tensor(x).rank
-    if dim is None:
-        dim = 0 if rank in (0, 1, 3) else 1
-    return (x, dim_of(dim, rank), 3, dtype), {}
-
-
-def _softmax_type(cx: TypeContext, x: Any, dim: int, level: Arg, dtype: Any) -> TensorType:
-    t = tensor(x)
-    chosen = dtype or t.dtype
-    if not chosen.is_floating:
-        raise OpError(f'"softmax_lastdim_kernel_impl" not implemented for {chosen}')
-    return TensorType(chosen, t.device, t.shape, contiguous_strides(cx, t.shape))
-
-
-def _shifted(b: Any, x: Any, dim: int, dtype: DType) -> Any:
-    """``x`` minus its maximum along ``dim``, wide."""
-    wider = cast(b, x, wide(dtype))
-    return b.sub(wider, b.amax_or_empty(wider, (dim,) if x.shape else (), True))
-
-
-def _softmax_expand(b: Any, x: Any, dim: int, level: Arg, dtype: Any) -> Any:
-    chosen = dtype or x.dtype
-    power = b.exp(_shifted(b, x, dim, chosen))
-    return cast(b, b.div(power, b.sum(power, (dim,) if x.shape else (), True)), chosen)
-
-
-def _log_softmax_expand(b: Any, x: Any, dim: int, level: Arg, dtype: Any) -> Any:
-    chosen = dtype or x.dtype
-    low = _shifted(b, x, dim, chosen)
-    total = b.log(b.sum(b.exp(low), (dim,) if x.shape else (), True))
-    return cast(b, b.sub(low, total), chosen)
-
-
-for _name, _expand, _vjp in (
-    ("softmax", _softmax_expand, activations.SOFTMAX),
-    ("log_softmax", _log_softmax_expand, activations.LOG_SOFTMAX),
-):
-    op(
-        _name,
-        "input, dim=None, _stacklevel=3, dtype=None",
-        torch=f"torch.nn.functional.{_name}",
-        normalize=_normal_softmax,
-        type=_softmax_type,
-        expand=_expand,
-        vjp=_vjp,
-    )
-    op(
-        f"torch_{_name}",
-        "input, dim, dtype=None",
-        torch=f"torch.{_name}",
-        vjp="expansion",
-        spellings=(f"torch.Tensor.{_name}", f"torch.special.{_name}"),
-        type=lambda cx, x, dim, dtype=None: _softmax_type(
-            cx, x, dim_of(dim, tensor(x).rank), 3, dtype
-        ),
-        expand=lambda b, x, dim, dtype=None, name=_name: b.call(name, x, dim, 3, dtype),
-    )
-op(
-    "softmin",
-    "input, dim=None, _stacklevel=3, dtype=None",
-    torch="torch.nn.functional.softmin",
-    vjp="expansion",
-    normalize=_normal_softmax,
-    type=_softmax_type,
-    expand=lambda b, x, dim, level, dtype: b.softmax(b.neg(x), dim, 3, dtype),
-)
 
 # --- moments ---
 
@@ -159,7 +94,7 @@ op(
     "input, normalized_shape, weight=None, bias=None, eps=1e-05",
     torch="torch.nn.functional.layer_norm",
     vjp=reductions.LAYER_NORM,
-    type=_layer_norm_type,
+    type=in_rows(_layer_norm_type),
     expand=_layer_norm_expand,
 )
 op(
@@ -167,7 +102,7 @@ op(
     "input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True",
     torch="torch.layer_norm",
     vjp="expansion",
-    type=_layer_norm_type,
+    type=in_rows(_layer_norm_type),
     expand=lambda b, x, shape, w=None, bias=None, eps=1e-5, cudnn=True: b.layer_norm(
         x, shape, w, bias, eps
     ),

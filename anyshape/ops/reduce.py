@@ -14,7 +14,7 @@ from anyshape.ops import ranges
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.gradients import reductions
 from anyshape.ops.layout import Shape, contiguous_strides, numel
-from anyshape.ops.rules import dim_of, dims_of, is_tensor, new, of_numbers, summed, tensor
+from anyshape.ops.rules import dim_of, dims_of, in_rows, is_tensor, new, of_numbers, summed, tensor
 from anyshape.ops.table import Combine, Reduce, Scan, op
 from anyshape.ops.view import Normal
 from anyshape.symbolic import Dim, maximum, ne
@@ -77,7 +77,7 @@ def _reduce_row(
         signature,
         torch=f"torch.{name}" if direct else f"anyshape.eager.{name}_",
         spellings=(f"torch.{name}", f"torch.Tensor.{name}", *aliases),
-        type=rule,
+        type=in_rows(rule),
         lower=Reduce(combine),
         normalize=normalize,
         **columns,
@@ -260,7 +260,7 @@ op(
     torch="torch.mean",
     vjp=reductions.MEAN,
     spellings=("torch.Tensor.mean",),
-    type=_float_type,
+    type=in_rows(_float_type),
     normalize=_normal,
     expand=_mean_expand,
 )
@@ -379,7 +379,7 @@ for _name, _expand in (("var", _var_expand), ("std", _std_expand)):
         _VAR,
         torch=f"anyshape.eager.{_name}_",
         spellings=(f"torch.{_name}", f"torch.Tensor.{_name}"),
-        type=_var_type,
+        type=in_rows(_var_type),
         normalize=_normal_var,
         by_value=("correction",),
         expand=_expand,
@@ -498,7 +498,7 @@ op(
     torch="torch.linalg.vector_norm",
     vjp=reductions.VECTOR_NORM,
     normalize=_normal_vector_norm,
-    type=_norm_type,
+    type=in_rows(_norm_type),
     expand=lambda b, x, p, dims, keepdim, *, dtype=None: norm_expand(b, x, p, dims, keepdim, dtype),
     by_value=("ord",),
 )
@@ -530,7 +530,7 @@ op(
     vjp=reductions.NORM,
     spellings=("torch.Tensor.norm", "torch.functional.norm"),
     normalize=_normal_norm,
-    type=_norm_type,
+    type=in_rows(_norm_type),
     expand=norm_expand,
     by_value=("p",),
 )

@@ -19,7 +19,7 @@ from anyshape.ops.layout import (
     contiguous_strides,
     strides_in_order,
 )
-from anyshape.ops.rules import PointwiseRule
+from anyshape.ops.rules import PointwiseRule, RowMajorRule
 from anyshape.ops.table import OpDef
 from anyshape.symbolic import Dim, eq
 
@@ -36,6 +36,8 @@ LIKE_WHERE_SMALL = frozenset({"roll", "rms_norm", "matrix_exp"})
 def makes_rows(builder: Builder, row: OpDef, node: Node, *, images: bool = True) -> bool:
     """Are the results row-major however the arguments lie? Asked with ``images`` whose channels are
     innermost, which says most, with rows in another order, and with all of them turned."""
+    if isinstance(row.type, RowMajorRule):
+        return True
     return not follows_operands(row, node) and asked_of_rule(builder, row, node, images=images)
 
 

@@ -191,6 +191,22 @@ def by_element(rule: Rule) -> PointwiseRule:
     return _OwnRule(rule=rule)
 
 
+@frozen
+class RowMajorRule:
+    """The rule of a row whose results ``rule`` makes row-major, whatever its arguments lie like, so
+    that everybody can see that it does."""
+
+    rule: Callable[..., TensorType | tuple[TensorType, ...]]
+
+    def __call__(
+        self, cx: TypeContext, *args: Any, **kwargs: Any
+    ) -> TensorType | tuple[TensorType, ...]:
+        return self.rule(cx, *args, **kwargs)
+
+
+in_rows = RowMajorRule
+
+
 def laid_like_first(rule: Rule) -> Rule:
     """The rule's type, of a result that eager makes in the format of its argument first."""
 

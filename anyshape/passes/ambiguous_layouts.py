@@ -135,51 +135,70 @@ def ambiguous_layouts(
         for value in copied.intersection(node.outputs)
         if value.tensor.rank != node.read[0].tensor.rank and is_row_major(builder, value)
     )
-    as_typed = _certain(builder, open_nodes, certain | given)
-    usual = _part(graph, builder, as_typed, returned)
-    known = _certain(builder, open_nodes, certain, where_empty=True)
-    odd = _part(graph, builder, known, returned)
+    looked = [_Looked.of(builder, node) for node in open_nodes]
+    whole = _Whole(graph, builder, _by_data(graph))
+    usual = whole.part(_certain(looked, certain | given), returned)
+    known = _certain(looked, certain, where_empty=True)
+    odd = whole.part(known, returned)
     if odd is not None:
-        turning = _certain(builder, open_nodes, certain) - known
-        nodes = [node for node in open_nodes if known.issuperset(_with_strides(node))]
+        turning = _certain(looked, certain) - known
+        nodes = [each.node for each in looked if known.issuperset(each.read)]
         last = turning.intersection(v for node in nodes for v in node.outputs)
         odd = replace(odd, where_empty=frozenset(p for p, v in returned if v in last))
-    of_lines = _part(graph, builder, _certain(builder, open_nodes, certain, False), lines)
-    return usual, odd, of_lines
+    if not lines:
+        return usual, odd, None
+    return usual, odd, whole.part(_certain(looked, certain, lines=False), lines)
 
 
-def _part(
-    graph: Graph,
-    builder: Builder,
-    certain: set[Value],
-    returned: Sequence[tuple[int, Value]],
-) -> AmbiguousLayouts | None:
-    """The graph of those results that are not ``certain``. What has as many elements as data says
-    is handed in, as zeros have others."""
-    by_data = {v for node in graph.nodes if _counts(node) for v in node.outputs}
-    positions, outputs = [], []
-    for position, output in returned:
-        if output not in certain and output not in by_data:
-            positions.append(position)
-            outputs.append(output)
-    if not positions:
-        return None
-    wanted = set(outputs)
-    nodes: list[Node] = []
-    for node in reversed(graph.nodes):
-        row = builder.ops.get(node.op)
-        is_view = row is not None and row.alias == "view"
-        if wanted.isdisjoint(node.outputs) or (certain.issuperset(node.outputs) and not is_view):
-            continue
-        if not by_data.isdisjoint(node.outputs):
-            continue
-        if row is None or node.regions:
+def _by_data(graph: Graph) -> set[Value]:
+    """What has as many elements as data says."""
+    return {value for node in graph.nodes if _counts(node) for value in node.outputs}
+
+
+@frozen(eq=False)
+class _Whole:
+    """The captured graph, of which parts are taken; ``by_data`` is handed in to each, as zeros have
+    others."""
+
+    graph: Graph
+    builder: Builder
+    by_data: set[Value]
+
+    def part(
+        self, certain: set[Value], returned: Sequence[tuple[int, Value]]
+    ) -> AmbiguousLayouts | None:
+        """The graph of those results that are not ``certain``."""
+        left = [(p, v) for p, v in returned if v not in certain and v not in self.by_data]
+        if not left:
             return None
-        if not (_is_of_torch(row) if row.guessed else _as_its_row_says(builder, row, node)):
+        positions, outputs = zip(*left)
+        nodes = self._nodes(certain, outputs)
+        if nodes is None:
             return None
-        nodes.append(node)
-        wanted.update(node.inputs())
-    return AmbiguousLayouts(part_of(graph, nodes[::-1], outputs), tuple(positions))
+        return AmbiguousLayouts(part_of(self.graph, nodes, outputs), positions)
+
+    def _nodes(self, certain: set[Value], outputs: Sequence[Value]) -> list[Node] | None:
+        """Those that make these outputs; None where one of them may not be done again."""
+        wanted = set(outputs)
+        nodes: list[Node] = []
+        for node in reversed(self.graph.nodes):
+            row = self.builder.ops.get(node.op)
+            is_view = row is not None and row.alias == "view"
+            if wanted.isdisjoint(node.outputs) or (
+                certain.issuperset(node.outputs) and not is_view
+            ):
+                continue
+            if not self.by_data.isdisjoint(node.outputs):
+                continue
+            if row is None or node.regions:
+                return None
+            if not (
+                _is_of_torch(row) if row.guessed else _as_its_row_says(self.builder, row, node)
+            ):
+                return None
+            nodes.append(node)
+            wanted.update(node.inputs())
+        return nodes[::-1]
 
 
 def _counts(node: Node) -> bool:
@@ -219,41 +238,62 @@ def _is_of_one_layout(builder: Builder, row: OpDef, node: Node) -> bool:
     return makes_rows(builder, row, node)
 
 
+@frozen(eq=False)
+class _Looked:
+    """What one node says of the strides of its results. ``read``: the tensors that it reads, but
+    those of no dimensions, which lie in one way; ``in_rows``: are they all row-major; ``as_first``:
+    do the results lie as the first argument does?"""
+
+    node: Node
+    row: OpDef
+    read: Sequence[Value]
+    in_rows: bool
+    as_first: bool
+    by_ones: bool
+    rows_made: Sequence[Value]
+
+    @classmethod
+    def of(cls, builder: Builder, node: Node) -> _Looked:
+        row = builder.ops[node.op]
+        read = _with_strides(node)
+        in_rows = [is_row_major(builder, value) for value in read]
+        as_first = row.alias == "view" or bool(row.mutates)
+        by_ones = node.op in DECIDED_BY_ONES
+        if as_first:
+            by_ones = by_ones or (row.by_layout and not all(in_rows[:1]))
+        rows_made = () if as_first else [v for v in node.outputs if is_row_major(builder, v)]
+        return cls(node, row, read, all(in_rows), as_first, by_ones, rows_made)
+
+
 def _certain(
-    builder: Builder,
-    nodes: Sequence[Node],
-    known: set[Value],
-    lines: bool = True,
-    where_empty: bool = False,
+    looked: Sequence[_Looked], known: set[Value], lines: bool = True, where_empty: bool = False
 ) -> set[Value]:
     """The values of these nodes, too, whose strides are eager's if those of ``known`` are;
     ``lines``: so are those of one dimension, as if they had several elements; ``where_empty``: also
     where a size is 0 and a later one 1."""
     found = set(known)
-    for node in nodes:
-        row = builder.ops[node.op]
-        read = _with_strides(node)
-        if node.op in DECIDED_BY_ONES:
+    for each in looked:
+        node, row = each.node, each.row
+        if each.by_ones:
             continue
-        if row.alias == "view" or row.mutates:
-            by_ones = row.by_layout and not all(is_row_major(builder, v) for v in read[:1])
-            if not by_ones and all(v in found for v in read[:1]):
+        if each.as_first:
+            if found.issuperset(each.read[:1]):
                 found.update(node.outputs)
             continue
-        plain = all(v in found and is_row_major(builder, v) for v in read)
-        plain = plain or (lines and row.alias == "none" and _are_lines(node))
-        for value in node.outputs:
-            if not _is_tensor(value):
-                found.add(value)
-            elif plain and is_row_major(builder, value):
-                if not where_empty or not _may_turn_where_empty(row, node, value):
-                    found.add(value)
+        found.update([value for value in node.outputs if not _is_tensor(value)])
+        plain = each.in_rows and found.issuperset(each.read)
+        if plain or (lines and row.alias == "none" and _are_lines(node)):
+            found.update(
+                value
+                for value in each.rows_made
+                if not where_empty or not _may_turn_where_empty(row, node, value)
+            )
     return found
 
 
 def _with_strides(node: Node) -> list[Value]:
     """The tensors that the node reads; one of no dimensions lies in one way."""
-    return [v for v in node.read if _is_tensor(v) and v.tensor.rank]
+    return [v for v in node.read if v.type.__class__ is TensorType and v.type.shape]
 
 
 def _are_lines(node: Node) -> bool:

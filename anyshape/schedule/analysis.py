@@ -129,6 +129,9 @@ class Analysis:
         last = Last(self.binders)
         for position, node in enumerate(self.nodes):
             self.sources[position] = self.sources_of(node)
+            if not self.binders:
+                self.bound.append(-1)
+                continue
             numbers = (v for v in node.inputs() if isinstance(v.type, ScalarType))
             named = tuple(map(shown, (*node.outputs, *numbers)))
             own = last.of((named, node.args, *node.kwargs.values()))
@@ -173,7 +176,7 @@ def analyse(graph: Graph, ops: Mapping[str, OpDef], around: Set[Symbol] = frozen
     found.backward = next(late, len(graph.nodes))
     for position, node in enumerate(graph.nodes):
         row = ops.get(node.op)
-        if row is not None and row.lower == Asserts(deferred=False):
+        if row is not None and isinstance(row.lower, Asserts) and not row.lower.deferred:
             asserted = position  # a deferred one is told later: what is read is there anyway
         at_data = row is not None and row.data_indices is not None  # that may be what was asserted
         tested = found.checked[known.tested_by(position)]
@@ -256,11 +259,15 @@ def link_readers(found: Analysis) -> None:
             through = {r for r in through if max(r, ~r) in looks}
         if found.kinds[position] != "view" or position in found.copies:
             through.add(position)
-        for number, arg in enumerate((*node.args, *node.kwargs.values())):
-            second = found.kinds[position] == "scatter" and number > 0
-            for value in values_in(arg):
+        first = node.read
+        if found.kinds[position] == "scatter":
+            first = tuple(values_in(node.args[0]))
+            for value in node.read[len(first) :]:
                 if value in found.readers:
-                    found.readers[value] |= {~position} if second else through
+                    found.readers[value].add(~position)
+        for value in first:
+            if value in found.readers:
+                found.readers[value] |= through
 
 
 def _values(outputs: object) -> list[Value]:

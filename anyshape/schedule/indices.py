@@ -90,7 +90,9 @@ def dot(index: Sequence[Dim], strides: Sequence[Dim]) -> Dim:
     """The element in memory that an index means."""
     result: Dim = 0
     for i, stride in zip(index, strides, strict=True):
-        result = result + i * stride
+        if i.__class__ is not int or i:
+            step = i if stride.__class__ is int and stride == 1 else i * stride
+            result = step if result.__class__ is int and not result else result + step
     return result
 
 
@@ -99,6 +101,8 @@ def broadcast_index(sizes: Sizes, index: Index, shape: Index, inner: Index) -> I
 
     A size that may be 1 or not gets a stride computed by the host: 0 where it is 1.
     """
+    if inner == shape:
+        return index
     skip = len(shape) - len(inner)
     result: list[Dim] = []
     for i, outer, own in zip(index[skip:], shape[skip:], inner, strict=True):

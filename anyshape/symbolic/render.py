@@ -39,6 +39,8 @@ class PythonText(Printer):
 
     def condition(self, condition: Dim | Condition | bool) -> str:
         """Text of a condition or an expression."""
+        if condition.__class__ is int or isinstance(condition, Expr):
+            return self.dim(condition)  # type: ignore[arg-type]
         match condition:
             case bool():
                 return self.truth(condition)

@@ -42,12 +42,15 @@ class Printer:
         """Text of a sum."""
         if isinstance(dim, int):
             return self.number(int(dim))
-        if dim in self.computed:
+        if self.computed and dim in self.computed:
             return self.computed[dim]
         text = ""
         for monomial, coefficient in dim.ordered_terms():
-            sign = "-" if coefficient < 0 else "+"
-            product = self.product(monomial, abs(coefficient), not text and coefficient < 0)
+            if coefficient == 1 and len(monomial) == 1:
+                product, sign = self.atom(monomial[0]), "+"
+            else:
+                sign = "-" if coefficient < 0 else "+"
+                product = self.product(monomial, abs(coefficient), not text and coefficient < 0)
             text = f"{text} {sign} {product}" if text else product
         if dim.constant:
             text += f" {'-' if dim.constant < 0 else '+'} {self.number(abs(dim.constant))}"

@@ -157,17 +157,19 @@ def analyse(kernel: Kernel) -> Phases:
     read: list[tuple[int, ...]] = []
     for element in kernel.elements:
         own = operands(element)
-        axes = (index_names(element) & names).union(*(axes_of[n] for n in own))
-        above = max((level[n] for n in own), default=0)
-        if isinstance(element, Reduce):
-            axes, above = axes - rows, above + 1
-        elif isinstance(element, Moment):
-            axes = axes - rows
-        elif isinstance(element, Scan):
-            axes = axes | {kernel.reduction_axes[-1].name}
+        axes, above = index_names(element) & names, 0
+        for number in own:
+            axes, above = axes | axes_of[number], max(above, level[number])
+        if isinstance(element, OVER_ROWS):
+            if isinstance(element, Scan):
+                axes = axes | {kernel.reduction_axes[-1].name}
+            else:
+                axes = axes - rows
+            if isinstance(element, Reduce):
+                above, own = above + 1, ()
         axes_of.append(axes)
         level.append(above)
-        read.append(() if isinstance(element, Reduce) else own)
+        read.append(own)
     phases = Phases(kernel, tuple(axes_of), tuple(level), rows, read=read)
     for number, element in enumerate(kernel.elements):
         if isinstance(element, Moment):  # what is below it has smaller numbers
@@ -176,6 +178,9 @@ def analyse(kernel: Kernel) -> Phases:
     if not stored or not rows:
         return phases
     return replace(phases, after_reductions=frozenset(phases.closure(stored, ())))
+
+
+OVER_ROWS = Reduce, Moment, Scan
 
 
 def coefficient(index: Dim, axis: str) -> Dim | None:

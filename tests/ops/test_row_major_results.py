@@ -20,7 +20,7 @@ from anyshape.ops.row_major_results import (
     is_of_rows,
     makes_rows,
 )
-from anyshape.ops.rules import PointwiseRule
+from anyshape.ops.rules import PointwiseRule, RowMajorRule
 from anyshape.ops.table import OPS
 from anyshape.symbolic import Facts, Space
 
@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "schedule"))
 from random_graphs import Maker
 
 ELEMENTWISE = sorted(name for name, row in OPS.items() if isinstance(row.type, PointwiseRule))
+IN_ROWS = sorted(name for name, row in OPS.items() if isinstance(row.type, RowMajorRule))
 
 
 def fresh() -> Builder:
@@ -81,6 +82,33 @@ def test_the_rule_agrees_on_random_graphs(seed: int) -> None:
             assert not asked_of_rule(builder, row, node), node
         if row is not None and is_of_rows(builder, row, node):
             assert same_strides(builder, node), node
+
+
+@pytest.mark.parametrize("name", IN_ROWS)
+def test_rows_that_say_so_make_rows_of_other_layouts(name: str) -> None:
+    builder = fresh()
+    nodes = [*calls(name, builder), *calls_with_dims(name, builder)]
+    assert nodes
+    for node in nodes:
+        row = OPS[node.op]
+        if isinstance(row.type, RowMajorRule):
+            assert asked_of_rule(builder, row, node), node
+            assert asked_of_rule(builder, row, node, images=False), node
+
+
+def calls_with_dims(name: str, builder: Builder) -> Iterator[Node]:
+    """Nodes of a row that is handed dimensions, or the last sizes of its argument."""
+    a, b, c = (builder.cx.space.symbol(n) for n in ("p", "q", "r"))
+    first = len(builder.nodes)
+    for shape, given in itertools.product(
+        ((a, b), (a, b, 3), (a, 1, c)), ((-1,), (0,), ((0, 1),), ((3,),), (2, -1), ("fro", -1))
+    ):
+        x = Value("x", TensorType(float32, "cpu", shape, row_major(shape)))
+        try:
+            builder.call(name, x, *given)
+        except (OpError, NoRow, Undecided, LookupError, TypeError, AttributeError, ValueError):
+            continue
+    yield from builder.nodes[first:]
 
 
 def test_most_elementwise_rows_are_seen_at_once() -> None:

@@ -163,8 +163,10 @@ def explain_guard(guard: Guard, values: list[Any]) -> Failure | None:
     kind = KINDS[guard.kind]
     try:
         found = (read_path if kind.steps else read_source)(guard.source, values)
-        asks = quiet_reads.asks_the_program(found, guard.kind)
-        if asks or quiet_reads.asks_keys(found, guard.kind):
+        if guard.kind in quiet_reads.ASKING and (
+            quiet_reads.asks_the_program(found, guard.kind)
+            or quiet_reads.asks_keys(found, guard.kind)
+        ):
             return Failure(str(guard), short(found), guard.location, guard.source.text)
         relation = RELATIONS.get(guard.kind)
         holds = (

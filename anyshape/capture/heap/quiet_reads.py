@@ -43,6 +43,8 @@ def asks_the_program(obj: Any, kind: str) -> bool:
 
 BY_KEY = frozenset({"contains", "item", "entry", "get"})
 """Guards and steps that look up a key."""
+ASKING = BY_KEY.union(SLOTS_ASKED)
+"""Guards and steps that may ask code of the program."""
 _KEYED = (dict, set, frozenset)
 _PLAIN = frozenset({str, int, bool, bytes, tuple, type(None)})
 """Classes of keys whose answers are C's, which nearly all keys are of."""

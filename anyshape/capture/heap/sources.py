@@ -289,7 +289,9 @@ def step(obj: Any, kind: str, key: Any) -> Any:
     """One step of a path on a real object; no code of the program runs for it."""
     if kind == "attr":
         return quiet_reads.attribute(obj, key)
-    if quiet_reads.asks_the_program(obj, kind) or quiet_reads.asks_keys(obj, kind):
+    if kind in quiet_reads.ASKING and (
+        quiet_reads.asks_the_program(obj, kind) or quiet_reads.asks_keys(obj, kind)
+    ):
         raise TypeError(f"code of the program would answer for {key}")
     if kind == "cell":
         return obj.cell_contents

@@ -174,6 +174,7 @@ class Asking:
     answers: dict[object, Answer] = field(default_factory=dict)
     of_calls: dict[Called, Answer] = field(default_factory=dict)
     sizes: dict[Expr, int] = field(default_factory=dict)
+    tensors: dict[tuple[TensorType, int], _Like] = field(default_factory=dict)
 
     def as_read(self, call: Called) -> Answer:
         """What torch says to what becomes code of ours."""
@@ -245,7 +246,8 @@ class Asking:
         said: Warnings = ()
         unread = most == MOST_ELEMENTS
         try:
-            given, named = _examples(partial(self._number, unread=unread), args, kwargs, most)
+            number = partial(self._number, unread=unread)
+            given, named = _examples(number, args, kwargs, most, self.tensors)
             said = _take(function, given, named, "any" if unread else "form", self.modes)
             if any(map(_is_empty, (*given, *(arg for _, arg in named)))):
                 given, named = _examples(self._number_above_one, args, kwargs, most)
@@ -375,21 +377,34 @@ Example: TypeAlias = _Like | _Of
 
 
 def _examples(
-    number: Callable[[Dim], int], args: Sequence[Any], kwargs: Mapping[str, Any], most: int
+    number: Callable[[Dim], int],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    most: int,
+    tensors: dict[tuple[TensorType, int], _Like] | None = None,
 ) -> tuple[tuple[Example, ...], tuple[tuple[str, Example], ...]]:
     """The arguments without what is given None at the end or by name: defaults, which torch may
     not take. Raises ``OpError`` for those that have no value yet, or are too large: of calls that
-    are read also where data decides a size, as what eager refuses at another one says nothing."""
+    are read also where data decides a size, as what eager refuses at another one says nothing.
+    ``tensors``: those that were made before, by their type and ``most``."""
 
     def like(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> _Like:
         if _length(shape, strides) > most:
             raise OpError("too large to ask")
         return _Like(tuple(shape), tuple(strides), dtype)
 
-    found = [value_at(arg, number, like) for arg in args]
+    def at(arg: Any) -> Any:
+        if tensors is None or not isinstance(arg, Value) or not isinstance(arg.type, TensorType):
+            return value_at(arg, number, like)
+        key = arg.type, most
+        if key not in tensors:
+            tensors[key] = value_at(arg, number, like)
+        return tensors[key]
+
+    found = list(map(at, args))
     while found and found[-1] is None:
         found.pop()
-    named = [(k, value_at(v, number, like)) for k, v in kwargs.items() if v is not None]
+    named = [(k, at(v)) for k, v in kwargs.items() if v is not None]
     return tuple(map(_example, found)), tuple([(k, _example(v)) for k, v in named])
 
 

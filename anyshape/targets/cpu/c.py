@@ -78,10 +78,11 @@ def _by_value(
     if not chosen:
         return _Emitter(kernel, name, linkage=linkage).text(last.schedule)
     phases = analyse(kernel)
+    along = lane(kernel, phases)
     names = [f"{name}_{number}" for number in range(len(chosen) + 1)]
     printers = [_Emitter(kernel, each, linkage=ALONE) for each in names]
     texts = [
-        printer.text(way.schedule, phases)
+        printer.text(way.schedule, (phases, along))
         for printer, way in zip(printers, (*chosen, last), strict=True)
     ]
     given = ", ".join(p.name for p in kernel.params)
@@ -117,12 +118,14 @@ class _Emitter(ColumnPrinter):
     linkage: str = ""  # what the function's text begins with
     started: set[int] = field(default_factory=set)
 
-    def text(self, schedule: KernelSchedule, phases: Phases | None = None) -> str:
-        """The function that walks the kernel so."""
+    def text(self, schedule: KernelSchedule, known: tuple[Phases, str | None] | None = None) -> str:
+        """The function that walks the kernel so; ``known`` are its phases and its lane."""
         kernel = self.kernel
-        self.phases = phases or analyse(kernel)
+        if known is None:
+            phases = analyse(kernel)
+            known = phases, lane(kernel, phases)
+        self.phases, self.lane = known
         self.elements = list(kernel.elements)
-        self.lane = lane(kernel, self.phases)
         if self.lane is not None and not kernel.ordered:
             self.splits = thresholds(self.phases, self.lane)
         WALKS[schedule.walk](self)

@@ -27,7 +27,7 @@ from anyshape.ir.loops import (
     Store,
 )
 from anyshape.nouns import mutable
-from anyshape.symbolic import Dim, Monomial, Symbol
+from anyshape.symbolic import Dim, Expr, Monomial, Symbol
 from anyshape.targets.cpu.c_texts import (
     C_TYPES,
     HALF,
@@ -58,6 +58,7 @@ class CellPrinter:
     partial: str = ""  # the axis of the last vector of a row, where lanes need not be cells
     running: list[str] = field(default_factory=list)  # the axis of each open loop, "" of none
     indices: dict[str, str] = field(default_factory=dict)  # of axes that are not their variables
+    sums: dict[Expr, str] = field(default_factory=dict)  # the texts of sums and products
 
     def _open(self, head: str, axis: str = "") -> None:
         """Opens a block; ``axis`` says whose loop it is, in whose body the axis is not empty."""
@@ -94,7 +95,12 @@ class CellPrinter:
                 return f"{'f64' if dtype.is_floating else 'i64'} {name}"
 
     def _dim(self, dim: Dim) -> str:
-        return to_c(dim, _symbol_name, not_zero=self._is_turned)
+        if isinstance(dim, int) or dim.depth:  # which loops are open decides nothing of a sum
+            return to_c(dim, _symbol_name, not_zero=self._is_turned)
+        text = self.sums.get(dim)
+        if text is None:
+            text = self.sums[dim] = to_c(dim, _symbol_name)
+        return text
 
     def _is_turned(self, divisor: Dim) -> bool:
         """Is it a product of extents of loops that are open here, whose bodies run only where these

@@ -163,7 +163,7 @@ def from_bytes(blob: bytes) -> tuple[Code, Summary]:
 def _function(function: object) -> tuple[object, ...]:
     if not isinstance(function, NativeFunction):
         raise NotText
-    how = function.caller, function.few_passes
+    how = function.caller, function.few_passes, function.shared
     return function.text, function.argtypes, function.returns_status, *how
 
 

@@ -242,11 +242,17 @@ def test_what_the_compiler_reads_of_a_model_and_how_often_it_runs(sources, monke
         torch.testing.assert_close(fast(tokens), model(tokens))
     texts = [source for source in sources if "anyshape_fresh(" not in source]
     assert len(sources) - len(texts) <= 1  # of guards, once a process
-    assert len(texts) == 2
+    assert len(texts) == 1  # two are not worth it
     own = sum(len(text) - text.index("PyLong_AsUnsigned") for text in texts)
     assert own < MODEL and fast.stats().kernels == 4
-    assert sum("static long anyshape_gemm(" in text for text in texts) == 1
-    assert sum("static int anyshape_blob(" in text for text in texts) == 1
+    for name in ("static long anyshape_gemm(", "static int anyshape_blob(", "long step_launch("):
+        assert sum(name in text for text in texts) == 1
+    assert not any("\nlong step_" in text for text in texts)
+    del sources[:]
+    other = anyshape.compile(nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 9)).eval())
+    with torch.no_grad():
+        other(torch.ones(2, 64))
+    assert not any(name in text for text in sources for name in ("gemm", "blob", "long step_"))
 
 
 @pytest.mark.parametrize(

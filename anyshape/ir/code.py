@@ -20,7 +20,8 @@ Reference = tuple[str, object]
 ("replayed", (name, ``Replayable``)): a native region's function by way of graphs |
 ("constant" | "pointer", name of a constant input) | ("module", name) | ("object", what it is) |
 ("twin", None): what runs while a profiler records |
-("library", symbol of torch's own library) | ("tensor", (constant, shape, strides)) |
+("library", symbol of torch's own library) | ("text", what C reads) |
+("tensor", (constant, shape, strides)) |
 ("plan", numbers) | ("kept", sizes of cells that calls keep something in) |
 ("flag" | "flag address", (device, site)): what ``Traps`` knows of them, as a tensor, or where"""
 
@@ -35,13 +36,15 @@ class NativeFunction:
     """A function that the host calls by address. ``returns_status``: it returns 0, or why it
     failed. ``caller``: Python calls it through a function that is made by ``argtypes``, or through
     one of its own text, or not at all. ``few_passes`` of a compiler do: it has no loops over
-    elements."""
+    elements. ``shared``: programs have it in common, so that it is an object of its own, which is
+    compiled once for all of them."""
 
     text: str
     argtypes: tuple[ArgType, ...] = ()
     returns_status: bool = False
     caller: Literal["made", "own", "none"] = "made"
     few_passes: bool = False
+    shared: bool = False
 
 
 @frozen

@@ -174,6 +174,8 @@ class Resolver:
             return Kept.of_sizes(what)
         if kind == "plan":
             return Address.of((ctypes.c_long * len(what))(*what))
+        if kind == "text":
+            return Address.of(ctypes.create_string_buffer(what.encode()))
         if kind == "library":
             return ctypes.cast(library_function(what), ctypes.c_void_p).value
         return self.functions[what].address

@@ -229,6 +229,6 @@ def test_equal_layers_share_the_functions_of_their_steps() -> None:
         torch.testing.assert_close(fast(x), blocks(x), rtol=0.05, atol=0.1)
         one = anyshape.compile(blocks[0], fullgraph=True)
         one(x)
-    functions = [code.code().count("long step_") for code in (fast, one)]
-    assert functions[0] < 2 * functions[1]
+    functions = [code.code().count("\nlong step_") for code in (fast, one)]
+    assert functions == [0, 0]  # all that they do is done by the steps that programs share
     assert fast.code().count("if region_") <= 2

@@ -35,7 +35,7 @@ from anyshape.targets.cpu.build import (
     dealt,
     text_of,
 )
-from anyshape.targets.cpu.few_passes import FEW_PASSES
+from anyshape.targets.cpu.few_passes import FEW_PASSES, PASSES
 from anyshape.targets.cpu.native_prelude import NATIVE_PRELUDE
 from anyshape.targets.cpu.prelude import standing_before, texts
 from anyshape.targets.cpu.target import builder_of
@@ -61,6 +61,20 @@ def assert_adds(builder: Builder, functions: dict[str, NativeFunction] = FUNCTIO
         assert list(values) == [1 + number, 2 + number, 3 + number]
 
 
+@pytest.fixture
+def sources(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the C compiler reads."""
+    read: list[str] = []
+    compile_c = build.compile_c
+
+    def noting(toolchain: Toolchain, source: str) -> bytes:
+        read.append(source)
+        return compile_c(toolchain, source)
+
+    monkeypatch.setattr(build, "compile_c", noting)
+    return read
+
+
 def test_few_passes_are_made_of_what_is_no_kernel() -> None:
     """Steps of native regions and callers have no loops over elements."""
     kernel = NativeFunction("void kernel(float *x) { /* many */ }", ("pointer",))
@@ -76,7 +90,8 @@ def test_few_passes_are_made_of_what_is_no_kernel() -> None:
 
 def test_few_passes_are_made_of_what_steps_call_and_kernels_behind_it_get_all() -> None:
     for part in NATIVE_PRELUDE:
-        begin, _, rest = part.partition(FEW_PASSES)
+        passes = FEW_PASSES if FEW_PASSES in part else PASSES.format("O0")
+        begin, _, rest = part.partition(passes)
         text, _, behind = rest.partition("#pragma GCC pop_options")
         assert begin.strip() == "#pragma GCC push_options" and not behind.strip()
         assert "anyshape_" in text
@@ -114,6 +129,56 @@ def test_a_builder_knows_steps_from_kernels(monkeypatch: pytest.MonkeyPatch) -> 
     assert all(part.done.result() for part in parts)
     assert sorted(len(steps.keys() & part.functions.keys()) for part in parts) == [0, 9]
     assert ["call_nothing_pi" in part.functions for part in parts].count(True) == 1
+
+
+TEXT = """
+long all(long n) { return n + 9; }
+void *call_all(void *self, void **n, long count) { return PyLong_FromLong(all(PyLong_AsLong(*n))); }
+"""
+SHARED = NativeFunction(TEXT, caller="own", few_passes=True, shared=True)
+
+
+def test_what_programs_share_is_compiled_once_along_with_the_first(
+    sources: list[str], tmp_path: Path
+) -> None:
+    """It is found by its own text from then on, and so is what it was compiled along with."""
+    for number in (0, 1, 0):
+        builder = Builder.create(Options(cache_dir=str(tmp_path)))
+        made = builder.functions({f"add{number}": FUNCTIONS[f"add{number}"], "all": SHARED})
+        values = (ctypes.c_float * 1)(1)
+        made[f"add{number}"](ctypes.addressof(values), 1)
+        assert values[0] == 1 + number and made["all"](1) == 10
+    assert ["long all(" in source for source in sources] == [True, False]
+    builder = Builder.create(Options(cache_dir=str(tmp_path)))
+    assert builder.functions({"all": SHARED})["all"](2) == 11 and not builder.compiled
+
+
+def test_what_programs_share_is_compiled_alone_where_nothing_else_is(
+    sources: list[str], tmp_path: Path
+) -> None:
+    options = Options(cache_dir=str(tmp_path))
+    Builder.create(options).functions({"add0": FUNCTIONS["add0"]})
+    both = Builder.create(options).functions({"add0": FUNCTIONS["add0"], "all": SHARED})
+    assert both["all"](1) == 10 and len(sources) == 2
+    assert [source.count("add0(float") for source in sources] == [1, 0]
+
+
+def test_without_a_cache_what_programs_share_is_compiled_once_a_process(
+    sources: list[str],
+) -> None:
+    builder = Builder.create(Options(cache=False))
+    for number in range(3):
+        made = builder.functions({f"add{number}": FUNCTIONS[f"add{number}"], "all": SHARED})
+        assert made["all"](number) == number + 9
+    assert ["long all(" in source for source in sources] == [True, False, False]
+
+
+def test_what_failed_along_with_another_object_is_compiled_again() -> None:
+    builder = Builder.create(Options(cache=False))
+    broken = NativeFunction("void broken(long n) { no C }", ("int64",))
+    with pytest.raises(AnyshapeError):
+        builder.functions({"broken": broken, "all": SHARED})
+    assert builder.functions({"add0": FUNCTIONS["add0"], "all": SHARED})["all"](1) == 10
 
 
 EVERY_LIBRARY = """
@@ -196,7 +261,7 @@ def test_what_calls_kernels_for_python_is_compiled_where_python_calls_them(tmp_p
         fast = anyshape.compile(program, fullgraph=True, options=options)
         x = torch.randn(3, 4)
         torch.testing.assert_close(fast(x), program(x))
-        sources = [path.read_text() for path in (tmp_path / name).rglob(SOURCE)]
+        sources = {path.read_text() for path in (tmp_path / name).rglob(SOURCE)}
         assert sources
         return sum(source.count("void *call_") for source in sources)
 

@@ -130,9 +130,14 @@ def cpu_identity() -> str:
 @mutable(eq=False)
 class Building:
     """Functions that become one object, which ``done`` has as soon as it is there, and the thread
-    that makes it, where it is not from the cache."""
+    that makes it, where it is not from the cache. ``shared``: programs have it in common. ``key``
+    is its content address. ``along`` is made by the same run of the compiler, which takes longer to
+    start than to compile it."""
 
     functions: Mapping[str, NativeFunction]
+    shared: bool = False
+    key: str = ""
+    along: Sequence[Building] = ()
     done: Future[bytes] = field(default_factory=Future)
     thread: threading.Thread | None = None
 
@@ -203,23 +208,32 @@ class Builder:
         try:
             with self.lock:
                 wanted = {**wanted, **self._callers(wanted)}
-                sizes = {
-                    name: len(wanted[name].text)
-                    for name in sorted(wanted)
-                    if name not in self.loaded and name not in self.building
-                }
-                steps = {name for name in sizes if wanted[name].few_passes}
-                for names in dealt(sizes, cores(), steps) if sizes else ():
-                    begun.append(Building({name: wanted[name] for name in names}))
-                    self.building |= dict.fromkeys(names, begun[-1])
+                for part in self._parts(wanted):
+                    begun.append(part)
+                    self.building |= dict.fromkeys(part.functions, part)
                 parts = [self.building[name] for name in wanted if name in self.building]
-            for part in begun:
-                self._begin(part, text_of(part.functions))
+            if begun:
+                self._begin(begun)
         except BaseException as error:
             for part in begun:  # other threads may wait for them already
                 self._settle(part, error)
             raise
         return list(dict.fromkeys(parts))
+
+    def _parts(self, wanted: Mapping[str, NativeFunction]) -> list[Building]:
+        """What is neither loaded nor begun, as objects: what programs share has one of its own."""
+        sizes, parts = dict[str, int](), list[Building]()
+        for name in sorted(wanted):
+            if name not in self.loaded and name not in self.building:
+                if wanted[name].shared:
+                    parts.append(Building({name: wanted[name]}, shared=True))
+                else:
+                    sizes[name] = len(wanted[name].text)
+        if sizes:
+            steps = {name for name in sizes if wanted[name].few_passes}
+            dealt_out = dealt(sizes, cores(), steps)
+            parts += (Building({name: wanted[name] for name in names}) for names in dealt_out)
+        return parts
 
     def _callers(self, wanted: Mapping[str, NativeFunction]) -> dict[str, NativeFunction]:
         """What calls these functions for Python and is not loaded, one for all of the same
@@ -228,31 +242,52 @@ class Builder:
         missing = (caller for caller in dict.fromkeys(made) if caller.name not in self.loaded)
         return {caller.name: caller.function for caller in missing}
 
-    def _begin(self, part: Building, text: str) -> None:
-        """Its object from the cache, or a thread that makes it."""
-        toolchain = self.toolchain
-        identity = (toolchain.identity, " ".join(toolchain.flags), cpu_identity())
-        key = digest("c", text, *identity, torch.__version__, self.address)
-        kept = (self.cache.load(key) or {}).get(OBJECT)
-        if kept is not None:
-            self._settle(part, kept)
-        else:
-            part.thread = threading.Thread(target=self._compile, args=(part, text, key))
+    def _begin(self, begun: Sequence[Building]) -> None:
+        """Objects from the cache, or threads that make them. What programs share is made along with
+        another object: that of this program has it too, but is not addressed by it."""
+        own: list[Building] = []
+        shared: list[Building] = []
+        for part in begun:
+            if not self._is_kept(part):
+                (shared if part.shared else own).append(part)
+        if own and shared:
+            least = min(own, key=lambda part: len(text_of(part.functions)))
+            least.along, shared = shared, []
+        for part in (*own, *shared):
+            part.thread = threading.Thread(target=self._compile, args=(part,))
+            for each in part.along:
+                each.thread = part.thread
             part.thread.start()
 
-    def _compile(self, part: Building, text: str, key: str) -> None:
-        """Of the text behind what it needs of the prelude."""
+    def _is_kept(self, part: Building) -> bool:
+        """Is its object in the cache? Then it is done."""
+        toolchain, text = self.toolchain, text_of(part.functions)
+        identity = (toolchain.identity, " ".join(toolchain.flags), cpu_identity())
+        part.key = digest("c", text, *identity, torch.__version__, self.address)
+        kept = (self.cache.load(part.key) or {}).get(OBJECT)
+        if kept is not None:
+            self._settle(part, kept)
+        return kept is not None
+
+    def _compile(self, part: Building) -> None:
+        """Of its text, and what is made along with it, behind what these need of the prelude."""
+        parts = (part, *part.along)
         try:
+            functions = {n: function for each in parts for n, function in each.functions.items()}
+            text = text_of(functions)
             source = f"{standing_before(text, self.prelude)}\n{text}"
             with self.processors:
                 binary = compile_c(self.toolchain, source)
-            self.cache.store(key, {SOURCE: source.encode(), OBJECT: binary})
+            for each in parts:
+                self.cache.store(each.key, {SOURCE: source.encode(), OBJECT: binary})
         except BaseException as error:
-            self._settle(part, error)
+            for each in parts:
+                self._settle(each, error)
         else:
             with self.lock:
                 self.compiled += 1
-            self._settle(part, binary)
+            for each in parts:
+                self._settle(each, binary)
 
     def _settle(self, part: Building, result: bytes | BaseException) -> None:
         """Tells all who wait; what failed is begun anew where it is asked for again."""

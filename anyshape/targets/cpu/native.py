@@ -1,12 +1,12 @@
-"""A native region as C: one small function a different step, and a plan of numbers that says
-which runs on what.
+"""A native region as C: a plan of numbers that says which step runs on what.
 
-In: a ``NativeRegion`` of a program. Out: a ``PrintedRegion``. Equal steps, of equal layers say,
-share one function: they differ in the operands they are handed, slots of one array of pointers
-``v`` (table entries, buffers, tensor handles) and of numbers ``n`` (``region_numbers.py``). The
-plan is data, which one function follows that is every native region (``native_prelude.py:
-RUN_REGION``): the C compiler sees each different step once, and no size. Nothing that differs
-between processes (addresses) is in a text, so that the disk cache serves it.
+In: a ``NativeRegion`` of a program. Out: a ``PrintedRegion``. Most steps are rows of the plan,
+which name a function that all programs share (``region_steps.py``), and what it is done to: slots
+of one array of pointers ``v`` (table entries, buffers, tensor handles) and of numbers ``n``
+(``region_numbers.py``). Loops, branches, lists of launches and what is unusual are small functions
+of their own, of which equal steps share one. The plan is data, which one function follows that is
+every native region (``native_prelude.py: RUN_REGION``): the C compiler sees no size. Nothing
+that differs between processes (addresses) is in a text, so that the disk cache serves it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from anyshape.ir.program import (
     Program,
     View,
 )
+from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.nouns import mutable
 from anyshape.ops.layout import numel
 from anyshape.schedule.arena import size_bytes
-from anyshape.symbolic import Expr, Symbol
+from anyshape.symbolic import AllOf, AnyOf, Expr, Relation, Symbol
 from anyshape.targets.cpu.launch_lists import cells
-from anyshape.targets.cpu.native_calls import CHECK_FAILED, DELETE, CallPrinter
+from anyshape.targets.cpu.native_calls import DELETE, CallPrinter, scalar_index
 from anyshape.targets.cpu.native_lists import Table, list_lines
 from anyshape.targets.cpu.native_nesting import (
     C_TYPES,
@@ -51,10 +52,11 @@ from anyshape.targets.cpu.native_part import Base, Part, Slot
 from anyshape.targets.cpu.native_prelude import RUN_REGION
 from anyshape.targets.cpu.native_regions import is_float
 from anyshape.targets.cpu.native_steps import matrix_layout
+from anyshape.targets.cpu.region_steps import MOST_OPERANDS, Does
 
 GEMM = {float32: "sgemm_", float64: "dgemm_"}
 ARENA = 0
-ENTRY = NativeFunction(RUN_REGION, returns_status=True, caller="own", few_passes=True)
+ENTRY = NativeFunction(RUN_REGION, returns_status=True, caller="own", few_passes=True, shared=True)
 
 
 def emit_native_region(
@@ -161,8 +163,10 @@ class RegionPrinter(CallPrinter):
 
     def _index(self, slot: Slot) -> int:
         kind, number = slot
-        if kind in ("table", "number"):
+        if kind in ("table", "number", "given"):
             return number
+        if kind in ("step", "word"):
+            return -1 - number
         number += len(self.table)
         number += 0 if kind == "pointer" else len(self.pointer_slots)
         return number + (len(self.handles) if kind == "blob" else 0)
@@ -170,37 +174,59 @@ class RegionPrinter(CallPrinter):
     # --- steps ---
 
     def _step(self, step: object) -> None:
-        part = Part()
         match step:
             case Launch():
-                self._launch(step, part)
+                self._launch(step)
             case LaunchList():
-                self._launch_list(step, part)
+                self._launch_list(step)
             case LibraryCall(gives_memory=True):
-                self._giving(step, part)
+                self._giving(step)
             case LibraryCall():
-                self._library_call(step, part)
+                self._library_call(step)
             case View():
-                self._view(step, part)
+                self._view(step)
             case Assertion():
-                self._assertion(step, part)
+                self._assertion(step)
             case Call():
-                self._product(step, part)
+                self._product(step)
             case NativeNested():
-                self._nested(step, part)
+                self._nested(step)
             case Free():
-                self._free(step, part)
+                self._free(step)
             case _:
                 raise TypeError(f"{step} is not native")
-        self._row(part)
 
-    def _row(self, part: Part) -> None:
-        if part.lines:
-            text = "".join(f"    {line}\n" for line in part.lines)
-            number = self.parts.setdefault(text, len(self.parts))
-            self.rows.append((self._entry(("part", number)), tuple(part.slots)))
+    def _launch(self, step: Launch) -> None:
+        words = [
+            self._word(step, param, arg)
+            for param, arg in zip(step.kernel.params, step.args, strict=True)
+        ]
+        known = [word for word in words if word is not None]
+        if len(known) < len(words) or len(words) > MOST_OPERANDS:
+            self._launch_text(step)
+            return
+        kernel = self._entry(("kernel", self.kernel_names[step.kernel]))
+        self._do(Does.LAUNCH, kernel, len(known), *known)
 
-    def _launch(self, step: Launch, part: Part) -> None:
+    def _word(self, step: Launch, param: object, arg: StepArg) -> Slot | None:
+        """An operand of ``Does.LAUNCH``; None of what it cannot be handed."""
+        if isinstance(arg, SizeInMemory):
+            return self.pointers[arg.name]
+        if isinstance(param, PointerParam):
+            assert isinstance(arg, BufferRef)
+            return None if step.offsets.get(param.name, 0) != 0 else self.pointers[arg.name]
+        if isinstance(param, ScalarParam) and param.dtype.is_floating:
+            return None
+        if isinstance(arg, (Scalar, ScalarInput)):
+            known = self.scalars[arg]
+            return None if isinstance(known, str) else ("word", known[1])
+        if isinstance(arg, (bool, int, Expr, Relation, AllOf, AnyOf)):
+            return "word", self.numbers.index(int(arg) if isinstance(arg, bool) else arg)
+        return None
+
+    def _launch_text(self, step: Launch) -> None:
+        """With doubles, or in the middle of buffers."""
+        part = Part()
         function = part(self._entry(("kernel", self.kernel_names[step.kernel])))
         types, args = [], []
         for param, arg in zip(step.kernel.params, step.args, strict=True):
@@ -220,13 +246,14 @@ class RegionPrinter(CallPrinter):
                 args.append(self._number(arg, part))
         prototype = f"void (*)({', '.join(types)})"
         part.lines.append(f"(({prototype}){function})({', '.join(args)});")
+        self._row(part)
 
-    def _assertion(self, step: Assertion, part: Part) -> None:
-        flag = part(self.pointers[step.buffer])
-        self._fail_if(f"*(volatile char *){flag}", CHECK_FAILED, part)
+    def _assertion(self, step: Assertion) -> None:
+        if not self.hollow:
+            self._do(Does.ASSERT, self.pointers[step.buffer])
 
-    def _launch_list(self, step: LaunchList, part: Part) -> None:
-        first = step.launches[0]
+    def _launch_list(self, step: LaunchList) -> None:
+        part, first = Part(), step.launches[0]
         function = part(self._entry(("kernel", self.kernel_names[first.kernel])))
         count = part(("number", self.numbers.index(len(step.launches))))
         handed = [[*self._listed(one, part, step.divided)] for one in step.launches]
@@ -238,6 +265,7 @@ class RegionPrinter(CallPrinter):
             part.slots += (slot for *_, slot in own if isinstance(slot, tuple))
             part.slots.append(("number", self.numbers.index(cells(launch))))
         part.lines += list_lines(step, operands, Table(function, count, rows, width + 1))
+        self._row(part)
 
     def _listed(
         self, launch: Launch, part: Part, divided: bool
@@ -257,11 +285,11 @@ class RegionPrinter(CallPrinter):
                 if known is None:
                     yield kind, "", self._number(arg, part)
                 elif isinstance(known, str):
-                    yield kind, "f", ("number", int(known[2:-1]))
+                    yield kind, "f", ("number", scalar_index(known))
                 else:
                     yield kind, "n", known
 
-    def _view(self, step: View, part: Part) -> None:
+    def _view(self, step: View) -> None:
         """Memory of the arena or from outside is known at once, torch's own when it is made."""
         made, pointer = step.output, self.pointers[step.base]
         if self.separate and self._is_lent(made):
@@ -280,7 +308,7 @@ class RegionPrinter(CallPrinter):
             slot = self.pointers[made] = self._new_pointer_slot(pointer, moved)
             self.late.add(slot)
             self.roots[slot] = self.roots[pointer]
-            part.lines.append(f"{part(slot)} = {self._moved(part(pointer), offset, part)};")
+            self._do(Does.MOVE, slot, pointer, ("number", moved))
 
     def _own(self, name: str) -> Slot:
         """The slot of memory that is only this buffer's."""
@@ -292,7 +320,7 @@ class RegionPrinter(CallPrinter):
         calls = (step for step in self.region.steps if isinstance(step, (Call, LibraryCall)))
         return self.buffers[name].role == "temp" or any(name in call.defines() for call in calls)
 
-    def _product(self, step: Call, part: Part) -> None:
+    def _product(self, step: Call) -> None:
         left, right, *bias = (arg for arg in step.args if isinstance(arg, BufferRef))
         a, b = self.buffers[left.name], self.buffers[right.name]
         result = self.buffers[step.outputs[0]]
@@ -301,27 +329,30 @@ class RegionPrinter(CallPrinter):
         columns = b.shape[0] if linear else b.shape[1]
         a_transposed, lda = (not linear and matrix_layout(a)) or (False, inner)
         b_transposed, ldb = (not linear and matrix_layout(b)) or (True, inner)
-        gemm = part(self._entry(("library", GEMM[result.dtype])))
-        a_text, b_text, c = (part(self.pointers[x]) for x in (left.name, right.name, result.name))
-        if bias:
-            row = part(self.pointers[bias[0].name])
-            row_bytes = self._size(columns * result.dtype.size_bytes, part)
-            part.lines.append(
-                f"anyshape_fill_rows({c}, {row}, {self._size(rows, part)}, {row_bytes});"
-            )
-        for operand in (left.name, right.name, result.name):
-            self._touch(operand, self.buffers[operand].shape, self.buffers[operand].strides, part)
-        numbers = ", ".join(self._size(dim, part) for dim in (rows, columns, inner))
-        part.lines.append(
-            f"if (anyshape_gemm({gemm}, {int(result.dtype is float64)}, {int(a_transposed)}, "
-            f"{int(b_transposed)}, {numbers}, {a_text}, {self._size(lda, part)}, {b_text}, "
-            f"{self._size(ldb, part)}, {c}, {'1.0' if bias else '0.0'})) return 1;"
+        for name in (left.name, right.name, result.name):
+            self._touch(name, self.buffers[name].shape, self.buffers[name].strides)
+        width = result.dtype.size_bytes
+        row = [self.pointers[bias[0].name], self._index_of(columns * width)] if bias else [-1, 0]
+        self._do(
+            Does.PRODUCT,
+            self._entry(("library", GEMM[result.dtype])),
+            *(int(flag) for flag in (result.dtype is float64, a_transposed, b_transposed)),
+            *map(self._index_of, (rows, columns, inner)),
+            *(self.pointers[left.name], self._index_of(lda)),
+            *(self.pointers[right.name], self._index_of(ldb)),
+            self.pointers[result.name],
+            *row,
         )
 
     # --- loops and branches ---
 
-    def _nested(self, nested: NativeNested, part: Part) -> None:
+    def _nested(self, nested: NativeNested) -> None:
         """The bodies have plans of their own and share the table: ``v`` begins with it."""
+        part = Part()
+        self._nest(nested, part)
+        self._row(part)
+
+    def _nest(self, nested: NativeNested, part: Part) -> None:
         step, (number, *_) = nested.step, nested.step.given
         given = [part(self.pointers[name]) for name in references(step.given[1:])]
         made, spares = (

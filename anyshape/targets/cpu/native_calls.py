@@ -1,12 +1,14 @@
 """Calls of torch's library in a native region, and what steps are handed: slots of ``v`` and ``n``.
 
-In: a ``LibraryCall``. Out: the text of a ``Part``. ``native.py`` prints the other steps. The stable
-C interface of torch is torch/csrc/inductor/aoti_torch/c/shim.h and torch/csrc/stable/c/shim.h.
+In: a ``LibraryCall``. Out: rows of a plan (``region_steps.py``), the text of a ``Part`` where no
+such step does it. ``native.py`` does the other steps. The stable C interface of torch is
+torch/csrc/inductor/aoti_torch/c/shim.h and torch/csrc/stable/c/shim.h.
 """
 
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
@@ -21,6 +23,7 @@ from anyshape.runtime.launch import is_exported
 from anyshape.symbolic import AllOf, AnyOf, Dim, Expr, Relation
 from anyshape.targets.cpu.native_part import Base, Part, Slot
 from anyshape.targets.cpu.region_numbers import RegionNumbers
+from anyshape.targets.cpu.region_steps import CALLS, LIBRARY_FAILED, Does, Value
 
 DELETE = "aoti_torch_delete_tensor_object"
 FROM_BLOB = "aoti_torch_create_tensor_from_blob"
@@ -30,7 +33,6 @@ SHARE = "aoti_torch_new_tensor_handle"
 SOME, NEW = "torch_new_stable_ivalue", "_Znwm"
 """Memory for an optional value: of torch since 2.13; before, C++'s own, as its headers have it."""
 RESULT = ("aoti_torch_get_data_ptr", "aoti_torch_get_strides", EMPTY, "aoti_torch_copy_", DELETE)
-CHECK_FAILED, LIBRARY_FAILED = 2, 3
 WORD = 8
 """Bytes of an element of what is kept."""
 
@@ -65,135 +67,181 @@ class CallPrinter:
     own: list[int] = field(default_factory=list)  # with ``separate``: the size of each buffer
     outer: int = 0
     number: int = 0  # of its plan
-    device: str = "0, -1"  # as torch's C functions are told it: its type and its number
+    # As torch's C functions are told it: its type and its number.
+    device: tuple[int, int] = 0, -1
+
+    # --- rows of the plan ---
+
+    def _do(self, does: Does, *operands: Slot | int) -> None:
+        """A step that is done as ``region_steps.py`` says; numbers stand for themselves."""
+        slots = tuple(("given", each) if isinstance(each, int) else each for each in operands)
+        self.rows.append((("step", does), slots))
+
+    def _row(self, part: Part) -> None:
+        """A step that has a text."""
+        if part.lines:
+            text = "".join(f"    {line}\n" for line in part.lines)
+            number = self.parts.setdefault(text, len(self.parts))
+            self.rows.append((self._entry(("part", number)), tuple(part.slots)))
 
     # --- torch's library ---
 
-    def _library_call(self, step: LibraryCall, part: Part, results: Sequence[str] = ()) -> None:
+    def _library_call(self, step: LibraryCall, results: Sequence[Slot] = ()) -> None:
         """A function of torch's, which puts handles of what it returns into ``results``."""
+        kinds = tuple(kind for kind, _ in step.args)
+        known = not results and kinds in CALLS
+        numbers = [pair for pair in step.args if known and pair[0] != "tensor"]
+        values = [self._value(*pair) for pair in numbers]
+        if not known or any(kind is not Value.NUMBER for kind, _ in values):
+            self._library_text(step, results)
+            return
+        tensors = [self._tensor(value) for _, value in step.args if isinstance(value, TensorArg)]
+        function = self._entry(("library", step.function))
+        failed = 0 if self.hollow else LIBRARY_FAILED
+        given = (slot for _, slot in values)
+        self._do(Does.CALL, function, len(tensors), failed, *tensors, *given)
+
+    def _library_text(self, step: LibraryCall, results: Sequence[Slot]) -> None:
+        part = Part()
         types, args = [], []
         for kind, value in step.args:
             is_pointer = kind.startswith("tensor") or value is None
             types.append("void *" if is_pointer else "double" if kind == "float" else "long")
             args.append(self._given(kind, value, part))
         types += ["void **"] * len(results)
-        args += [f"&{result}" for result in results]
+        args += [f"&{part(result)}" for result in results]
         function = part(self._entry(("library", step.function)))
         prototype = f"int (*)({', '.join(types)})"
         call = f"(({prototype}){function})({', '.join(args)})"
         self._fail_if(call, LIBRARY_FAILED, part)
+        self._row(part)
 
     def _given(self, kind: str, value: object, part: Part) -> str:
         """What is optional is handed over as where it is."""
         if value is None:
             return "0"
         if isinstance(value, TensorArg):
-            return f"{'&' * kind.endswith('?')}{self._tensor(value, part)}"
+            return f"{'&' * kind.endswith('?')}{part(self._tensor(value))}"
         return self._number(value, part)
 
-    def _giving(self, step: LibraryCall, part: Part) -> None:
+    def _giving(self, step: LibraryCall) -> None:
         """A call whose results are memory of torch's; what nobody names is let go of at the end."""
         names = [name or f"{n} of {len(self.handles)}" for n, name in enumerate(step.call.outputs)]
         for name in names:
             self.handles[name] = ("handle", len(self.handles))
-        results = [part(self.handles[name]) for name in names]
+        results = [self.handles[name] for name in names]
         if self.hollow:
             for name, result in zip(names, results, strict=True):
-                empty = part(self._entry(("library", EMPTY)))
-                dims = self._layout_of(self.buffers[name], part)
-                part.lines.append(f"anyshape_empty({empty}, {dims}, &{result});")
+                self._only_allocate(name, result)
         elif step.returned:
-            self._library_call(step, part, results)
+            self._library_call(step, results)
         else:
-            stack = ", ".join(self._stacked(kind, value, part) for kind, value in step.args)
-            self._dispatch(step.function, "", stack, part)
-            part.lines += [f"{result} = (void *)stack[{n}];" for n, result in enumerate(results)]
+            self._dispatch(step, results)
         for name, result in zip(step.call.outputs, results, strict=True):
             if name:
                 pointer = self.pointers[name] = self._new_pointer_slot(name, -1)
                 self.late.add(pointer)
                 self.roots[pointer] = name
-                functions = ", ".join(part(self._entry(("library", symbol))) for symbol in RESULT)
-                dims = self._layout_of(self.buffers[name], part)
-                given = f"{functions}, {dims}, &{result}, &{part(pointer)}"
-                part.lines.append(f"if (anyshape_result({given})) return {LIBRARY_FAILED};")
+                functions = [self._entry(("library", symbol)) for symbol in RESULT]
+                dtype, device, rank, dims = self._layout_of(self.buffers[name])
+                given: tuple[Slot | int, ...] = (dtype, *device, rank, result, pointer, *dims)
+                self._do(Does.RESULT, *functions, *given)
 
-    def _layout_of(self, buffer: Buffer, part: Part) -> str:
-        """A buffer's type, device and dimensions, as torch's C functions are told them."""
-        shape, strides = (self._array(dims, part) for dims in (buffer.shape, buffer.strides))
-        dtype = part(self._dtype(buffer.dtype))
-        return f"{dtype}, {self.device}, {len(buffer.shape)}, {shape}, {strides}"
+    def _only_allocate(self, name: str, result: Slot) -> None:
+        part, buffer = Part(), self.buffers[name]
+        functions = self._entry(("library", EMPTY)), self._dtype(buffer.dtype)
+        given = [*map(part, functions), *map(str, self.device), str(len(buffer.shape))]
+        given += [self._array(dims, part) for dims in (buffer.shape, buffer.strides)]
+        part.lines.append(f"anyshape_empty({', '.join(given)}, &{part(result)});")
+        self._row(part)
 
-    def _dispatch(self, operator: str, overload: str, stack: str, part: Part) -> None:
+    def _layout_of(self, buffer: Buffer) -> tuple[Slot, tuple[int, int], int, list[Slot]]:
+        """A buffer's type, device, rank and dimensions, as torch's C functions are told them."""
+        dims = [*map(self._index_of, (*buffer.shape, *buffer.strides))]
+        return self._dtype(buffer.dtype), self.device, len(buffer.shape), dims
+
+    def _dispatch(self, step: LibraryCall, results: Sequence[Slot]) -> None:
         """The operator by its name, on a stack of values that the dispatcher takes over."""
-        call = part(self._entry(("library", DISPATCH)))
-        part.lines += [
-            f"unsigned long stack[] = {{{stack}}};",
-            f"if (((int (*)(const char *, const char *, unsigned long *)){call})"
-            f'("{operator}", "{overload}", stack)) return {LIBRARY_FAILED};',
-        ]
+        values = [self._value(kind, value) for kind, value in step.args]
+        is_plain = not is_exported(SOME)
+        optional = any(kind & Value.OPTIONAL for kind, _ in values)
+        new = self._entry(("library", NEW if is_plain else SOME)) if optional else -1
+        call, share = (self._entry(("library", name)) for name in (DISPATCH, SHARE))
+        operands = (each for pair in values for each in pair)
+        head = (call, self._entry(("text", step.function)), share, new, int(is_plain))
+        self._do(Does.DISPATCH, *head, len(values), len(results), *operands, *results)
 
-    def _stacked(self, kind: str, value: object, part: Part) -> str:
+    def _value(self, kind: str, value: object) -> tuple[int, Slot | int]:
+        """What it is that the dispatcher or ``Does.CALL`` is handed, and where."""
         if value is None:
-            return "0"
-        if isinstance(value, TensorArg):
-            share = part(self._entry(("library", SHARE)))
-            text = f"anyshape_share({share}, {self._tensor(value, part)})"
-        else:
-            number = self._number(value, part)
-            text = f"anyshape_bits({number})" if kind.startswith("float") else number
-        if kind.endswith("?"):
-            is_plain = not is_exported(SOME)
-            new = part(self._entry(("library", NEW if is_plain else SOME)))
-            return f"anyshape_some({new}, {int(is_plain)}, {text})"
-        return text
+            return Value.NUMBER, self._index_of(0)
+        at, where = self._plain_value(kind, value)
+        return (at | Value.OPTIONAL if kind.endswith("?") else at), where
 
-    def _tensor(self, tensor: TensorArg, part: Part) -> str:
+    def _plain_value(self, kind: str, value: object) -> tuple[int, Slot | int]:
+        if isinstance(value, TensorArg):
+            return Value.TENSOR, self._tensor(value)
+        is_float = kind.startswith("float")
+        if isinstance(value, (Scalar, ScalarInput)):
+            known = self.scalars[value]
+            if isinstance(known, str):
+                assert is_float, "the operator takes no such number"
+                return Value.REAL, scalar_index(known)
+            return (Value.WHOLE if is_float else Value.NUMBER), known
+        if isinstance(value, (bool, int, float)):
+            assert is_float or not isinstance(value, float), "the operator takes no such number"
+            word = _bits(float(value)) if is_float else int(value)
+            return Value.NUMBER, self._index_of(word)
+        assert isinstance(value, (Expr, Relation, AllOf, AnyOf))
+        number = "number", self.numbers.index(value)
+        return (Value.WHOLE if is_float else Value.NUMBER), number
+
+    def _tensor(self, tensor: TensorArg) -> Slot:
         """A handle on the memory, made at its first use and kept until the memory dies."""
         buffer = self.buffers[tensor.buffer]
         pointer = self.pointers[tensor.buffer]
         dims = (*tensor.shape, *tensor.strides)
         if pointer[0] == "table" and all(isinstance(dim, int) for dim in dims):
             _, constant = list(self.table)[pointer[1]]
-            return part(self._entry(("tensor", (constant, tensor.shape, tensor.strides))))
+            return self._entry(("tensor", (constant, tensor.shape, tensor.strides)))
         key = (self.roots.get(pointer, ""), pointer, *dims, len(tensor.shape), buffer.dtype)
         if key not in self.blobs:
             self.blobs[key] = ("blob", len(self.blobs)), sum(self.cells)
             self.cells.append(2 + len(dims))
-        slot, at = self.blobs[key]
+        handle, at = self.blobs[key]
         cells = self._cells()
-        given = [part(cells), part(self._pointer_slot(cells, self.numbers.index(at * WORD)))]
-        given += [part(self._entry(("library", name))) for name in (DELETE, FROM_BLOB)]
-        given += [part(self._dtype(buffer.dtype)), self.device, part(pointer)]
-        given += [str(len(tensor.shape))]
-        given += [self._array(dims, part) for dims in (tensor.shape, tensor.strides)]
-        self._touch(tensor.buffer, tensor.shape, tensor.strides, part)
-        handle = part(slot)
-        made = f"anyshape_blob({', '.join(given)}, &{handle})"
-        part.lines.append(f"if (!{handle} && {made}) return {LIBRARY_FAILED};")
+        own = self._pointer_slot(cells, self.numbers.index(at * WORD))
+        functions = (self._entry(("library", name)) for name in (DELETE, FROM_BLOB))
+        given: tuple[Slot | int, ...] = (
+            handle,
+            cells,
+            own,
+            *functions,
+            self._dtype(buffer.dtype),
+            *self.device,
+            pointer,
+        )
+        self._touch(tensor.buffer, tensor.shape, tensor.strides)
+        self._do(Does.HANDLE, *given, len(tensor.shape), *map(self._index_of, dims))
         return handle
 
     def _cells(self) -> Slot:
         """The entry of what is kept from one call to the next."""
         return self._entry(("kept", self.number))
 
-    def _free(self, step: Free, part: Part) -> None:
+    def _free(self, step: Free) -> None:
         """What torch allocated."""
         for name in step.buffers:
             if name in self.handles:
-                delete = part(self._entry(("library", DELETE)))
-                there = part(self.handles[name])
-                part.lines.append(f"if ({there}) ((int (*)(void *)){delete})({there});")
-                part.lines.append(f"{there} = 0;")
+                self._do(Does.FREE, self._entry(("library", DELETE)), self.handles[name])
 
-    def _touch(
-        self, buffer: str, shape: tuple[Dim, ...], strides: tuple[Dim, ...], part: Part
-    ) -> None:
+    def _touch(self, buffer: str, shape: tuple[Dim, ...], strides: tuple[Dim, ...]) -> None:
         if self.separate:
+            part, width = Part(), self.buffers[buffer].dtype.size_bytes
             dims = f"{len(shape)}, {self._array(shape, part)}, {self._array(strides, part)}"
-            width = self.buffers[buffer].dtype.size_bytes
             pointer = part(self.pointers[buffer])
             part.lines.append(f"anyshape_touch({pointer}, {width}, {dims});")
+            self._row(part)
 
     def _fail_if(self, condition: str, status: int, part: Part) -> None:
         part.lines.append(f"{condition};" if self.hollow else f"if ({condition}) return {status};")
@@ -234,6 +282,10 @@ class CallPrinter:
     def _array(self, dims: tuple[Dim, ...], part: Part) -> str:
         return f"(const long[]){{{', '.join(self._size(dim, part) for dim in dims) or '0'}}}"
 
+    def _index_of(self, dim: Dim) -> Slot:
+        """Where the size is among the numbers."""
+        return "number", self.numbers.index(dim)
+
     def _size(self, dim: Dim, part: Part) -> str:
         """The size as C: a number, or an element of ``n``."""
         if isinstance(dim, int):
@@ -250,3 +302,15 @@ def _c_float(number: float) -> str:
     return (
         '__builtin_nan("")' if math.isnan(number) else f"{'-' if number < 0 else ''}__builtin_inf()"
     )
+
+
+def scalar_index(text: str) -> int:
+    """Of a scalar that is handed over as a double, from its text ``f[index]``."""
+    return int(text[2:-1])
+
+
+def _bits(number: float) -> int:
+    """The double as a word."""
+    (word,) = struct.unpack("q", struct.pack("d", number))
+    assert isinstance(word, int)
+    return word

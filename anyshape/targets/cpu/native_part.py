@@ -8,7 +8,8 @@ from anyshape.nouns import mutable
 
 Slot = tuple[str, int]
 """("table" | "pointer" | "handle" | "blob", number): a slot of ``v``; ("number", index): one of
-``n``."""
+``n``; ("word", index): the same among operands that may be either. In a plan alone: ("given",
+number): the number; ("step", ``Does``): a function that regions share."""
 Base = int | Slot
 """Memory that addresses are near: the arena, an outer buffer, one of its own, or another slot."""
 

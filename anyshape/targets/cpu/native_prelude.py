@@ -7,9 +7,35 @@ their stable C interface is torch/csrc/inductor/aoti_torch/c/shim.h and torch/cs
 
 from __future__ import annotations
 
-from anyshape.targets.cpu.few_passes import with_few_passes
+from anyshape.targets.cpu.few_passes import with_few_passes, without_passes
+from anyshape.targets.cpu.region_steps import STEPS
 
-_PARTS = (
+_STEPS = (
+    """
+static long anyshape_largest(long count, const long *sizes)
+{
+    long largest = sizes[0];
+    for (long i = 1; i < count; i++) largest = sizes[i] > largest ? sizes[i] : largest;
+    return largest;
+}
+""",
+    """
+/* One step: its operands are the slots `a` of `v`, the sizes `n` and the scalars `f`. */
+typedef long anyshape_part(void **v, const long *a, const long *n, const double *f);
+
+/* Runs a native region, or the body of a loop: see RUN_REGION. */
+typedef long anyshape_run(const void *plan, void **table, char **base, long *n, const double *f);
+""",
+    """
+static unsigned long anyshape_bits(double number)
+{
+    unsigned long bits;
+    __builtin_memcpy(&bits, &number, 8);
+    return bits;
+}
+""",
+)
+_CALLS = (
     """
 typedef void gemm_f(const char *, const char *, const int *, const int *, const int *,
                     const void *, const void *, const int *, const void *, const int *,
@@ -46,14 +72,6 @@ static void anyshape_fill_rows(char *c, const char *row, long rows, long bytes)
 }
 """,
     """
-static long anyshape_largest(long count, const long *sizes)
-{
-    long largest = sizes[0];
-    for (long i = 1; i < count; i++) largest = sizes[i] > largest ? sizes[i] : largest;
-    return largest;
-}
-""",
-    """
 /* Looks at the first and the last element of what a library is about to use, so that the address
    sanitizer sees an access outside of a buffer there, too. */
 static void anyshape_touch(const void *data, long width, long rank, const long *sizes,
@@ -68,13 +86,6 @@ static void anyshape_touch(const void *data, long width, long rank, const long *
     (void)p[0];
     (void)p[(last + 1) * width - 1];
 }
-""",
-    """
-/* One step: its operands are the slots `a` of `v`, the sizes `n` and the scalars `f`. */
-typedef long anyshape_part(void **v, const long *a, const long *n, const double *f);
-
-/* Runs a native region, or the body of a loop: see RUN_REGION. */
-typedef long anyshape_run(const void *plan, void **table, char **base, long *n, const double *f);
 """,
     """
 /* A tensor on a device, of this type and number, over memory that somebody else owns. */
@@ -159,14 +170,6 @@ static unsigned long anyshape_share(void *new_handle, void *handle)
 }
 """,
     """
-static unsigned long anyshape_bits(double number)
-{
-    unsigned long bits;
-    __builtin_memcpy(&bits, &number, 8);
-    return bits;
-}
-""",
-    """
 static unsigned long anyshape_some(void *new_value, int is_plain, unsigned long value)
 {
     unsigned long *some = 0;
@@ -177,9 +180,10 @@ static unsigned long anyshape_some(void *new_value, int is_plain, unsigned long 
 }
 """,
 )
-NATIVE_PRELUDE = tuple(map(with_few_passes, _PARTS))
-"""Each stands where steps name it: see ``standing_before``."""
-RUN_REGION = """
+NATIVE_PRELUDE = (*map(with_few_passes, _STEPS), *map(without_passes, _CALLS))
+"""Each stands where steps name it: see ``standing_before``. What stands beside a call of torch's or
+of BLAS, which takes microseconds, is compiled without passes."""
+_RUN = """
 enum {SUM, PRODUCT, MIN, MAX, BROADCAST, FLOORDIV, MOD, EQ, NE, GE, LE, ALL, ANY};
 
 AS_INLINE long anyshape_floordiv(long a, long b)
@@ -260,7 +264,10 @@ long ANYSHAPE_FUNCTION(const void *plan, void **table, char **base, long *n, con
     long *kept = p->kept ? v[p->kept] : 0; /* its first element: does a thread have the cells? */
     if (kept && __atomic_exchange_n(kept, 1, __ATOMIC_ACQUIRE)) v[p->kept] = kept = 0;
     for (long i = 0; i < p->steps && !status; i++)
-        status = ((anyshape_part *)v[steps[2 * i]])(v, operands + steps[2 * i + 1], n, f);
+    {
+        anyshape_part *step = steps[2 * i] < 0 ? steps_known[-1 - steps[2 * i]] : v[steps[2 * i]];
+        status = step(v, operands + steps[2 * i + 1], n, f);
+    }
     for (long i = first_handle; i < (kept ? first_blob : p->slots); i++)
         if (v[i]) ((int (*)(void *))v[p->delete_handle])(v[i]);
     if (kept) __atomic_store_n(kept, 0, __ATOMIC_RELEASE);
@@ -289,4 +296,6 @@ void *call_ANYSHAPE_FUNCTION(void *self, void **arguments, long count)
     return PyLong_FromLong(status);
 }
 """
-"""The function of Python that every native region is: its plan and its table say which."""
+RUN_REGION = STEPS + _RUN
+"""The function of Python that every native region is: its plan and its table say which. It is
+compiled once, with the steps that most regions are made of."""

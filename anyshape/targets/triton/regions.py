@@ -33,9 +33,10 @@ from anyshape.nouns import mutable, replace
 from anyshape.runtime.launch import device_code, is_seen
 from anyshape.symbolic import Facts
 from anyshape.targets.cpu.native import RegionPrinter
-from anyshape.targets.cpu.native_calls import DELETE, LIBRARY_FAILED, SHARE
+from anyshape.targets.cpu.native_calls import DELETE, DISPATCH, SHARE
 from anyshape.targets.cpu.native_part import Part, Slot
 from anyshape.targets.cpu.native_regions import Native, form_native_regions, is_float
+from anyshape.targets.cpu.region_steps import LIBRARY_FAILED
 from anyshape.targets.triton.library import gpu_call
 
 STREAM = "aoti_torch_get_current_cuda_stream"
@@ -84,7 +85,7 @@ def emit_gpu_region(
     device = torch.device(next(program.buffers[name].device for name in names))
     printed = _Printer(
         *(region, program.buffers, kernel_names, placeholder, False, False),
-        device="{}, {}".format(*device_code(device)),
+        device=device_code(device),
         where=device,
         current=stream,
     ).emit()
@@ -108,7 +109,8 @@ class _Printer(RegionPrinter):
     current: str = STREAM
     stream: Slot | None = None
 
-    def _launch(self, step: Launch, part: Part) -> None:
+    def _launch(self, step: Launch) -> None:
+        part = Part()
         stream = part(self._stream())
         launcher = part(self._entry(("kernel", self.kernel_names[step.kernel])))
         words = []
@@ -127,16 +129,23 @@ class _Printer(RegionPrinter):
             f"if ((*(long (**)(void *, void *, long *)){launcher})({launcher}, {stream}, words))"
             f" return {LAUNCH_FAILED};",
         ]
+        self._row(part)
 
-    def _assertion(self, step: Assertion, part: Part) -> None:
+    def _assertion(self, step: Assertion) -> None:
         """Set from here on where the one element is true; ``raise_traps`` tells later."""
-        site = self.where, str(step.location or "an unknown line")
+        part, site = Part(), (self.where, str(step.location or "an unknown line"))
         flag = part(self._entry(("flag", site)))
-        condition = self._tensor(TensorArg(step.buffer, (), ()), part)
-        share, delete = (part(self._entry(("library", name))) for name in (SHARE, DELETE))
+        condition = part(self._tensor(TensorArg(step.buffer, (), ())))
+        names = SHARE, DELETE, DISPATCH
+        share, delete, call = (part(self._entry(("library", name))) for name in names)
         given = (f"anyshape_share({share}, {handle})" for handle in (flag, condition, flag))
-        self._dispatch("aten::logical_or", "out", ", ".join(given), part)
-        part.lines.append(f"((int (*)(void *)){delete})((void *)stack[0]);")
+        part.lines += [
+            f"unsigned long stack[] = {{{', '.join(given)}}};",
+            f"if (((int (*)(const char *, const char *, unsigned long *)){call})"
+            f'("aten::logical_or", "out", stack)) return {LIBRARY_FAILED};',
+            f"((int (*)(void *)){delete})((void *)stack[0]);",
+        ]
+        self._row(part)
 
     def _stream(self) -> Slot:
         """The slot of the current stream, which is read before the first launch."""

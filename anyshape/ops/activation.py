@@ -121,6 +121,7 @@ activation(
     _celu,
     spellings=("torch.celu",),
     wide_numbers=FACTORS,
+    by_value=("alpha",),
     vjp=activations.CELU,
 )
 

@@ -160,6 +160,7 @@ op(
     "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, "
     "reduction='mean', label_smoothing=0.0",
     torch="torch.nn.functional.cross_entropy",
+    by_value=("label_smoothing",),
     vjp="expansion",
     type=_cross_entropy_type,
     expand=_cross_entropy_expand,
@@ -271,18 +272,27 @@ def _smooth_l1(b: Any, x: Any, y: Any, beta: Any = 1.0) -> Any:
     gap = b.abs(b.sub(x, y))
     if beta == 0:
         return gap
+    is_far, near = _near(b, gap, beta)
     return b.where(
-        b.lt(gap, beta),
-        b.div(b.mul(b.mul(gap, 0.5), gap), beta),
+        is_far,
         b.sub(gap, of_numbers("mul", 0.5, beta)),
+        b.div(b.mul(b.mul(near, 0.5), near), beta),
     )
+
+
+def _near(b: Any, gap: Any, least: Any) -> tuple[Any, Any]:
+    """Where a gap is large, and the gap elsewhere, NaN too: there 0, as the gradient of an infinite
+    square is none, even where it is not chosen."""
+    is_far = b.ge(gap, least)
+    return is_far, b.where(is_far, b.full((), 0, gap.dtype, gap.type.device), gap)
 
 
 def _huber(b: Any, x: Any, y: Any, delta: Any = 1.0, weight: Any = None) -> Any:
     gap = b.abs(b.sub(x, y))
-    near = b.mul(b.mul(gap, 0.5), gap)
+    is_far, gap_there = _near(b, gap, delta)
+    near = b.mul(b.mul(gap_there, 0.5), gap_there)
     far = b.mul(b.sub(gap, of_numbers("mul", 0.5, delta)), delta)
-    return _weighted(b, b.where(b.lt(gap, delta), near, far), weight)
+    return _weighted(b, b.where(is_far, far, near), weight)
 
 
 _loss(

@@ -282,6 +282,7 @@ op(
     torch="anyshape.eager.round_",
     vjp=elementwise.ROUND,
     spellings=("torch.round", "torch.Tensor.round"),
+    by_value=("decimals",),
     type=PointwiseRule(_ordered),
     lower=Pointwise(_round),
 )
@@ -342,6 +343,7 @@ op(
     "input, eps=None",
     torch="torch.logit",
     spellings=("torch.Tensor.logit", "torch.special.logit"),
+    by_value=("eps",),
     type=PointwiseRule(floated, 1),
     lower=Pointwise(_logit),
     vjp=elementwise.LOGIT,

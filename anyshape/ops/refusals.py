@@ -121,6 +121,32 @@ def refuse_numbers(name: str, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]) 
             raise OpError(f"{name} does not support {parameter}={number}")
 
 
+UNDIFFERENTIABLE: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "binary_cross_entropy": ("weight",),
+        "binary_cross_entropy_with_logits": ("weight", "pos_weight"),
+        "cross_entropy": ("weight",),
+        "nll_loss": ("weight",),
+        "soft_margin_loss": ("target",),
+    }
+)
+"""Parameters in whose direction ATen has no derivative, though the formula has one."""
+
+
+def refuse_gradients(name: str, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]) -> None:
+    """Raises ``OpError`` where eager, recording gradients, takes no argument that requires them. Of
+    a target of probabilities ``cross_entropy`` is made of operators that have all of theirs."""
+    refused = UNDIFFERENTIABLE.get(name)
+    if refused is None:
+        return
+    bound: Mapping[str, Any] = OPS[name].signature.bind(args, kwargs)
+    if name == "cross_entropy" and tensor(bound["target"]).dtype.is_floating:
+        return
+    for parameter in refused:
+        if is_tensor(bound[parameter]) and tensor(bound[parameter]).requires_grad:
+            raise OpError(f"{name} is not differentiable with respect to {parameter}")
+
+
 def refuse_dtypes(name: str, args: tuple[Arg, ...]) -> None:
     """Raises ``OpError`` where eager has no kernel for tensors of these dtypes."""
     refused = REFUSED.get(name.rstrip("_"))

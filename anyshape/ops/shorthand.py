@@ -123,6 +123,7 @@ op(
     torch="torch.mvlgamma",
     type=lambda cx, x, p: new(cx, tensor(x), tensor(x).shape, floated(cx, (x,))),
     spellings=("torch.Tensor.mvlgamma", "torch.special.multigammaln"),
+    by_value=("p",),
     expand=_mvlgamma_expand,
     vjp="expansion",
 )

@@ -15,6 +15,7 @@ from anyshape.capture.recording.scalar_contents import ScalarContents
 from anyshape.ir.graph import Arg, ScalarType, TensorType, Value
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.build import Builder
+from anyshape.ops.refusals import LIMITS
 from anyshape.ops.table import OPS, Ratio
 from anyshape.symbolic import Expr
 
@@ -54,19 +55,20 @@ def with_integers(
     if row.of_numbers and len(args) > 1 and not isinstance(args[0], Value):
         if not isinstance(args[1], Value):
             args = (builder.call("full", (), args[0]), *args[1:])
+    by_value = {*row.by_value, *LIMITS.get(name.rstrip("_"), ())}
     alone = name in OF_TWO and len(args) == 2 and not kwargs
     names = row.signature.names[:1] if alone else row.signature.names
 
     def number(parameter: str, arg: Arg) -> Arg:
         if _counts(name, parameter):
             made = _number(builder, contents, arg, integral=True)
-        elif parameter in NUMBERS.union(row.by_value) or (name, parameter) in FILLED:
+        elif parameter in NUMBERS.union(by_value) or (name, parameter) in FILLED:
             made = _number(builder, contents, arg, integral=False)
         else:
             made = arg
-        if isinstance(made, (Scalar, ScalarInput)) and parameter in row.by_value:
+        if isinstance(made, (Scalar, ScalarInput)) and parameter in by_value:
             return known_scalar(made, parameter)
-        is_dimension = parameter in DIMENSIONS or parameter in row.by_value
+        is_dimension = parameter in DIMENSIONS or parameter in by_value
         return _dimension(made, known) if is_dimension else made
 
     positional = [number(*pair) for pair in zip(names, args)]

@@ -77,7 +77,7 @@ from anyshape.nouns import mutable, replace
 from anyshape.ops.autocast import COMPOSED
 from anyshape.ops.build import Builder
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
-from anyshape.ops.refusals import refuse_dtypes, refuse_numbers, refuse_ranks
+from anyshape.ops.refusals import refuse_dtypes, refuse_gradients, refuse_numbers, refuse_ranks
 from anyshape.ops.table import OPS
 from anyshape.symbolic import (
     Condition,
@@ -427,6 +427,8 @@ class Recorder:
             args, kwargs = in_eager_order(builder, name, args, kwargs)
             refuse_dtypes(name, (*args, *kwargs.values()))
             refuse_ranks(name, args, kwargs)
+            if grad:
+                refuse_gradients(name, args, kwargs)
             refuse_overlaps(builder, name, args, kwargs)
             refuse_numbers(name, args, kwargs)
             check_numbers(builder, name, args, kwargs)

@@ -78,7 +78,7 @@ def _between(b: Any, g: Any, x: Any, low: Any, high: Any) -> Any:
 
 def _hardswish(b: Any, g: Any, x: Any, inplace: bool = False) -> Any:
     middle = b.mul(g, b.add(b.div(x, 3), 0.5))
-    return b.where(b.lt(x, -3), b.mul(g, 0), b.where(b.le(x, 3), middle, g))
+    return b.where(b.le(x, -3), b.mul(g, 0), b.where(b.lt(x, 3), middle, g))
 
 
 def _mish(b: Any, g: Any, x: Any, inplace: bool = False) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from anyshape.ops.context import NoRow
-from anyshape.ops.rules import is_tensor
+from anyshape.ops.rules import is_tensor, of_numbers
 
 Rule = Callable[..., Any]
 
@@ -53,10 +53,10 @@ def _one_minus_square(b: Any, y: Any) -> Any:
 
 
 def _slope_of_sinc(b: Any, x: Any) -> Any:
-    """(pi x cos(pi x) - sin(pi x)) / (pi x^2), and 0 at 0."""
-    scaled = b.mul(x, math.pi)
-    slope = b.div(b.sub(b.mul(scaled, b.cos(scaled)), b.sin(scaled)), b.mul(b.mul(x, x), math.pi))
-    return masked(b, b.ne(x, 0), slope)
+    """(pi x cos(pi x) - sin(pi x)) / (pi x^2), and 0 where that square is."""
+    scaled, square = b.mul(x, math.pi), b.mul(b.mul(x, x), math.pi)
+    slope = b.div(b.sub(b.mul(scaled, b.cos(scaled)), b.sin(scaled)), square)
+    return masked(b, b.ne(square, 0), slope)
 
 
 UNARY: Mapping[str, Mapping[str, Rule]] = {
@@ -315,7 +315,7 @@ ADDCDIV = {
 }
 LERP = {
     "input": lambda b, g, y, x, end, weight: b.mul(
-        g, b.rsub(weight, 1) if is_tensor(weight) else 1 - weight
+        g, b.rsub(weight, 1) if is_tensor(weight) else of_numbers("sub", 1, weight)
     ),
     "end": lambda b, g, y, x, end, weight: b.mul(g, weight),
     "weight": lambda b, g, y, x, end, weight: b.mul(g, b.sub(end, x)),

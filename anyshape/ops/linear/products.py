@@ -269,6 +269,7 @@ op(
     torch="torch.addmv",
     vjp="expansion",
     spellings=("torch.Tensor.addmv",),
+    by_value=("beta",),
     expand=lambda b, x, m, v, *, beta=1, alpha=1: _blend(b, x, b.mv(m, v), beta, alpha),
 )
 op(
@@ -277,6 +278,7 @@ op(
     torch="torch.addr",
     vjp="expansion",
     spellings=("torch.Tensor.addr",),
+    by_value=("beta",),
     expand=lambda b, x, u, v, *, beta=1, alpha=1: _blend(b, x, b.outer(u, v), beta, alpha),
 )
 op(
@@ -285,6 +287,7 @@ op(
     torch="torch.addbmm",
     vjp="expansion",
     spellings=("torch.Tensor.addbmm",),
+    by_value=("beta",),
     type=_addbmm_type,
     expand=lambda b, x, p, q, *, beta=1, alpha=1: _blend(
         b, x, b.sum(b.bmm(p, q), (0,), dtype=p.dtype), beta, alpha

@@ -20,8 +20,8 @@ import torch
 
 from anyshape.capture.heap import decimals, purity, times
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.numpy_scalars import is_function_of_numbers
 from anyshape.capture.heap.descriptions import class_name
+from anyshape.capture.heap.numpy_scalars import is_function_of_numbers
 from anyshape.capture.heap.quiet_classes import bare_name, class_module
 from anyshape.capture.heap.quiet_reads import quiet_getattr
 from anyshape.capture.heap.values import BY_VALUE, PROXIES, Call, OpaqueValue, TensorValue

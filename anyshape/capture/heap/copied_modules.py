@@ -9,7 +9,7 @@ from __future__ import annotations
 import _bisect
 import _heapq
 import _json
-import _statistics
+import _statistics  # type: ignore[import-not-found]
 from types import BuiltinFunctionType, ModuleType
 from typing import Any
 

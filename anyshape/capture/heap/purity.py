@@ -328,6 +328,8 @@ PURE: frozenset[Any] = frozenset(
         *[value for value in vars(types).values() if isinstance(value, type)],
         *[
             functools.partial,
+            bytes.maketrans,
+            bytearray.maketrans,
             inspect.isfunction,
             inspect.isclass,
             inspect.ismodule,

@@ -22,7 +22,7 @@ from types import (
 )
 from typing import Any, NoReturn
 
-from anyshape.capture.heap import class_attributes, native_calls
+from anyshape.capture.heap import class_attributes, copied_modules, native_calls
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.iterators import referenced_elsewhere
 from anyshape.capture.heap.quiet_classes import bare_name, mro_of, namespace_of
@@ -277,6 +277,8 @@ class Machine:
                 fn.__self__ is None or type(fn.__self__) is ModuleType
             ):
                 return self._bound_builtin(fn, args, kwargs)
+            if self.recording and (known := copied_modules.original(fn)) is not None:
+                return Call(known, args, kwargs)
             return self.native(fn, args, kwargs)
         return self._call_object(fn, kind, args, kwargs)
 

@@ -3,8 +3,7 @@ interpreter runs for them.
 
 Their frames are hidden: no tracebacks, no reads of globals recorded, and a fork or a break inside
 one is like anywhere else. They may call the names of `intrinsics`, which native code may not. Where
-C code has an algorithm (sorted, min, zip, ...) that calls back into the program, its Python twin is
-here.
+C code has an algorithm (sorted, zip, ...) that calls back into the program, its twin is here.
 """
 
 from __future__ import annotations
@@ -310,7 +309,7 @@ def is_or_equals(a: Any, b: Any) -> Any:
     return (has_identity(a, b) and a is b) or a == b
 
 
-def sequence_compare(a: Any, b: Any, sign: Any) -> Any:
+def sequence_compare(a: Any, b: Any, sign: Any, item: Any = operator.getitem) -> Any:
     """Comparing two elements may change the sequences: their lengths are asked for each time. Lists
     of two lengths differ without a look at their elements, tuples do not."""
     equality = sign == "==" or sign == "!="
@@ -318,7 +317,7 @@ def sequence_compare(a: Any, b: Any, sign: Any) -> Any:
         return sign == "!="
     index = 0
     while index < native(len, a) and index < native(len, b):
-        x, y = native(operator.getitem, a, index), native(operator.getitem, b, index)
+        x, y = native(item, a, index), native(item, b, index)
         if not is_or_equals(x, y):
             break
         index += 1
@@ -326,7 +325,7 @@ def sequence_compare(a: Any, b: Any, sign: Any) -> Any:
         return _ORDERINGS[sign](native(len, a), native(len, b))
     if equality:
         return sign == "!="
-    x, y = native(operator.getitem, a, index), native(operator.getitem, b, index)
+    x, y = native(item, a, index), native(item, b, index)
     return _ORDERINGS[sign](x, y)
 
 

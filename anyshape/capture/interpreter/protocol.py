@@ -168,7 +168,7 @@ def compare(machine: Interpreter, sign: str, a: Any, b: Any) -> Any:
         if issubclass(left, SimpleNamespace) and issubclass(right, SimpleNamespace):
             return compare_namespaces(a, b, function)
         a, b = machine.heap.mirror(a), machine.heap.mirror(b)
-        if any(_is_compared_in_python(machine, value) for value in (a, b)):
+        if any(is_compared_in_python(machine, value) for value in (a, b)):
             return _compare_containers(machine, sign, a, b, function)
         machine.heap.look_inside(a)
         machine.heap.look_inside(b)
@@ -185,7 +185,7 @@ def compare_namespaces(a: Any, b: Any, function: Callable[[Any, Any], Any]) -> C
     return Call(class_polyfills.namespaces_compare, (a, b, function))
 
 
-def _is_compared_in_python(machine: Interpreter, value: Any) -> bool:
+def is_compared_in_python(machine: Interpreter, value: Any) -> bool:
     """Whether C code that compares it would meet a proxy, code of the program, or a container that
     is not what the program sees."""
     return (

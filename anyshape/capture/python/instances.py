@@ -37,6 +37,8 @@ def instantiate(
     machine: Interpreter, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """`cls(*args, **kwargs)`."""
+    if type(cls) is not type and machine.recording:
+        machine.domain.inherits(cls)
     handler = TYPE_HANDLERS.get(cls)
     if handler is not None:
         return handler(machine, args, kwargs)

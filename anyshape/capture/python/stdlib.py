@@ -25,6 +25,7 @@ from anyshape.capture.interpreter import protocol, search_polyfills, sort_polyfi
 from anyshape.capture.interpreter.attributes import C_FUNCTIONS
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.python import (
+    compared_containers,
     instances,
     itertools_polyfills,
     jsons,
@@ -158,6 +159,7 @@ STDLIB: dict[Any, Handler] = {
     **program_times.HANDLERS,
     **pickles.HANDLERS,
     **jsons.HANDLERS,
+    **compared_containers.HANDLERS,
     str.format: texts_of_parts.format_text,
     **instances.INSTANCE_HANDLERS,
 }

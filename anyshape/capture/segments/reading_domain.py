@@ -31,7 +31,7 @@ from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.iterators import FORKABLE
 from anyshape.capture.heap.nested_containers import elements_of
 from anyshape.capture.heap.numpy_scalars import is_numpy_number
-from anyshape.capture.heap.quiet_classes import bare_name
+from anyshape.capture.heap.quiet_classes import bare_name, class_entry
 from anyshape.capture.heap.sources import Source
 from anyshape.capture.heap.unread_writes import PLAIN_KEYS
 from anyshape.capture.heap.values import BY_VALUE, PROXIES, OpaqueValue, TensorValue
@@ -103,6 +103,13 @@ READ_AS_THEY_ARE = (tuple, list, dict, set, frozenset, BaseException)
 what C made, or raised."""
 
 
+def refuse_unhashed(cls: type) -> None:
+    """Tables of classes are looked up by hash: raises ``Break`` for one whose metaclass has none,
+    and the function runs natively: what lies behind would meet it again."""
+    if type(cls) is not type and class_entry(type(cls), "__hash__") is None:
+        raise broken("escape", f"{bare_name(cls)}, whose metaclass has no `__hash__`,")
+
+
 class ReadingDomain(RecordingDomain):
     """See the module."""
 
@@ -124,6 +131,7 @@ class ReadingDomain(RecordingDomain):
         ] = {}  # tuples made of items, by id, and what they are
 
     def inherits(self, cls: type) -> None:
+        refuse_unhashed(cls)
         if id(cls) not in self.machine.heap.created:
             self.relied.inherits(cls)
 
@@ -227,6 +235,7 @@ class ReadingDomain(RecordingDomain):
         kind = type(value)
         if self.functions.section is not None:
             later_reads.refuse_source(self, source, value)
+        refuse_unhashed(kind)
         if kind in (tuple, torch.Size) and source.text in self.widen and is_simple(value):
             return self._see_items(source, value)
         if kind in CONSTANTS:

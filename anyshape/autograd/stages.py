@@ -167,46 +167,85 @@ class _Stages:
         known = dict(self.outputs)
         given = {entry.value: i for i, entry in enumerate(self.graph.inputs)}
         parts = {level: _Part() for level in sorted({*self.level.values()})}
-        for value, position in self.outputs.items():
-            parts[self.level[self.makers[value]]].outputs.append(position)
-        for node in self.nodes:
-            level = self.level.get(node)
-            if level is None:
-                continue
+        for value in self.outputs:
+            parts[self.level[self.makers[value]]].outputs[value] = None
+        for node in filter(self.level.__contains__, self.nodes):
+            level = self.level[node]
             part = parts[level]
+            links = part.nodes[node] = _Links()
             for value in self._read(node):
                 while value in self.free:
-                    part.nodes[self.free[value]] = None
+                    links.free[self.free[value]] = None
                     (value,) = self._read(self.free[value])
                 if value in given:
-                    part.wanted.add(given[value])
-                    continue
-                made = self.level[self.makers[value]]
-                if made < level:
+                    links.wanted.add(given[value])
+                elif self.level[maker := self.makers[value]] == level:
+                    links.makers.append(maker)
+                else:
                     if value not in known:
                         known[value] = len(outputs)
                         outputs.append(value)
-                        parts[made].outputs.append(known[value])
-                    part.before.add(known[value])
-            part.nodes[node] = None
+                        parts[self.level[maker]].outputs[value] = None
+                    links.before.add(known[value])
         order = {node: number for number, node in enumerate(self.nodes)}
-        return [part.finished(order) for part in parts.values()]
+        return [
+            stage for part in parts.values() for stage in part.finished(known, self.makers, order)
+        ]
+
+
+@mutable(eq=False)
+class _Links:
+    """What a node reads: made in its part by these nodes, inputs, and results of earlier parts;
+    ``free`` are views of inputs on the way."""
+
+    makers: list[Node] = field(default_factory=list)
+    wanted: set[int] = field(default_factory=set)
+    before: set[int] = field(default_factory=set)
+    free: dict[Node, None] = field(default_factory=dict)
 
 
 @mutable(eq=False)
 class _Part:
-    outputs: list[int] = field(default_factory=list)
-    wanted: set[int] = field(default_factory=set)
-    before: set[int] = field(default_factory=set)
-    nodes: dict[Node, None] = field(default_factory=dict)
+    outputs: dict[Value, None] = field(default_factory=dict)
+    nodes: dict[Node, _Links] = field(default_factory=dict)
 
-    def finished(self, order: Mapping[Node, int]) -> Stage:
-        nodes = tuple(sorted(self.nodes, key=order.__getitem__))
+    def finished(
+        self, known: Mapping[Value, int], makers: Mapping[Value, Node], order: Mapping[Node, int]
+    ) -> list[Stage]:
+        """A stage for the outputs that share a node: each can be gone through once. The one whose
+        operators come last is last."""
+        joined = {node: node for node in self.nodes}
+
+        def first(node: Node) -> Node:
+            while joined[node] is not node:
+                joined[node] = node = joined[joined[node]]
+            return node
+
+        for node, links in self.nodes.items():
+            joined.update((first(maker), first(node)) for maker in links.makers)
+        outputs: dict[Node, list[Value]] = {}
+        for value in self.outputs:
+            outputs.setdefault(first(makers[value]), []).append(value)
+        nodes: dict[Node, list[Node]] = {start: [] for start in outputs}
+        for node in self.nodes:
+            nodes[first(node)].append(node)
+        stages = [self._stage(outputs[n], nodes[n], known, order) for n in outputs]
+        return sorted(stages, key=lambda stage: max(map(order.__getitem__, stage.nodes)))
+
+    def _stage(
+        self,
+        values: Sequence[Value],
+        nodes: Sequence[Node],
+        known: Mapping[Value, int],
+        order: Mapping[Node, int],
+    ) -> Stage:
+        links = [self.nodes[node] for node in nodes]
+        free = (view for link in links for view in link.free)
         return Stage(
-            tuple(sorted(self.outputs)),
-            tuple(sorted(self.wanted)),
-            tuple(sorted(self.before)),
-            nodes,
+            tuple(sorted(known[value] for value in values)),
+            tuple(sorted({i for link in links for i in link.wanted})),
+            tuple(sorted({i for link in links for i in link.before})),
+            tuple(sorted({*nodes, *free}, key=order.__getitem__)),
         )
 
 

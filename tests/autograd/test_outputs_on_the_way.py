@@ -44,6 +44,11 @@ def beside_each_other(net: Net, x: Tensor) -> Results:
     return trunk.sin(), (trunk.sin() * net.scale).sum(1), net.second(trunk).cos()
 
 
+def two_heads(net: Net, x: Tensor) -> Results:
+    trunk = net.first(x).tanh()
+    return trunk, net.second(trunk).sin(), (trunk * net.scale).exp()
+
+
 def past_what_is_handed_out(net: Net, x: Tensor) -> Results:
     """Something lies in front of a result and of what comes of that."""
     trunk = net.norm(net.first(x))
@@ -96,7 +101,7 @@ def written_before(net: Net, x: Tensor) -> Results:
 
 
 PROGRAMS = [
-    *(in_a_row, scores_and_loss, beside_each_other, past_what_is_handed_out, recurrent),
+    *(in_a_row, scores_and_loss, beside_each_other, two_heads, past_what_is_handed_out, recurrent),
     *(shared_weights, two_rows, parts, states_of_layers, written_before),
 ]
 
@@ -199,6 +204,17 @@ def of_some_that_are_kept(net: Net, results: Results) -> Any:
     return torch.autograd.grad(total, leaves, allow_unused=True)
 
 
+def each_gone_through_once(net: Net, results: Results) -> Any:
+    """Backwards: what two results share keeps nothing, or is not gone through twice."""
+    seen: list[Any] = []
+    for each in reversed(results):
+        try:
+            seen.append(torch.autograd.grad(each.sum(), results, allow_unused=True))
+        except RuntimeError as error:
+            seen.append(str(error)[:40])
+    return seen
+
+
 def twice(net: Net, results: Results) -> Any:
     loss_of(results).backward()
     try:
@@ -212,7 +228,7 @@ USES = [
     *(retained, retained_of_the_last, hooked, asked_for, asked_for_one_of_another),
     *(asked_for_at_once, one_by_one, ended_there, gone_on_from_there),
     *(differentiated_again, differentiated_three_times, differentiated_behind_hooks),
-    *(of_some_that_are_kept, twice),
+    *(of_some_that_are_kept, each_gone_through_once, twice),
 ]
 
 

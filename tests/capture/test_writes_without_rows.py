@@ -51,7 +51,39 @@ def _observed(x, low, high, scale, zero):
     return made, mask, low + high
 
 
+def _index_reduced(x, index):
+    made = torch.zeros(5, 3).index_reduce_(0, index, x, "mean", include_self=False)
+    return made, x.index_reduce_(dim=0, index=index * 0, source=x * 2, reduce="amax")
+
+
+def _batch_norm_by_name(x, mean, var):
+    made = torch.native_batch_norm(x, None, None, mean, var, training=True, momentum=0.1, eps=1e-5)
+    kept = torch.native_batch_norm(x, None, None, mean, var, training=False, momentum=0.1, eps=1e-5)
+    return made[0], kept[0]
+
+
+def _renormed_by_name(tables, indices):
+    torch.embedding_renorm_(tables[1], indices, max_norm=0.5, norm_type=2.0)
+    return tables * 2
+
+
 CASES = {
+    "index_reduced": (
+        _index_reduced,
+        lambda n: (torch.randn(n, 3), torch.randint(0, 5, (n,))),
+    ),
+    "batch_norm_by_name": (
+        _batch_norm_by_name,
+        lambda n: (torch.randn(n + 2, 3), torch.zeros(3), torch.ones(3)),
+    ),
+    "renormed_by_name": (
+        _renormed_by_name,
+        lambda n: (torch.randn(2, n + 1, 4), torch.randint(0, n + 1, (n,))),
+    ),
+    "multigamma_by_name": (
+        lambda x: (x + 3).mvlgamma_(p=2),
+        lambda n: (torch.rand(n, 2),),
+    ),
     "observed": (
         _observed,
         lambda n: (

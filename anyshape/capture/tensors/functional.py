@@ -91,13 +91,13 @@ def writer_of(fn: Any, name: str) -> Writer | None:
     return Writer(last, None) if in_place or last in HIDDEN else None
 
 
-def writes_nothing(writer: Writer, args: tuple[Any, ...]) -> bool:
+def writes_nothing(writer: Writer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
     """Whether a call of a writing operator has nothing to write to, or is not training."""
     if writer.operator is None:
         return False
-    parameters = list(writer.operator._schema.arguments)[: len(args)]
-    given = dict(zip((p.name for p in parameters), args))
-    written = [given[p.name] for p in parameters if is_written(p)]
+    parameters = writer.operator._schema.arguments
+    given = {**dict(zip((p.name for p in parameters), args)), **kwargs}
+    written = [given[p.name] for p in parameters if is_written(p) and p.name in given]
     return bool(written) and (
         given.get("training") is False or any(a is None or a.__class__ is bool for a in written)
     )
@@ -108,9 +108,11 @@ def twin_of(writer: Writer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     last, operator = writer.name, _default(writer.name)
     in_place = last.endswith("_") and not last.endswith("__")
     twin = _default(last.removesuffix("_") if in_place else f"{last}_functional")
-    if last in RESIZERS or operator is None or twin is None or kwargs:
+    if last in RESIZERS or operator is None or twin is None:
         return None
     parameters = operator._schema.arguments
+    if not kwargs.keys() <= {p.name for p in twin._schema.arguments}:
+        return None
     positions = tuple(i for i, p in enumerate(parameters) if is_written(p))
     new = len(twin._schema.returns) - len(positions)
     if not positions or new < 0 or not positions[-1] < len(args) <= len(parameters):
@@ -119,8 +121,8 @@ def twin_of(writer: Writer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
 
 
 def times_written(name: str, p: object) -> int:
-    """How often the in-place form of a function writes its argument: alpha dropouts multiply and
-    then add, unless all is dropped."""
+    """How often the in-place form of a function writes its argument: alpha dropouts, given the
+    probability ``p``, multiply and then add, unless all is dropped."""
     return 2 if name.removeprefix("nn_") in ALPHA_DROPOUTS and p not in (1, 1.0) else 1
 
 

@@ -126,7 +126,7 @@ def eager_call(
         with all_or_nothing(domain, kwargs["out"]), without_autocast(domain.recorder):
             made = eager_call(domain, fn, args, rest)
             return into(domain, shown, made, kwargs["out"])
-    if writer is not None and not writes_nothing(writer, args):
+    if writer is not None and not writes_nothing(writer, args, kwargs):
         return _writing_call(domain, shown, writer, args, kwargs)
     if any(on for on, _ in domain.recorder.modes.autocast) and _is_composed(name):
         raise broken("operator-unknown", what=shown, why="autocast casts what it is made of")
@@ -181,12 +181,13 @@ def _writing_call(
     twin = twin_of(writer, args, kwargs)
     if twin is None:
         raise broken("operator-unknown", what=shown, why="it writes in place")
-    if domain.recorder.modes.grad and any(map(_requires, args)):
+    if domain.recorder.modes.grad and any(map(_requires, (*args, *kwargs.values()))):
         # autograd saves what it writes, and refuses gradients once that is written again
         raise broken("operator-unknown", what=shown, why="it writes in place, with gradients")
-    made = eager_call(domain, twin.operator, args, {})
+    made = eager_call(domain, twin.operator, args, kwargs)
     made = made if isinstance(made, tuple) else (made,)
-    times = times_written(writer.name.removesuffix("_"), args[1] if len(args) > 1 else None)
+    p = kwargs.get("p", args[1] if len(args) > 1 else None)
+    times = times_written(writer.name.removesuffix("_"), p)
     for position, new in [*zip(twin.written, made[twin.results :], strict=True)] * times:
         write(domain, shown, args[position], new)
     if twin.returns_written:

@@ -15,7 +15,7 @@ from types import FunctionType
 from typing import Any
 
 from anyshape.capture.guards.execution_modes import NOTHING, Read, reads_of
-from anyshape.dispatch.native_guards import are_built, compared
+from anyshape.dispatch.native_guards import are_being_built, are_built, compared
 from anyshape.errors import AnyshapeError
 from anyshape.nouns import mutable
 from anyshape.options import Options
@@ -44,6 +44,8 @@ class ModeTest:
         return self.snapshot() == self.modes
 
     def _by_c(self) -> None:
+        if are_being_built(self.options):
+            return
         entry = None if self.entry is None else self.entry()
         reads = reads_of(self.modes)
         if not isinstance(entry, FunctionType) or reads is None:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from anyshape.ir.code import ArgType, NativeFunction
 from anyshape.options import Options
-from anyshape.targets.cpu.build import Builder
+from anyshape.targets.cpu.build import Builder, Building
 
 CHANGED = """
 long long anyshape_changed(long long words, long long **words_at, long long *expected,
@@ -107,4 +107,17 @@ def compared(options: Options) -> Mapping[str, Callable[..., int]]:
 
 def are_built(options: Options) -> bool:
     """Whether `compared` waits for no compiler, which runs beside from now on. May raise as it."""
-    return all(part.done.done() for part in _builder(options).start(FUNCTIONS))
+    begun = _begun(options)
+    begun[:] = _builder(options).start(FUNCTIONS)
+    return all(part.done.done() for part in begun)
+
+
+def are_being_built(options: Options) -> bool:
+    """Whether a compiler that `are_built` has begun is at work: until it is done there is nothing
+    to ask."""
+    return not all(part.done.done() for part in _begun(options))
+
+
+@functools.cache
+def _begun(options: Options) -> list[Building]:
+    return []

@@ -18,7 +18,6 @@ from anyshape.nouns import frozen, mutable, replace
 from anyshape.symbolic import (
     AllOf,
     AnyOf,
-    Dim,
     Expr,
     Facts,
     Relation,
@@ -113,7 +112,7 @@ def binders_of(graph: Graph, around: Set[Symbol]) -> dict[Symbol | ScalarInput, 
     given = {number for entry in graph.inputs for number in midrun_numbers(shown(entry.value))}
     given |= around
     sizes = SymbolsSeen()
-    shapes: set[tuple[Dim, ...]] = set()
+    shapes: set[tuple[Arg, ...]] = set()
     for position, node in enumerate(graph.nodes):
         for output in node.outputs:
             seen = shown(output)

@@ -40,7 +40,7 @@ class PythonText(Printer):
     def condition(self, condition: Dim | Condition | bool) -> str:
         """Text of a condition or an expression."""
         if condition.__class__ is int or isinstance(condition, Expr):
-            return self.dim(condition)  # type: ignore[arg-type]
+            return self.dim(condition)
         match condition:
             case bool():
                 return self.truth(condition)

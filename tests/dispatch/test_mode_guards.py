@@ -3,6 +3,7 @@ mode, and a call under another mode is as eager."""
 
 import time
 import types
+import weakref
 from contextlib import contextmanager
 
 import pytest
@@ -14,9 +15,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import anyshape
 from anyshape.capture.guards.execution_modes import NOTHING, reads_of, snapshot
-from anyshape.dispatch import mode_guards
+from anyshape.dispatch import mode_guards, native_guards
 from anyshape.dispatch.mode_guards import ASKED_BY_PYTHON
 from anyshape.errors import AnyshapeError
+from anyshape.options import Options
+from anyshape.targets.cpu.build import Building
 
 
 @contextmanager
@@ -150,3 +153,29 @@ def test_without_a_c_compiler_python_goes_on(monkeypatch):
         fast(x)
     assert not is_by_c(entry_of(fast))
     assert torch.equal(fast(x), x - 1)
+
+
+def test_while_the_compiler_is_at_work_it_is_not_asked_for_again(monkeypatch):
+    class Builder:
+        """Whose compiler takes long."""
+
+        def __init__(self):
+            self.part, self.started = Building({}), 0
+
+        def start(self, wanted):
+            self.started += 1
+            return [self.part]
+
+    builder, options = Builder(), Options(cc="a slow one")
+    monkeypatch.setattr(native_guards, "_builder", lambda options: builder)
+    assert not native_guards.are_being_built(options)
+    assert not native_guards.are_built(options)
+    assert native_guards.are_being_built(options)
+    entry = types.FunctionType((lambda: None).__code__, {})
+    test = mode_guards.ModeTest(snapshot(), snapshot, options, weakref.ref(entry))
+    for _ in range(3 * ASKED_BY_PYTHON):
+        assert test.hold(None)
+    assert builder.started == 1
+    builder.part.done.set_result(b"")
+    assert not native_guards.are_being_built(options)
+    assert native_guards.are_built(options)

@@ -192,7 +192,7 @@ def _function(does: Does) -> str:
 
 QUICK = (Does.LAUNCH, Does.MOVE, Does.ASSERT)
 """The others stand beside a call of torch's or of BLAS, which takes microseconds."""
-BESIDE_CALLS = (does for does in Does if does not in QUICK)
+BESIDE_CALLS = tuple(does for does in Does if does not in QUICK)
 STEPS = without_passes("".join((DIMS, *map(_function, BESIDE_CALLS))))
 STEPS += "".join(map(_function, QUICK))
 NAMES = ", ".join(f"step_{does.name.lower()}" for does in Does)

@@ -32,11 +32,15 @@ CHANNELS_INNERMOST = {4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
 
 
 def device_text(device: torch.device) -> str:
-    """`cpu`, `cuda:0`: with an index wherever the device type has more than one."""
+    """`cpu`, `cuda:0`: with an index wherever the device type has more than one. Raises what torch
+    does where there is no such device."""
     if device.type in ("cpu", "meta"):
         return device.type
-    index = torch.cuda.current_device() if device.index is None else device.index
-    return f"{device.type}:{index}"
+    if device.index is not None:
+        return str(device)
+    if device.type == "cuda":
+        return f"cuda:{torch.cuda.current_device()}"
+    return str(torch.empty(0, device=device).device)
 
 
 def is_plain(tensor: torch.Tensor) -> bool:

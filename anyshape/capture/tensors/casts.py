@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from anyshape.capture.guards.tensor_specs import DTYPE_OF_TORCH, TORCH_OF_DTYPE, device_text
+from anyshape.capture.guards.tensor_specs import DTYPE_OF_TORCH, TORCH_OF_DTYPE
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import (
     TensorValue,
@@ -20,6 +20,7 @@ from anyshape.capture.tensors import storage, torchmap
 from anyshape.capture.tensors.tensor_ops import (
     attribute,
     call_row,
+    named_device,
 )
 from anyshape.ir.graph import TensorType
 from anyshape.ops.layout import channels_last_strides, is_contiguous
@@ -63,7 +64,7 @@ def to_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, 
     memory_format = given.get("memory_format") or torch.preserve_format
     result = x
     target = None if device is None else torch.device(*(device,))  # unpacked: as in `make_tensor`
-    if target is not None and device_text(target) != x.value.tensor.device:
+    if target is not None and named_device(target) != x.value.tensor.device:
         result = call_row(domain, "to_device", result, target)
     if dtype is not None and result.value.dtype is not DTYPE_OF_TORCH[dtype]:
         result = call_row(domain, "to_dtype", result, dtype)

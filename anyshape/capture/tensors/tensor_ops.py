@@ -89,12 +89,20 @@ def to_arg(domain: RecordingDomain, value: Any) -> Any:
     return _noun(value) if number is None else number
 
 
+def named_device(device: torch.device) -> str:
+    """As in types of tensors; breaks where this torch makes no tensors there."""
+    try:
+        return device_text(device)
+    except RuntimeError:  # the base of NotImplementedError
+        raise broken("operator-raises", what=str(device), why="no tensors are made on it") from None
+
+
 def _noun(value: Any) -> Any:
     """One of torch's nouns (a dtype, a device, ...) as an argument of a node."""
     if isinstance(value, torch.dtype):
         return _dtype(value)
     if isinstance(value, torch.device):
-        return device_text(value)
+        return named_device(value)
     if isinstance(value, torch.memory_format):
         return str(value).removeprefix("torch.")
     if isinstance(value, torch.layout):

@@ -173,6 +173,20 @@ def test_without_a_cache_what_programs_share_is_compiled_once_a_process(
     assert ["long all(" in source for source in sources] == [True, False, False]
 
 
+def test_two_processes_that_build_what_programs_share_at_once_have_it_both(tmp_path: Path) -> None:
+    """Builders know each other by the cache alone, as processes do."""
+    options = Options(cache_dir=str(tmp_path))
+
+    def built(number: int) -> int:
+        wanted = {f"add{number}": FUNCTIONS[f"add{number}"], "all": SHARED}
+        return int(Builder.create(options).functions(wanted)["all"](number))
+
+    with ThreadPoolExecutor(2) as pool:
+        assert [*pool.map(built, range(4))] == [9, 10, 11, 12]
+    builder = Builder.create(options)
+    assert builder.functions({"all": SHARED})["all"](4) == 13 and builder.compiled == 0
+
+
 def test_what_failed_along_with_another_object_is_compiled_again() -> None:
     builder = Builder.create(Options(cache=False))
     broken = NativeFunction("void broken(long n) { no C }", ("int64",))

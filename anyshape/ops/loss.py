@@ -40,16 +40,10 @@ def finish(b: Any, x: Any, reduction: Arg, dtype: Any = None) -> Any:
 
 
 def _cross_entropy_expand(
-    b: Any,
-    x: Any,
-    target: Any,
-    weight: Any = None,
-    size_average: Any = None,
-    ignore_index: Any = -100,
-    reduce: Any = None,
-    reduction: Any = "mean",
+    b: Any, x: Any, target: Any, weight: Any = None, size_average: Any = None,
+    ignore_index: Any = -100, reduce: Any = None, reduction: Any = "mean",
     label_smoothing: Any = 0.0,
-) -> Any:
+) -> Any:  # fmt: skip
     chosen = reduction_of(size_average, reduce, reduction)
     dim = 0 if len(x.shape) == 1 else 1
     logs = b.log_softmax(cast(b, x, wide(x.dtype)), dim)
@@ -142,16 +136,9 @@ def _nll_type(cx: TypeContext, x: Any, target: Any, weight: Any, reduction: Arg)
 
 
 def _cross_entropy_type(
-    cx: TypeContext,
-    x: Any,
-    target: Any,
-    weight: Any,
-    size_average: Arg,
-    ignore: Arg,
-    reduce: Arg,
-    reduction: Arg,
-    smoothing: Arg = 0.0,
-) -> TensorType:
+    cx: TypeContext, x: Any, target: Any, weight: Any, size_average: Arg, ignore: Arg,
+    reduce: Arg, reduction: Arg, smoothing: Arg = 0.0,
+) -> TensorType:  # fmt: skip
     return _nll_type(cx, x, target, weight, reduction_of(size_average, reduce, reduction))
 
 

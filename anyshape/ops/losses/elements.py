@@ -1,187 +1,19 @@
-"""Losses of torch.nn.functional, expanded to elementwise rows and reductions."""
+"""Losses of torch.nn.functional of elements, expanded to elementwise rows and reductions."""
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
-from anyshape.ir.dtypes import DType, float32, float64, promote_two
+from anyshape.ir.dtypes import float32
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
-from anyshape.ops.layout import numel, preserved_strides
+from anyshape.ops.layout import preserved_strides
+from anyshape.ops.losses.reductions import OLD_FLAGS, finish, promoted, reduction_of
 from anyshape.ops.reduce import cast, wide
 from anyshape.ops.rules import is_tensor, new, number_category, of_numbers, require_sizes, tensor
 from anyshape.ops.table import op
-from anyshape.symbolic import Dim, all_of, eq, minimum
-
-_OLD = "size_average=None, reduce=None"
-
-
-def reduction_of(size_average: Arg, reduce: Arg, reduction: Arg) -> Arg:
-    """The old flags in the words of the new one."""
-    if size_average is None and reduce is None:
-        return reduction
-    if reduce is False:
-        return "none"
-    return "sum" if size_average is False else "mean"
-
-
-def finish(b: Any, x: Any, reduction: Arg, dtype: Any = None) -> Any:
-    """The loss of each element, its sum or its mean, in ``dtype``."""
-    if reduction not in ("none", "sum", "mean", "elementwise_mean"):
-        raise OpError(f"{reduction} is not a valid value for reduction")
-    made = x if reduction == "none" else b.sum(x) if reduction == "sum" else b.mean(x)
-    return made if dtype is None else cast(b, made, dtype)
-
-
-# --- class labels ---
-
-
-def _cross_entropy_expand(
-    b: Any, x: Any, target: Any, weight: Any = None, size_average: Any = None,
-    ignore_index: Any = -100, reduce: Any = None, reduction: Any = "mean",
-    label_smoothing: Any = 0.0,
-) -> Any:  # fmt: skip
-    chosen = reduction_of(size_average, reduce, reduction)
-    dim = 0 if len(x.shape) == 1 else 1
-    logs = b.log_softmax(cast(b, x, wide(x.dtype)), dim)
-    if target.dtype.is_floating:
-        dtype = _promoted(x, target, weight)
-        return _soft_labels(b, logs, target, weight, dim, chosen, label_smoothing, dtype)
-    return _nll(b, logs, target, weight, ignore_index, dim, chosen, label_smoothing, x.dtype)
-
-
-def _share(smoothing: Any, classes: Dim) -> Any:
-    """What smoothing gives to each class."""
-    return of_numbers("truediv", smoothing, classes) if classes != 0 else math.inf
-
-
-def _if_smoothed(b: Any, smoothing: Any, plain: Any, smoothed: Callable[[], Any]) -> Any:
-    """Eager ignores an amount that is not above 0; of one that is computed only a call tells."""
-    if isinstance(smoothing, (int, float)):
-        return smoothed() if smoothing > 0 else plain
-    amount = b.full((), smoothing, float64, plain.type.device)
-    return b.where(b.gt(amount, 0), smoothed(), plain)
-
-
-def _soft_labels(
-    b: Any, logs: Any, target: Any, weight: Any,
-    dim: int, reduction: Arg, smoothing: Any, dtype: Any,
-) -> Any:  # fmt: skip
-    logs = cast(b, logs, wide(dtype))
-    goal = cast(b, target, logs.dtype)
-    rest, share = of_numbers("sub", 1.0, smoothing), _share(smoothing, logs.shape[dim])
-    goal = _if_smoothed(b, smoothing, goal, lambda: b.add(b.mul(goal, rest), share))
-    if weight is not None:
-        goal = b.mul(goal, _over_classes(b, weight, logs, dim))
-    loss = b.neg(b.sum(b.mul(logs, goal), (dim,)))
-    if reduction == "mean":  # of no classes it is NaN, whatever the rest of the shape
-        count = numel([n for d, n in enumerate(logs.shape) if d != dim])
-        return cast(b, b.div(b.sum(loss), count * minimum(logs.shape[dim], 1)), dtype)
-    return finish(b, loss, reduction, dtype)
-
-
-def _over_classes(b: Any, weight: Any, logs: Any, dim: int) -> Any:
-    shape = tuple(n if d == dim else 1 for d, n in enumerate(logs.shape))
-    return b.reshape(cast(b, weight, logs.dtype), shape)
-
-
-def _nll(
-    b: Any, logs: Any, target: Any, weight: Any, ignore_index: Any,
-    dim: int, reduction: Arg, smoothing: Any, dtype: Any,
-) -> Any:  # fmt: skip
-    """Negative log likelihood of integer targets; those equal to ``ignore_index`` do not count."""
-    counts = b.ne(target, ignore_index)
-    safe = b.where(counts, target, b.full((), 0, target.dtype, target.type.device))
-    picked = b.neg(b.squeeze(b.gather(logs, dim, b.unsqueeze(safe, dim)), dim))
-    zero = b.full((), 0, logs.dtype, logs.type.device)
-    scale = None
-    if weight is not None:
-        flat = b.index_select(cast(b, weight, logs.dtype), 0, b.reshape(safe, (-1,)))
-        scale = b.reshape(flat, safe.shape)
-        picked = b.mul(picked, scale)
-    loss = b.where(counts, picked, zero)
-
-    def smoothed() -> Any:
-        weighted = logs if weight is None else b.mul(logs, _over_classes(b, weight, logs, dim))
-        smooth = b.where(counts, b.neg(b.sum(weighted, (dim,))), zero)
-        rest, share = of_numbers("sub", 1.0, smoothing), _share(smoothing, logs.shape[dim])
-        return b.add(b.mul(loss, rest), b.mul(smooth, share))
-
-    loss = _if_smoothed(b, smoothing, loss, smoothed)
-    if reduction != "mean":
-        return finish(b, loss, reduction, dtype)
-    ones = cast(b, counts, logs.dtype) if scale is None else b.where(counts, scale, zero)
-    return cast(b, b.div(b.sum(loss), b.sum(ones)), dtype)
-
-
-def _nll_type(cx: TypeContext, x: Any, target: Any, weight: Any, reduction: Arg) -> TensorType:
-    """The losses of the labels are row-major; probabilities lose the class dimension."""
-    t, labels = tensor(x), tensor(target)
-    if not t.rank:
-        raise OpError("a loss of classes needs a dimension of them")
-    dim = 0 if t.rank == 1 else 1
-    shape = tuple(n for d, n in enumerate(t.shape) if d != dim)
-    if labels.dtype.is_floating:
-        require_sizes(cx, labels.shape, t.shape, "Expected probabilities of the input's shape")
-    else:
-        require_sizes(cx, labels.shape, shape, "Expected a label for each row of classes")
-    if weight is not None:
-        classes = t.shape[dim : dim + 1]
-        require_sizes(cx, tensor(weight).shape, classes, "Expected a weight for each class")
-    dtype = _promoted(x, target, weight) if labels.dtype.is_floating else t.dtype
-    return new(cx, t, shape if reduction == "none" else (), dtype)
-
-
-def _cross_entropy_type(
-    cx: TypeContext, x: Any, target: Any, weight: Any, size_average: Arg, ignore: Arg,
-    reduce: Arg, reduction: Arg, smoothing: Arg = 0.0,
-) -> TensorType:  # fmt: skip
-    return _nll_type(cx, x, target, weight, reduction_of(size_average, reduce, reduction))
-
-
-op(
-    "cross_entropy",
-    "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, "
-    "reduction='mean', label_smoothing=0.0",
-    torch="torch.nn.functional.cross_entropy",
-    by_value=("label_smoothing",),
-    vjp="expansion",
-    type=_cross_entropy_type,
-    expand=_cross_entropy_expand,
-)
-
-
-def _nll_loss_expand(
-    b: Any,
-    x: Any,
-    target: Any,
-    weight: Any = None,
-    size_average: Any = None,
-    ignore_index: Any = -100,
-    reduce: Any = None,
-    reduction: Any = "mean",
-) -> Any:
-    chosen = reduction_of(size_average, reduce, reduction)
-    dim = 0 if len(x.shape) == 1 else 1
-    return _nll(
-        b, cast(b, x, wide(x.dtype)), target, weight, ignore_index, dim, chosen, 0.0, x.dtype
-    )
-
-
-op(
-    "nll_loss",
-    "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, "
-    "reduction='mean'",
-    torch="torch.nn.functional.nll_loss",
-    vjp="expansion",
-    type=_cross_entropy_type,
-    expand=_nll_loss_expand,
-)
-
-# --- elementwise losses ---
+from anyshape.symbolic import Dim, all_of, eq
 
 Loss = Callable[..., Any]
 
@@ -199,7 +31,7 @@ def _loss(name: str, signature: str, body: Loss, **rest: Any) -> None:
         weight = own.get("weight")
         _require_weights(b, x, weight)
         made = body(b, *work, **own)
-        dtype = _promoted(x, target, weight)
+        dtype = promoted(x, target, weight)
         if weight is None or chosen != "mean":
             return finish(b, made, chosen, dtype)
         return cast(b, b.div(b.sum(made), b.sum(cast(b, weight, made.dtype))), dtype)
@@ -222,11 +54,6 @@ def _reduced(name: str, signature: str, body: Loss, **rest: Any) -> None:
     names = row.signature.names
 
 
-def _promoted(*given: Any) -> DType:
-    """The type that holds all that is given, whatever their ranks: eager broadcasts them first."""
-    return functools.reduce(promote_two, [v.dtype for v in given if v is not None])
-
-
 def _square(b: Any, x: Any) -> Any:
     return b.mul(x, x)
 
@@ -246,7 +73,7 @@ _loss(
 def _weighted(b: Any, x: Any, weight: Any) -> Any:
     if weight is None:
         return x
-    dtype = _promoted(x, weight)
+    dtype = promoted(x, weight)
     return b.mul(cast(b, x, dtype), cast(b, weight, dtype))
 
 
@@ -297,7 +124,7 @@ def _huber_expand(
         raise OpError("the loss of what is no floating number")
     _require_weights(b, x, weight)
     made = finish(b, _huber(b, x, y, delta, weight), reduction)
-    return cast(b, made, x.dtype if weight is None else _promoted(x, weight))
+    return cast(b, made, x.dtype if weight is None else promoted(x, weight))
 
 
 op(
@@ -333,7 +160,7 @@ def _kl_expand(
 
 op(
     "kl_div",
-    f"input, target, {_OLD}, reduction='mean', log_target=False",
+    f"input, target, {OLD_FLAGS}, reduction='mean', log_target=False",
     torch="torch.nn.functional.kl_div",
     expand=_kl_expand,
     vjp="expansion",
@@ -392,7 +219,7 @@ def _bce_logits_expand(
     return finish(b, made, reduction_of(size_average, reduce, reduction), y.dtype)
 
 
-_WEIGHTED = f"input, target, weight=None, {_OLD}, reduction='mean'"
+_WEIGHTED = f"input, target, weight=None, {OLD_FLAGS}, reduction='mean'"
 
 
 def _is_no_probability(b: Any, x: Any) -> Any:
@@ -440,7 +267,7 @@ def _hinge(b: Any, x: Any, y: Any, margin: Any) -> Any:
 
 _reduced(
     "hinge_embedding_loss",
-    f"input, target, margin=1.0, {_OLD}, reduction='mean'",
+    f"input, target, margin=1.0, {OLD_FLAGS}, reduction='mean'",
     _hinge,
     inline=True,  # the target is only compared, and gets no gradients
 )
@@ -452,7 +279,7 @@ def _margin_ranking(b: Any, x: Any, y: Any, target: Any, margin: Any) -> Any:
 
 _reduced(
     "margin_ranking_loss",
-    f"input1, input2, target, margin=0, {_OLD}, reduction='mean'",
+    f"input1, input2, target, margin=0, {OLD_FLAGS}, reduction='mean'",
     _margin_ranking,
 )
 
@@ -471,7 +298,7 @@ def _cosine_embedding(b: Any, x: Any, y: Any, target: Any, margin: Any) -> Any:
 
 _reduced(
     "cosine_embedding_loss",
-    f"input1, input2, target, margin=0, {_OLD}, reduction='mean'",
+    f"input1, input2, target, margin=0, {OLD_FLAGS}, reduction='mean'",
     _cosine_embedding,
     inline=True,
 )
@@ -485,7 +312,7 @@ def _soft_margin(b: Any, x: Any, y: Any) -> Any:
     return cast(b, b.log1p(b.exp(b.mul(b.neg(y), x))), x.dtype)
 
 
-_reduced("soft_margin_loss", f"input, target, {_OLD}, reduction='mean'", _soft_margin)
+_reduced("soft_margin_loss", f"input, target, {OLD_FLAGS}, reduction='mean'", _soft_margin)
 
 
 def _poisson(b: Any, x: Any, y: Any, log_input: Any, full: Any, eps: Any) -> Any:
@@ -518,7 +345,8 @@ def _triplet(
 
 _reduced(
     "triplet_margin_loss",
-    f"anchor, positive, negative, margin=1.0, p=2, eps=1e-06, swap=False, {_OLD}, reduction='mean'",
+    f"anchor, positive, negative, margin=1.0, p=2, eps=1e-06, swap=False, {OLD_FLAGS}, "
+    "reduction='mean'",
     _triplet,
 )
 

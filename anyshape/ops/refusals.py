@@ -134,11 +134,10 @@ UNDIFFERENTIABLE: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def refuse_gradients(name: str, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]) -> None:
-    """Raises ``OpError`` where eager, recording gradients, takes no argument that requires them. Of
-    a target of probabilities ``cross_entropy`` is made of operators that have all of theirs."""
-    refused = UNDIFFERENTIABLE.get(name)
-    if refused is None:
-        return
+    """Raises ``OpError`` where eager, recording gradients, takes no argument of a row of
+    ``UNDIFFERENTIABLE`` that requires them. Of a target of probabilities ``cross_entropy`` is made
+    of operators that have all of theirs."""
+    refused = UNDIFFERENTIABLE[name]
     bound: Mapping[str, Any] = OPS[name].signature.bind(args, kwargs)
     if name == "cross_entropy" and tensor(bound["target"]).dtype.is_floating:
         return

@@ -55,7 +55,7 @@ def with_integers(
     if row.of_numbers and len(args) > 1 and not isinstance(args[0], Value):
         if not isinstance(args[1], Value):
             args = (builder.call("full", (), args[0]), *args[1:])
-    by_value = {*row.by_value, *LIMITS.get(name.rstrip("_"), ())}
+    by_value = {*row.by_value, *LIMITS[name]} if name in LIMITS else row.by_value
     alone = name in OF_TWO and len(args) == 2 and not kwargs
     names = row.signature.names[:1] if alone else row.signature.names
 

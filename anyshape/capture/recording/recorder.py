@@ -74,10 +74,10 @@ from anyshape.ir.scalars import (
     scalar_inputs,
 )
 from anyshape.nouns import mutable, replace
+from anyshape.ops import refusals
 from anyshape.ops.autocast import COMPOSED
 from anyshape.ops.build import Builder
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
-from anyshape.ops.refusals import refuse_dtypes, refuse_gradients, refuse_numbers, refuse_ranks
 from anyshape.ops.table import OPS
 from anyshape.symbolic import (
     Condition,
@@ -425,12 +425,12 @@ class Recorder:
             known = self.specialize, self.specialize_scalar
             args, kwargs = with_integers(builder, self.contents, name, args, kwargs, *known)
             args, kwargs = in_eager_order(builder, name, args, kwargs)
-            refuse_dtypes(name, (*args, *kwargs.values()))
-            refuse_ranks(name, args, kwargs)
-            if grad:
-                refuse_gradients(name, args, kwargs)
+            refusals.refuse_dtypes(name, (*args, *kwargs.values()))
+            refusals.refuse_ranks(name, args, kwargs)
+            if grad and name in refusals.UNDIFFERENTIABLE:
+                refusals.refuse_gradients(name, args, kwargs)
             refuse_overlaps(builder, name, args, kwargs)
-            refuse_numbers(name, args, kwargs)
+            refusals.refuse_numbers(name, args, kwargs)
             check_numbers(builder, name, args, kwargs)
             if builder.location in self.refused:
                 raise OpError("eager raises for arguments like these")

@@ -106,8 +106,9 @@ def flags_of_gcc(compiler: str, flags: Sequence[str]) -> Iterator[str]:
         yield from LINKED
 
 
-EAGER_VECTORS = {"AVX512": 64, "SVE256": 32, "VSX": 32, "Z VECTOR": 32}
-"""Bytes of the vectors of ATen's kernels, by what torch calls the processor's capability."""
+EAGER_VECTORS = {"SVE256": 32, "VSX": 32, "Z VECTOR": 32}
+"""Bytes of the vectors of ATen's kernels of norms, by what torch calls the processor's capability:
+of AVX512 they have none (``REGISTER_DISPATCH`` in ``layer_norm_kernel.cpp``), and AVX2's run."""
 
 
 def eager_vector_bytes() -> int:

@@ -495,8 +495,16 @@ op(
 def _cosine_similarity_expand(b: Any, x: Any, y: Any, dim: int = 1, eps: Any = 1e-8) -> Any:
     shape = b.cx.broadcast_shapes((x.shape, y.shape))
     x, y = (v if v.shape == shape else b.expand(v, shape) for v in (x, y))
-    x, y = (b.div(v, b.clamp(b.vector_norm(v, 2, (dim,), True), eps)) for v in (x, y))
+    x, y = (b.div(v, _at_least(b, b.vector_norm(v, 2, (dim,), True), eps)) for v in (x, y))
     return b.sum(b.mul(x, y), (dim,))
+
+
+def _at_least(b: Any, length: Any, eps: Any) -> Any:
+    """Where it is less than ``eps``, that, but the gradient goes through the length even so: eager
+    clamps it in place, unseen by autograd."""
+    nothing = b.sub(b.detach(length), length)
+    raised = b.sub(b.clamp(b.detach(length), eps), nothing)
+    return b.where(b.lt(length, eps), raised, length)
 
 
 op(

@@ -53,3 +53,36 @@ def test_a_gradient_at_an_edge_is_one_of_eagers(name: str) -> None:
         allowed = [slope(program, value, count) for count in (64, 1)]
         close = [torch.allclose(found, e, rtol=1e-4, atol=1e-6, equal_nan=True) for e in allowed]
         assert any(close), (value, found, allowed)
+
+
+def lengths_of(program: Callable[..., Tensor], scale: float, *given: object) -> list[Tensor]:
+    torch.manual_seed(0)
+    x = (torch.ones(3, 4) * scale * torch.randn(3, 4)).requires_grad_()
+    made = program(x, *given)
+    cotangents = (torch.full_like(made, value) for value in (1.0, 1e9, float("inf"), float("nan")))
+    return [made, *(torch.autograd.grad(made, x, g, retain_graph=True)[0] for g in cotangents)]
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.0, 1e-30, 1e30, float("inf"), float("nan")])
+def test_the_slope_of_a_length_times_what_comes_back_is_eagers(scale: float) -> None:
+    """Of nothing it is 0, which times infinity is NaN; of what is small no quotient overflows."""
+
+    def program(x: Tensor) -> Tensor:
+        return torch.linalg.vector_norm(x, dim=1)
+
+    fast = anyshape.compile(program, fullgraph=True)
+    found, wanted = (lengths_of(f, scale) for f in (fast, program))
+    torch.testing.assert_close(found, wanted, equal_nan=True)
+
+
+@pytest.mark.parametrize("eps", [1e-8, 5.0, 0.0])
+@pytest.mark.parametrize("scale", [1.0, 0.0, 1e-12, 1e30, float("inf"), float("nan")])
+def test_an_angle_of_what_is_short_has_eagers_gradient(scale: float, eps: float) -> None:
+    """Eager raises the length to ``eps`` unseen by autograd."""
+
+    def program(x: Tensor, eps: float) -> Tensor:
+        return F.cosine_similarity(x, torch.arange(12.0).reshape(3, 4) + 1, eps=eps)
+
+    fast = anyshape.compile(program, fullgraph=True)
+    found, wanted = (lengths_of(f, scale, eps) for f in (fast, program))
+    torch.testing.assert_close(found, wanted, equal_nan=True)

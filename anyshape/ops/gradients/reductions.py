@@ -159,7 +159,7 @@ def _vector_norm(
         return b.mul(b.sgn(x), slope)
     if p != 2:
         raise NoRow(f"the gradient of a norm of order {p}")
-    return b.mul(x, masked(b, b.ne(size, 0), b.div(slope, size)))
+    return b.mul(slope, masked(b, b.ne(size, 0), b.div(x, size)))
 
 
 def _cumsum(b: Any, g: Any, y: Any, x: Any, dim: int, *, dtype: Any = None) -> Any:

@@ -63,9 +63,13 @@ LIMITS: Mapping[str, Mapping[str, tuple[float, float]]] = MappingProxyType(
         "cosine_similarity": {"eps": (0, math.inf)},
         "softshrink": {"lambd": (0, sys.float_info.max)},
         "rrelu": {"lower": _FINITE, "upper": _FINITE},
+        "cross_entropy": {"label_smoothing": (-math.inf, 1)},
     }
 )
 """The least and the greatest number that eager takes, by row and parameter."""
+ANY_INSIDE = frozenset({"label_smoothing"})
+"""Of these a formula takes all numbers inside: a computed one is checked in each call. Others have
+to be known while capturing."""
 
 
 RANKS: Mapping[str, tuple[tuple[int, ...] | None, ...]] = MappingProxyType(
@@ -115,7 +119,7 @@ def refuse_numbers(name: str, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]) 
     bound: Mapping[str, Any] = OPS[name].signature.bind(args, kwargs)
     for parameter, (least, greatest) in limits.items():
         number = bound[parameter]
-        if isinstance(number, (Scalar, ScalarInput)):
+        if isinstance(number, (Scalar, ScalarInput)) and parameter not in ANY_INSIDE:
             raise OpError(f"{parameter} of {name} is a number that data decides")
         if isinstance(number, (int, float)) and not least <= number <= greatest:
             raise OpError(f"{name} does not support {parameter}={number}")

@@ -340,14 +340,25 @@ _ORDERINGS = {
 
 
 def dict_compare(a: Any, b: Any, sign: Any) -> Any:
-    equal = native(len, a) == native(len, b)
+    length = native(len, a)
+    equal = length == native(len, b)
     if equal:
+        at = 0
         for key, value in native(dict.items, a):
-            other = native(dict.get, b, key, ABSENT)
-            if other is ABSENT or not is_or_equals(value, other):
-                equal = False
+            at += 1
+            equal = has_entry(b, key, value)
+            if not equal or native(len, a) != length:
                 break
+        while equal and at < native(len, a) != length:  # as C, which goes on with what is new
+            key, value = native(list, native(dict.items, a))[at]
+            at += 1
+            equal = has_entry(b, key, value)
     return equal if sign == "==" else not equal
+
+
+def has_entry(table: Any, key: Any, value: Any) -> Any:
+    other = native(dict.get, table, key, ABSENT)
+    return other is not ABSENT and is_or_equals(value, other)
 
 
 # ---- truth, length, containment ------------------------------------------------------------------
@@ -449,33 +460,6 @@ def percent(text: Any, values: Any, kinds: Any) -> Any:
         kind, value = kinds[position], values[position]
         shown.append(str(value) if kind == "s" else repr(value) if kind == "r" else value)
     return native(operator.mod, text, tuple(shown))
-
-
-def substitute(pattern: Any, function: Any, text: Any, count: Any) -> Any:
-    return substitute_counted(pattern, function, text, count)[0]
-
-
-def substitute_counted(pattern: Any, function: Any, text: Any, count: Any) -> Any:
-    """Between what `function` makes of the matches lies what does not match."""
-    parts = []
-    end = done = 0
-    for match in native(list, pattern.finditer(text)):
-        if count and done >= count:
-            break
-        first, last = match.span()
-        if end < first:
-            parts.append(text[end:first])
-        made = function(match)
-        if made is not None:
-            parts.append(made)
-        end = last
-        done += 1
-    if end < len(text):
-        parts.append(text[end:])
-    return text[:0].join(parts), done
-
-
-SUBSTITUTIONS = {"sub": substitute, "subn": substitute_counted}
 
 
 def text_by_method(value: Any, method: Any) -> Any:

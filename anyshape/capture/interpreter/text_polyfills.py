@@ -1,5 +1,5 @@
-"""Texts of containers and of `str.format`, interpreted (polyfills.py): their parts are asked for
-theirs one after the other, as C does."""
+"""Texts of containers, of `str.format` and `re.sub`, interpreted (polyfills.py): their parts are
+asked for theirs one after the other, as C does."""
 
 from __future__ import annotations
 
@@ -46,3 +46,30 @@ def repr_of_set(values: Any) -> Any:
 def repr_of_frozenset(values: Any) -> Any:
     parts = [repr(value) for value in native(list, values)]
     return "frozenset({" + ", ".join(parts) + "})"
+
+
+def substitute(pattern: Any, function: Any, text: Any, count: Any) -> Any:
+    return substitute_counted(pattern, function, text, count)[0]
+
+
+def substitute_counted(pattern: Any, function: Any, text: Any, count: Any) -> Any:
+    """Between what `function` makes of the matches lies what does not match."""
+    parts = []
+    end = done = 0
+    for match in native(list, pattern.finditer(text)):
+        if count and done >= count:
+            break
+        first, last = match.span()
+        if end < first:
+            parts.append(text[end:first])
+        made = function(match)
+        if made is not None:
+            parts.append(made)
+        end = last
+        done += 1
+    if end < len(text):
+        parts.append(text[end:])
+    return text[:0].join(parts), done
+
+
+SUBSTITUTIONS = {"sub": substitute, "subn": substitute_counted}

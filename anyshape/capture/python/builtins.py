@@ -31,6 +31,7 @@ from anyshape.capture.interpreter import (
     operators,
     polyfills,
     protocol,
+    text_polyfills,
 )
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.generators import Generator
@@ -298,7 +299,7 @@ def _cached(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def _substituting(name: str) -> Handler:
     """`pattern.sub` and `subn` with a function, which C calls for each match."""
-    fn, method = vars(re.Pattern)[name], polyfills.SUBSTITUTIONS[name]
+    fn, method = vars(re.Pattern)[name], text_polyfills.SUBSTITUTIONS[name]
 
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         given = dict(zip(("self", "repl", "string", "count"), args)) | kwargs
@@ -481,7 +482,7 @@ BUILTINS: dict[Any, Handler] = {
     intrinsic_names.sorts: _sorts,
     intrinsic_names.created: _created,
     intrinsic_names.remembered: _remembered,
-    **{vars(re.Pattern)[name]: _substituting(name) for name in polyfills.SUBSTITUTIONS},
+    **{vars(re.Pattern)[name]: _substituting(name) for name in text_polyfills.SUBSTITUTIONS},
 }
 
 # Objects of C classes that are called, by class.

@@ -15,7 +15,7 @@ from anyshape.capture.recording.scalar_contents import ScalarContents
 from anyshape.ir.graph import Arg, ScalarType, TensorType, Value
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.build import Builder
-from anyshape.ops.refusals import LIMITS
+from anyshape.ops.refusals import ANY_INSIDE, LIMITS
 from anyshape.ops.table import OPS, Ratio
 from anyshape.symbolic import Expr
 
@@ -55,7 +55,8 @@ def with_integers(
     if row.of_numbers and len(args) > 1 and not isinstance(args[0], Value):
         if not isinstance(args[1], Value):
             args = (builder.call("full", (), args[0]), *args[1:])
-    by_value = {*row.by_value, *LIMITS[name]} if name in LIMITS else row.by_value
+    limited = LIMITS[name].keys() - ANY_INSIDE if name in LIMITS else ()
+    by_value = (*row.by_value, *limited)
     alone = name in OF_TWO and len(args) == 2 and not kwargs
     names = row.signature.names[:1] if alone else row.signature.names
 
@@ -68,7 +69,7 @@ def with_integers(
             made = arg
         if isinstance(made, (Scalar, ScalarInput)) and parameter in by_value:
             return known_scalar(made, parameter)
-        is_dimension = parameter in DIMENSIONS or parameter in by_value
+        is_dimension = parameter in DIMENSIONS or parameter in row.by_value
         return _dimension(made, known) if is_dimension else made
 
     positional = [number(*pair) for pair in zip(names, args)]

@@ -1,4 +1,5 @@
-"""Numbers that do not fit the dtype which an operator converts them to: eager raises there.
+"""Numbers that do not fit the dtype which an operator converts them to, or its limits: eager raises
+there.
 
 In: a row's arguments as the program gives them. Out: nothing; what is refused raises ``OpError``, a
 size is guarded or checked, a number that data decides is checked while running.
@@ -15,15 +16,40 @@ from anyshape.ir.graph import Arg, ScalarType, Value
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.build import Builder
 from anyshape.ops.converted import bounds, converted, require_fitting, require_size_fitting
-from anyshape.symbolic import Expr
+from anyshape.ops.refusals import LIMITS
+from anyshape.ops.table import OPS
+from anyshape.symbolic import Expr, ge, le
+
+LARGE = 2**62
+"""No size comes near to it."""
 
 
 def check_numbers(
     builder: Builder, name: str, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]
 ) -> None:
-    """Every number that row ``name`` converts to a dtype fits it."""
+    """Every number that row ``name`` converts to a dtype fits it, and none is above its limit."""
     for one in converted(builder.cx, name, args, kwargs):
         check_number(builder, one.number, one.dtype, one.floating)
+    if name in LIMITS:
+        given = OPS[name].signature.bind(args, kwargs)
+        for parameter, limits in LIMITS[name].items():
+            _check_limits(builder, f"{parameter} of {name}", given[parameter], limits)
+
+
+def _check_limits(builder: Builder, what: str, number: Any, limits: tuple[float, float]) -> None:
+    """Of a size, and of a computed number of which any value in the limits will do: others are
+    known while capturing."""
+    if isinstance(number, Value) and isinstance(number.type, ScalarType):
+        number = number.type.expr
+    least, greatest = limits
+    if isinstance(number, Expr):
+        if abs(least) < LARGE:
+            builder.cx.require(ge(number, math.ceil(least)), f"{what} is less than {least}")
+        if abs(greatest) < LARGE:
+            builder.cx.require(le(number, math.floor(greatest)), f"{what} is above {greatest}")
+    elif isinstance(number, (Scalar, ScalarInput)):
+        inside = (_compared("ge", number, least), _compared("le", number, greatest))
+        builder.call("number", "check", (Scalar("bool", "and", inside),))
 
 
 def check_number(builder: Builder, number: Any, dtype: DType, floating: bool = False) -> None:

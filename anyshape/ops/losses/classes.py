@@ -125,7 +125,6 @@ op(
     "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, "
     "reduction='mean', label_smoothing=0.0",
     torch="torch.nn.functional.cross_entropy",
-    by_value=("label_smoothing",),
     vjp="expansion",
     type=_cross_entropy_type,
     expand=_cross_entropy_expand,

@@ -153,7 +153,7 @@ def test_another_class() -> None:
 
 def test_another_class_of_one_module_among_many() -> None:
     """So many guards are tested in C."""
-    deep = nn.Sequential(*(Twice() if i % 2 else nn.Tanh() for i in range(80)))
+    deep = nn.Sequential(*(Twice() if i % 2 else nn.Hardtanh() for i in range(80)))
     follows(
         deep,
         lambda: setattr(deep[41], "__class__", Thrice),

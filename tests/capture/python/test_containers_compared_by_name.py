@@ -167,3 +167,40 @@ def test_a_class_that_cannot_be_hashed_is_a_break_and_no_mistake_of_ours() -> No
     for _ in range(2):
         assert torch.equal(fast(torch.ones(2), OfMeta()), torch.ones(2) + 2)
     assert fast.stats().internal_errors == 0
+
+
+def entries_come(made: list[Any]) -> None:
+    table = {"a": 1, "b": 2}
+
+    class Adds:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __eq__(self, other: object) -> bool:
+            table["c"] = 3
+            return True
+
+    made.append(dict.__eq__(table, {"a": Adds(), "b": Adds()}))
+    made.append(table == {"a": Adds(), "b": Adds(), "c": 3})
+
+
+def entries_go(made: list[Any]) -> None:
+    table: dict[str, Any] = {}
+
+    class Clears:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __eq__(self, other: object) -> bool:
+            table.clear()
+            return True
+
+    table["a"], table["b"] = Clears(), Clears()
+    made.append(dict.__eq__(table, {"a": 1, "b": 2}))
+
+
+@pytest.mark.parametrize("program", [entries_come, entries_go])
+def test_a_table_that_changes_while_it_is_compared(program: Any) -> None:
+    """C goes on by positions, and raises nothing."""
+    ours, natives = [], []  # type: ignore[var-annotated]
+    anyshape.compile(program)(ours)
+    program(natives)
+    assert ours == natives

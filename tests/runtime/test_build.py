@@ -187,11 +187,17 @@ def test_two_processes_that_build_what_programs_share_at_once_have_it_both(tmp_p
     assert builder.functions({"all": SHARED})["all"](4) == 13 and builder.compiled == 0
 
 
-def test_what_failed_along_with_another_object_is_compiled_again() -> None:
+def test_what_is_compiled_along_with_an_object_that_fails_is_compiled_alone() -> None:
+    """Another program may wait for it, whose text is not to blame."""
     builder = Builder.create(Options(cache=False))
     broken = NativeFunction("void broken(long n) { no C }", ("int64",))
+    (own, shared) = sorted(
+        builder.start({"broken": broken, "all": SHARED}), key=lambda part: part.shared
+    )
+    assert list(own.along) == [shared]
     with pytest.raises(AnyshapeError):
-        builder.functions({"broken": broken, "all": SHARED})
+        own.result()
+    assert shared.result()
     assert builder.functions({"add0": FUNCTIONS["add0"], "all": SHARED})["all"](1) == 10
 
 

@@ -282,8 +282,9 @@ class Builder:
             for each in parts:
                 self.cache.store(each.key, {SOURCE: source.encode(), OBJECT: binary})
         except BaseException as error:
-            for each in parts:
-                self._settle(each, error)
+            self._settle(part, error)
+            for each in part.along:  # other programs may wait for it, whose text is not to blame
+                self._compile(each)
         else:
             with self.lock:
                 self.compiled += 1

@@ -331,9 +331,10 @@ class Boundary:
                 inputs[position] = inputs[position].clone()
             replaced = call.replaced()
             for position, memory in replaced.items():
-                if not (create and inputs[position].requires_grad):
+                given_now = call.inputs[position]
+                if not (create and given_now.requires_grad):
                     inputs[position] = memory
-                elif not _is_alike(memory, inputs[position]):
+                elif not _is_alike(memory, given_now):
                     raise RuntimeError(REPLACED)
             for position in written_inputs:  # with version counters of their own
                 inputs[position] = inputs[position].data

@@ -198,3 +198,12 @@ def test_weights_that_are_rounded_for_a_step_have_its_gradients() -> None:
             step(run, net, torch.randn(rows, 4))
         found.append([p.detach() for p in net.parameters()])
     assert_same(*found, 1e-7)
+
+
+def test_gradients_of_gradients_behind_data_of_another_size_are_refused() -> None:
+    fast = anyshape.compile(lambda x, v: (x * v).sin(), fullgraph=True)
+    x, v = torch.ones(4, requires_grad=True), torch.ones(4, requires_grad=True)
+    y = fast(x, v)
+    x.data = torch.ones(1)
+    with pytest.raises(RuntimeError, match="replaced"):
+        torch.autograd.grad(y.sum(), [v], create_graph=True)

@@ -17,18 +17,12 @@ Program = Callable[[Tensor], Any]
 
 def seen_by_an_alias(x: Tensor) -> Any:
     y = x * 2
-    z, row = y, y[:1]
+    z = y
     y.t_().mul_(3)
     z.unsqueeze_(0)
+    row = y[:1]
     row.add_(1)
     return y is z, y, row, z.shape
-
-
-def of_a_view(x: Tensor) -> Any:
-    y = x * 2
-    part = y[..., 1:]
-    part.transpose_(0, 1).add_(1)
-    return y, part, part._is_view()
 
 
 def kept_in_containers(x: Tensor) -> Any:
@@ -65,11 +59,9 @@ PROGRAMS: dict[str, Program] = {
     "as_strided_": lambda x: x.new_ones(x.shape[0] + 2, 4).as_strided_((2, 2), (1, 2), 1),
     "torch.as_strided_": lambda x: torch.as_strided_(x.new_ones(6), (2, 2), (1, 2), 1),
     "seen by an alias": seen_by_an_alias,
-    "of a view": of_a_view,
     "kept in containers": kept_in_containers,
     "padded": lambda x: padded([x.new_ones(2), x.reshape(-1)]),
     "beside gradients": with_gradients_beside_it,
-    "of windows": lambda x: (x * 2).unfold(1, 2, 1).transpose_(0, 2),
     "not a view": lambda x: [y := x * 2, y.unsqueeze_(0), y._is_view(), y._base is None],
 }
 
@@ -125,6 +117,37 @@ def of_a_view_of_an_argument(x: Tensor) -> Any:
     return y.shape, y * 2, x * 2
 
 
+def of_a_view(x: Tensor) -> Any:
+    y = x * 2
+    part = y[..., 1:]
+    part.transpose_(0, 1).add_(1)
+    return y, part, part._is_view()
+
+
+def beside_a_view(x: Tensor) -> Any:
+    y = x * 2
+    row = y[:1]
+    y.t_().mul_(3)
+    row.add_(1)
+    return y, row, row._base is y
+
+
+def that_is_a_leaf_beside_a_view(x: Tensor) -> Any:
+    y = x * 2
+    row = y[:1]
+    y.unsqueeze_(0)
+    y.requires_grad_()
+    try:
+        row.add_(1)
+    except RuntimeError as error:
+        return str(error), row._base is y
+    return y
+
+
+def of_windows(x: Tensor) -> Any:
+    return (x * 2).unfold(1, 2, 1).transpose_(0, 2)
+
+
 def of_what_is_broadcast(x: Tensor) -> Any:
     y = (x.sum(0) * 2).expand(3, 4)
     return y.t_(), y.stride()
@@ -168,6 +191,10 @@ LEFT = {
     for f in (
         of_an_argument,
         of_a_view_of_an_argument,
+        of_a_view,
+        beside_a_view,
+        that_is_a_leaf_beside_a_view,
+        of_windows,
         of_what_is_broadcast,
         on_one_side,
         on_a_side_that_data_decides,

@@ -49,8 +49,8 @@ def _views_at_these_sizes(domain: RecordingDomain, value: Value) -> bool | None:
 
 
 def may_become_a_view(domain: RecordingDomain, x: Any) -> bool:
-    """Whether it lies in memory that was made here, and autograd records nothing of it: of what was
-    handed in, the object itself changes."""
+    """Whether it lies in memory that was made here, which nothing else views, and autograd records
+    nothing of it: of what was handed in, the object itself changes, and other views know it."""
     recorder, functions = domain.recorder, domain.functions
     if type(x) is not TensorValue or x.python is not None or x.attributes:
         return False
@@ -59,16 +59,31 @@ def may_become_a_view(domain: RecordingDomain, x: Any) -> bool:
     if x.value.tensor.requires_grad or 0 in x.value.tensor.strides:  # which cannot be written
         return False
     base = base_of(x.value, recorder.builder.makers, OPS)
-    return base in recorder.builder.makers and recorder.source_of(base) is None
+    if base not in recorder.builder.makers or recorder.source_of(base) is not None:
+        return False
+    return views(domain, x) is False and not _is_viewed_besides(domain, x.value, base)
+
+
+def _is_viewed_besides(domain: RecordingDomain, value: Value, base: Value) -> bool:
+    """Whether something views the memory but for what ``value`` has become."""
+    makers = domain.recorder.builder.makers
+    own = {value}
+    while value is not base:
+        value = makers[value].read[0]
+        own.add(value)
+    for node in domain.recorder.builder.nodes:
+        row = OPS.get(node.op)
+        is_view = row is None or (row.alias != "none" and not row.mutates)
+        if is_view and own.isdisjoint(node.outputs):
+            if any(base_of(read, makers, OPS) is base for read in node.read):
+                return True
+    return False
 
 
 def become(domain: RecordingDomain, x: TensorValue, made: TensorValue) -> None:
-    """Whoever knows `x` knows ``made``, a view of it, from now on; to eager it is as much a view as
-    it was. That counts as a write: autograd refuses what it has saved of `x`."""
+    """Whoever knows `x` knows ``made``, a view of it, from now on; to eager it is no view even so.
+    That counts as a write: autograd refuses what it has saved of `x`."""
     recorder = domain.recorder
-    was_a_view = views(domain, x)
-    if was_a_view is None:
-        raise broken("python-effect", "a view in place of what may be one")
     recorder.call("copy_", x.value, x.value)
     domain.wrote_tensor(x)
-    x.value = made.value if was_a_view else recorder.call("detach", made.value)
+    x.value = recorder.call("detach", made.value)

@@ -43,6 +43,10 @@ def number_beside_tensor(value: Any) -> int | float | complex | None:
     return float(number) if type(number) is bool and is_numpy_number(value, "b") else number
 
 
+SIZE_BITS = 27
+"""Of sizes with whose product an integer of numpy's is taken for one of Python's."""
+
+
 def is_wide(value: Any) -> bool:
     """Is it numpy's float64, which is Python's number in another class?"""
     return is_numpy_number(value, "f") and value.dtype.itemsize == FLOAT_BYTES
@@ -51,6 +55,17 @@ def is_wide(value: Any) -> bool:
 def is_narrow(value: Any) -> bool:
     """Is it a float of numpy's that a Python number beside it is rounded to?"""
     return is_numpy_number(value, "f") and value.dtype.itemsize < FLOAT_BYTES
+
+
+def wraps(value: Any) -> bool:
+    """Is it an integer or a truth of numpy's, of whose arithmetic with sizes the result may be none
+    of Python's: that of few bits or without a sign wraps, and so does that of large ones."""
+    if is_numpy_number(value, "ub"):
+        return True
+    if not is_numpy_number(value, "i"):
+        return False
+    bits: int = value.item().bit_length() + SIZE_BITS
+    return bits >= 8 * value.dtype.itemsize
 
 
 def is_function_of_numbers(fn: Any, args: tuple[Any, ...]) -> bool:

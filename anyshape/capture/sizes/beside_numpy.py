@@ -16,6 +16,7 @@ from anyshape.capture.heap.numpy_scalars import (
     is_wide,
     numpy_bool,
     plain_number,
+    wraps,
 )
 from anyshape.capture.heap.values import PROXIES, ScalarValue, SizeValue
 from anyshape.capture.interpreter.operators import COMPARISONS
@@ -32,7 +33,7 @@ def binary(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
         values = (at_its_value(recorder, x, why) for x in (a, b))
         return numbers.INTEGER_ALL[op](*values)
     made = numbers.binary(recorder, op, a, b)
-    if numbers.is_float(made) and (_is_float64(a) or _is_float64(b)):
+    if numbers.is_float(made):  # a narrow float gives one only beside a wide one
         return ScalarValue(made.scalar, float, is_wide=True)
     return made
 
@@ -76,8 +77,10 @@ def _is_float64(value: Any) -> bool:
 
 
 def _is_another_number(op: str, a: Any, b: Any) -> bool:
-    """Is the number another one than Python's? A narrow float rounds what is Python's beside it;
-    numpy divides by zero, and has powers of its own."""
+    """Is the number another one than Python's? A narrow float rounds what is Python's beside it,
+    integers wrap; numpy divides by zero, and has powers of its own."""
+    if wraps(a) or wraps(b) or op == "<<":
+        return True
     if (is_narrow(a) and not _is_float64(b)) or (is_narrow(b) and not _is_float64(a)):
         return True
     return op in ("//", "%", "divmod", "**") or (op == "/" and (type(b) in PROXIES or not b))

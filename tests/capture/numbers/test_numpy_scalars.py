@@ -83,6 +83,18 @@ RESULTS: dict[str, Callable[[Tensor], object]] = {
     "a quotient by zero": lambda x: np.float64(1) / (x.shape[0] - 3),
     "a whole quotient": lambda x: np.int64(7) // x.shape[0],
     "a power": lambda x: x.shape[0] ** np.int64(2),
+    "a quotient of integers": lambda x: x.shape[0] / np.int64(3),
+    "of data and an integer": lambda x: x.sum().item() / np.int64(3),
+    "bytes wrap": lambda x: np.uint8(100) * x.shape[0],
+    "bytes with a sign": lambda x: np.int8(100) * x.shape[0],
+    "below zero": lambda x: x.shape[0] - np.uint8(3),
+    "negated bytes": lambda x: -(np.uint8(1) * x.shape[0]),
+    "four bytes": lambda x: np.int32(2**30) * x.shape[0],
+    "eight bytes": lambda x: np.int64(2**62) * x.shape[0],
+    "shifted": lambda x: x.shape[0] << np.int64(62),
+    "truths": lambda x: np.bool_(True) & (x.shape[0] > 3),
+    "a truth turned": lambda x: ~(np.bool_(True) & (x.shape[0] > 3)),
+    "a truth added": lambda x: np.bool_(True) + x.shape[0],
     "of data": lambda x: x.sum().item() * np.float32(0.1),
     "of an int of data": lambda x: int(x.sum()) * np.float32(0.1),
     "compared with data": lambda x: int(x.sum()) < np.int64(3),
@@ -96,7 +108,7 @@ RESULTS: dict[str, Callable[[Tensor], object]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:divide by zero")
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:overflow encountered")
 @pytest.mark.parametrize("name", RESULTS)
 def test_numbers_beside_numpys_are_of_numpys_classes(name: str) -> None:
     program = RESULTS[name]

@@ -64,10 +64,12 @@ LIMITS: Mapping[str, Mapping[str, tuple[float, float]]] = MappingProxyType(
         "softshrink": {"lambd": (0, sys.float_info.max)},
         "rrelu": {"lower": _FINITE, "upper": _FINITE},
         "cross_entropy": {"label_smoothing": (-math.inf, 1)},
+        "triplet_margin_loss": {"margin": (math.ulp(0), math.inf)},
+        "mvlgamma": {"p": (1, math.inf)},
     }
 )
 """The least and the greatest number that eager takes, by row and parameter."""
-ANY_INSIDE = frozenset({"label_smoothing"})
+ANY_INSIDE = frozenset({"label_smoothing", "margin"})
 """Of these a formula takes all numbers inside: a computed one is checked in each call. Others have
 to be known while capturing."""
 

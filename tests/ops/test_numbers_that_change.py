@@ -61,6 +61,8 @@ PROGRAMS: dict[str, Program] = {
     "reciprocal": lambda x, y, p: p / y,
     "multiplied": lambda x, y, p: x * p,
     "label_smoothing": lambda x, y, p: F.cross_entropy(y, y.softmax(1), label_smoothing=p),
+    "triplet margin": lambda x, y, p: F.triplet_margin_loss(y, y * 2, y + 1, margin=p),
+    "mvlgamma order": lambda x, y, p: torch.mvlgamma(y + 9, int(p)),
     "dropout": lambda x, y, p: F.dropout(y * 0, p),
     "round": lambda x, y, p: torch.round(x, decimals=p),
     "isclose": lambda x, y, p: torch.isclose(x, y, p, p).float(),

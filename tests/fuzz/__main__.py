@@ -23,6 +23,7 @@ from typing import Any
 from tests.fuzz.programs import Fuzzed
 from tests.fuzz.shrink import cause, shrunk
 from tests.fuzz.workers import (
+    ON_THE_CPU,
     WAYS,
     differences_alone,
     differences_of,
@@ -53,7 +54,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("count", type=int, help="how many programs")
     parser.add_argument("--seed", type=int, default=0, help="of the first one")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--ways", default="plain", help=f"of {', '.join(WAYS)}; or 'all'")
+    parser.add_argument(
+        "--ways", default="plain", help=f"of {', '.join(WAYS)}; or 'all' on the CPU"
+    )
     parser.add_argument("--level", default="0", help="how far the C compiler optimizes: 0 to 3")
     parser.add_argument("--like", default="", help="only programs whose text matches this")
     parser.add_argument(
@@ -78,7 +81,7 @@ class Batch:
 
 
 def _batches(options: argparse.Namespace) -> list[Batch]:
-    ways = list(WAYS) if options.ways == "all" else options.ways.split(",")
+    ways = list(ON_THE_CPU) if options.ways == "all" else options.ways.split(",")
     firsts = range(options.seed, options.seed + options.count, options.batch)
     return [Batch(options, way, first) for first in firsts for way in ways]
 

@@ -59,6 +59,7 @@ class Input:
     layouts: tuple[str, ...]
     view_of: str = ""
     requires_grad: bool = False
+    device: str = "cpu"
 
     def made(self, sizes: Sizes, case: int, number: int, earlier: Mapping[str, Any]) -> Any:
         """The argument in one call: always the same."""
@@ -69,18 +70,18 @@ class Input:
             return value if self.dtype == "int" else value * 0.5
         shape = [sizes[n] if n.isalpha() else int(n) for n in self.shape]
         layout = self.layouts[case % len(self.layouts)]
-        made = tensor(shape, self.dtype, layout, 1000 * case + number)
+        made = tensor(shape, self.dtype, layout, 1000 * case + number, self.device)
         return made.requires_grad_() if self.requires_grad else made
 
 
-def tensor(shape: Sequence[int], dtype: str, layout: str, seed: int) -> Tensor:
+def tensor(shape: Sequence[int], dtype: str, layout: str, seed: int, device: str = "cpu") -> Tensor:
     """Small whole numbers in one of the layouts."""
     generator = torch.Generator().manual_seed(seed)
 
     def fill(size: Sequence[int]) -> Tensor:
         low = 0 if dtype in ("bool", "uint8") else -4
         high = 2 if dtype == "bool" else 5
-        made = torch.randint(low, high, tuple(size), generator=generator)
+        made = torch.randint(low, high, tuple(size), generator=generator).to(device)
         if dtype.startswith("complex"):
             return torch.complex(made.double(), (made.double() * 3) % 5 - 2).to(
                 getattr(torch, dtype)

@@ -56,7 +56,13 @@ def call(function: Callable[..., Any], arguments: list[Any]) -> Outcome:
     except Exception as raised:
         error, message = type(raised).__name__, str(raised)
     versions = [t._version - was for t, was in zip(tensors, before)]
-    return Outcome(arguments, versions, results, error, message, torch.get_rng_state(), gradients)
+    return Outcome(arguments, versions, results, error, message, _random_state(), gradients)
+
+
+def _random_state() -> Tensor:
+    """Of the CPU, and of the GPU that is in use."""
+    state = torch.get_rng_state()
+    return torch.cat([state, torch.cuda.get_rng_state()]) if torch.cuda.is_initialized() else state
 
 
 def gradients_of(results: Any, inputs: list[Tensor]) -> tuple[Any, ...]:
@@ -73,7 +79,7 @@ def _weighed(t: Tensor) -> Tensor:
     what rounding leaves. Of float64 a plain sum, whose cotangent repeats one element."""
     if t.dtype is torch.float64:
         return t
-    numbers = torch.arange(t.numel(), dtype=torch.float64).cos()
+    numbers = torch.arange(t.numel(), dtype=torch.float64, device=t.device).cos()
     return t.double() * ((numbers * 3).floor() * 2 + 1).view(t.shape)
 
 
@@ -410,7 +416,8 @@ def reference_of(program: Fuzzed, case: int, nudged: bool = False) -> Outcome | 
             for number, x in enumerate(arguments if nudged else ()):
                 if isinstance(x, Tensor) and x.dtype is torch.float64:
                     once = _without_repeats(x)
-                    off = torch.arange(once.numel(), dtype=x.dtype).add(number).cos()
+                    off = torch.arange(once.numel(), dtype=x.dtype, device=x.device)
+                    off = off.add(number).cos()
                     once.mul_(1 + off.view(once.shape) * (unit / 2))
         return call(function_of(wide.source), arguments)
     finally:

@@ -40,6 +40,8 @@ def seed() -> None:
     """Of this device's numbers alone: ``torch.manual_seed`` notes where it was called from, three
     times, for devices that are not in use; a millisecond."""
     torch.default_generator.manual_seed(SEED)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed(SEED)
 
 
 class Chooser(Protocol):

@@ -101,5 +101,5 @@ def _move(rounded: Tensor, exact: Tensor, side: Side) -> None:
     other = torch.where(mirrored == rounded, torch.nextafter(rounded, there), mirrored)
     moves = (rounded != exact) & other.isfinite() & rounded.isfinite()
     is_above = (rounded > exact).flatten()
-    moves &= side(torch.arange(rounded.numel()), is_above).view(moves.shape)
+    moves &= side(torch.arange(rounded.numel(), device=rounded.device), is_above).view(moves.shape)
     rounded.copy_(torch.where(moves, other, rounded))

@@ -25,6 +25,7 @@ import anyshape
 from anyshape.costs import COSTS
 from anyshape.targets.cpu import native_regions
 from tests.forked import in_a_process
+from tests.fuzz.on_device import moved, raises_anywhere
 from tests.fuzz.oracle import Catching, catching, wrong
 from tests.fuzz.programs import Fuzzed, grow
 from tests.fuzz.together import run_together
@@ -32,17 +33,25 @@ from tests.fuzz.together import run_together
 SECONDS = 300
 """A program that takes longer hangs. The C compiler's work for other programs may be in it."""
 MEMORY_BYTES = 16 << 30
+MAPPED_BYTES_OF_A_GPU = 1 << 46
+"""CUDA maps the memory of the machine and of its GPUs."""
 LINES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to compile programs: options, and which runs of steps become native regions."""
+    """A way to compile programs: options, which runs of steps become native regions, and where
+    tensors lie."""
 
     verify: bool = False
     concrete: bool = False
     fewest_steps: int = COSTS.region_steps
     long: int = COSTS.long_region_steps
+    device: str = "cpu"
+
+    @property
+    def memory_bytes(self) -> int:
+        return MEMORY_BYTES if self.device == "cpu" else MAPPED_BYTES_OF_A_GPU
 
 
 WAYS: Mapping[str, Way] = {
@@ -50,7 +59,9 @@ WAYS: Mapping[str, Way] = {
     "verified": Way(verify=True, concrete=True),
     "without native regions": Way(fewest_steps=1 << 30),
     "native regions of one step": Way(fewest_steps=1, long=1),
+    "on a GPU": Way(device="cuda"),
 }
+ON_THE_CPU = tuple(name for name, way in WAYS.items() if way.device == "cpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +114,11 @@ def judged(
     program: Fuzzed, way: Way, settings: Mapping[str, object], catch: Catching = catching
 ) -> list[str]:
     """How the program differs from eager."""
-    return wrong(
+    if way.device != "cpu":
+        if raises_anywhere(program):
+            return []
+        program = moved(program, way.device)
+    found = wrong(
         program,
         verify=way.verify,
         concrete=way.concrete,
@@ -111,6 +126,9 @@ def judged(
         silent=False,
         catch=catch,
     )
+    if way.device != "cpu":
+        torch.cuda.synchronize()  # raises here what a kernel has done wrong
+    return found
 
 
 def run_batch(seeds: Sequence[int], way: Way, level: str, tell: Callable[[Any], None]) -> None:
@@ -160,7 +178,7 @@ def differences_of(seeds: Sequence[int], way: Way, level: str) -> Iterator[tuple
     while left:
         at = left[0]
         ended = ""
-        for told in in_a_process(lambda tell: run_batch(left, way, level, tell), MEMORY_BYTES):
+        for told in in_a_process(lambda tell: run_batch(left, way, level, tell), way.memory_bytes):
             if told[0] == "found":
                 yield told[1], told[2]
                 left.remove(told[1])
@@ -183,6 +201,6 @@ def differences_alone(program: Fuzzed, way: Way, level: str) -> list[str]:
             tell(judged(program, way, settings))
 
     found: list[str] = []
-    for told in in_a_process(work, MEMORY_BYTES):
+    for told in in_a_process(work, way.memory_bytes):
         found += [f"{told[0]}: {told[1]}"] if told and told[0] in ("crash", "broken") else told
     return found

@@ -18,7 +18,6 @@ from typing import Any
 from conformance import cases, check, report
 
 ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "build" / "conformance.jsonl"
 PATIENCE_SECONDS = 120
 
 
@@ -34,12 +33,14 @@ def main() -> int:
     parser.add_argument(
         "--derived", type=int, default=cases.DERIVED, help="most derived calls of a structure"
     )
+    parser.add_argument("--device", default="cpu", help="where arguments lie; docs are the CPU's")
     parser.add_argument("--report", action="store_true", help="only write docs/operators.md")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        return serve(options.structures, options.derived)
-    done = {} if options.fresh else load()
+        return serve(options.structures, options.derived, options.device)
+    file = results_of(options.device)
+    done = {} if options.fresh else load(file)
     again = {k for k in options.again.split(",") if k}
     wanted = [
         i
@@ -50,14 +51,16 @@ def main() -> int:
         run(
             wanted,
             done,
-            ["--structures", str(options.structures), "--derived", str(options.derived)],
+            file,
+            ["--structures", str(options.structures), "--derived", str(options.derived)]
+            + ["--device", options.device],
         )
-    results = load() if not options.fresh else done
+    results = load(file) if not options.fresh else done
     print(report.summary(results))
     missing = {cases.name_of(entry) for entry in cases.ENTRIES} - results.keys()
-    if missing:
+    if missing and options.device == "cpu":
         print(f"docs/operators.md stays as it is: {len(missing)} entries have no result yet")
-    else:
+    elif options.device == "cpu":
         (ROOT / "docs" / "operators.md").write_text(report.page(results))
     return 1 if report.counts(results)["wrong"] else 0
 
@@ -69,17 +72,24 @@ def _asked(entry: Any, names: list[str], done: dict[str, Any], again: set[str]) 
     return name not in done or report.kind_of(done[name]) in again
 
 
-def load() -> dict[str, list[dict[str, Any]]]:
+def results_of(device: str) -> Path:
+    """The file of what was found there."""
+    return (
+        ROOT / "build" / ("conformance.jsonl" if device == "cpu" else f"conformance-{device}.jsonl")
+    )
+
+
+def load(file: Path) -> dict[str, list[dict[str, Any]]]:
     """Results so far, by entry; the last line of an entry counts."""
-    if not RESULTS.exists():
+    if not file.exists():
         return {}
-    lines = (json.loads(line) for line in RESULTS.read_text().splitlines())
+    lines = (json.loads(line) for line in file.read_text().splitlines())
     return {line["name"]: line["outcomes"] for line in lines}
 
 
-def run(wanted: list[int], done: dict[str, Any], arguments: list[str]) -> None:
+def run(wanted: list[int], done: dict[str, Any], results: Path, arguments: list[str]) -> None:
     """Checks these entries in a worker, which is started anew when it dies or takes too long."""
-    RESULTS.parent.mkdir(exist_ok=True)
+    results.parent.mkdir(exist_ok=True)
     worker: subprocess.Popen[str] | None = None
     start = time.monotonic()
     for position, number in enumerate(wanted):
@@ -95,7 +105,7 @@ def run(wanted: list[int], done: dict[str, Any], arguments: list[str]) -> None:
             worker.wait()
             worker = None
         done[name] = outcomes
-        with RESULTS.open("a") as file:
+        with results.open("a") as file:
             file.write(json.dumps({"name": name, "outcomes": outcomes}) + "\n")
         seconds = time.monotonic() - start
         kind = report.kind_of(outcomes)
@@ -139,19 +149,24 @@ def _ask(worker: subprocess.Popen[str], number: int) -> list[dict[str, Any]] | N
     return found
 
 
-def serve(structures: int, derived: int) -> int:
-    """The worker: an entry's number in, its outcomes as one line of JSON out."""
+def serve(structures: int, derived: int, device: str) -> int:
+    """The worker: an entry's number in, its outcomes as one line of JSON out. It ends after a
+    failure on a GPU, which may be of no use to it by then."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what an operator prints is not an answer
     for line in sys.stdin:
         entry = cases.ENTRIES[int(line)]
         try:
-            outcomes = check.check_entry(entry, structures, derived)
+            outcomes = check.check_entry(entry, structures, derived, device)
+            failed = False
         except Exception as error:
+            failed = True
             outcomes = [{"structure": "", "dtype": "", "kind": "error", "detail": repr(error)[:300],
                          "calls": 0, "own_rows": False, "fresh": 0}]  # fmt: skip
         out.write(json.dumps(outcomes) + "\n")
         out.flush()
+        if failed and device != "cpu":
+            return 1
     return 0
 
 

@@ -58,15 +58,17 @@ def name_of(entry: Any) -> str:
     return f"{entry.name}.{variant}" if variant else str(entry.name)
 
 
-def structures(entry: Any, dtype: torch.dtype, most: int, derived: int) -> list[Structure]:
+def structures(
+    entry: Any, dtype: torch.dtype, most: int, derived: int, device: str = "cpu"
+) -> list[Structure]:
     """At most `most` structures of an entry, spread over those that the database has, each with
     its own calls (at most 4) and at most `derived` further ones."""
-    if dtype not in entry.supported_dtypes("cpu"):
+    if dtype not in entry.supported_dtypes(device):
         return []
     found: dict[str, Structure] = {}
     torch.manual_seed(0)
     random.seed(0)
-    for sample in itertools.islice(entry.sample_inputs("cpu", dtype, requires_grad=False), 400):
+    for sample in itertools.islice(entry.sample_inputs(device, dtype, requires_grad=False), 400):
         example = Example((sample.input, *sample.args), dict(sample.kwargs))
         if not all(map(_is_plain, tensors_of(example))):
             continue
@@ -79,8 +81,27 @@ def structures(entry: Any, dtype: torch.dtype, most: int, derived: int) -> list[
         s for i, s in enumerate(found.values()) if int(i / step) != int((i - 1) / step) or not i
     ]
     for structure in chosen[:most] if entry.name not in NOT_DERIVED else ():
-        structure.examples.extend(list(itertools.islice(_derived(structure.examples[0]), derived)))
+        more = itertools.islice(_derived(structure.examples[0]), derived)
+        if device == "cpu":
+            structure.examples.extend(more)
+        else:
+            structure.examples.extend(e for e in more if _runs_on_the_cpu(entry.op, e, device))
     return chosen[:most]
+
+
+def _runs_on_the_cpu(operator: Callable[..., Any], example: Example, device: str) -> bool:
+    """Whether the CPU takes these sizes. An index that is out of range leaves a GPU of no use to
+    the process."""
+
+    def there(value: Any) -> Any:
+        return "cpu" if isinstance(value, (str, torch.device)) and str(value) == device else value
+
+    copy = mapped(lambda t: t.cpu(), example)
+    try:
+        operator(*map(there, copy.args), **{k: there(v) for k, v in copy.kwargs.items()})
+    except Exception:
+        return False
+    return True
 
 
 def _is_plain(t: Tensor) -> bool:
@@ -137,7 +158,7 @@ def _order(t: Tensor) -> tuple[Any, ...]:
 def copied(t: Tensor) -> Tensor:
     """A deep copy that keeps strides."""
     if not t.numel():
-        return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype)
+        return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
     extent = sum((n - 1) * s for n, s in zip(t.shape, t.stride())) + 1
     return t.as_strided((extent,), (1,)).clone().as_strided(t.shape, t.stride())
 
@@ -163,5 +184,5 @@ def _resized(t: Tensor, old: int, new: int) -> Tensor:
     if list(t.shape) == shape:
         return t
     count = math.prod(shape)
-    flat = t.reshape(-1) if t.numel() else torch.ones(1, dtype=t.dtype)
+    flat = t.reshape(-1) if t.numel() else torch.ones(1, dtype=t.dtype, device=t.device)
     return flat.repeat(-(-count // flat.numel()) if count else 1)[:count].clone().reshape(shape)

@@ -61,12 +61,12 @@ class Outcome:
     fresh: int = 0
 
 
-def check_entry(entry: Any, most: int, derived: int) -> list[dict[str, Any]]:
+def check_entry(entry: Any, most: int, derived: int, device: str = "cpu") -> list[dict[str, Any]]:
     """Outcomes of an entry's structures, over all dtypes."""
     made = []
     for dtype in cases.DTYPES:
         share = most if dtype is torch.float32 else max(most // 3, 1)
-        for structure in cases.structures(entry, dtype, share, derived):
+        for structure in cases.structures(entry, dtype, share, derived, device):
             outcome = check_structure(entry, structure, str(dtype)[6:])
             made += [asdict(outcome)] if outcome.kind != REFUSED else []
     return made
@@ -125,6 +125,8 @@ def compare(
 
 def _attempt(run: Callable[..., Any], example: Example) -> tuple[Any, BaseException | None]:
     torch.default_generator.manual_seed(7)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed(7)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", AnyshapeWarning)

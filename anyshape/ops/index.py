@@ -189,7 +189,7 @@ def _take_along_dim_expand(b: Any, x: Any, indices: Any, dim: Arg = None) -> Any
     if dim is None:
         return b.gather(b.reshape(x, (-1,)), 0, b.reshape(indices, (-1,)))
     d = dim_of(dim, len(x.shape))
-    indices = b.where(b.lt(indices, 0), b.add(indices, x.shape[d]), indices)
+    indices = b.remainder(indices, x.shape[d])  # eager wraps around what is out of range
     ones = [1 if i == d else n for i, n in enumerate(x.shape)]
     others = [1 if i == d else n for i, n in enumerate(indices.shape)]
     shape = b.cx.broadcast_shapes((tuple(ones), tuple(others)))

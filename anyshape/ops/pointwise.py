@@ -416,6 +416,8 @@ op(
 def _masked_fill_type(cx: TypeContext, x: Any, mask: Any, value: Any) -> TensorType:
     if tensor(mask).dtype is not bool_:
         raise OpError("masked_fill_ only supports boolean masks")
+    if tensor(mask).device != tensor(x).device:
+        raise OpError("expected self and mask to be on the same device")
     if is_tensor(value) and tensor(value).rank:
         raise OpError("masked_fill_ only supports a 0-dimensional value tensor")
     return new(cx, tensor(x), cx.broadcast_shapes((tensor(x).shape, tensor(mask).shape)))

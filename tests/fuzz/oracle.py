@@ -18,7 +18,7 @@ from anyshape.capture.interpreter.domain import Concrete
 from anyshape.capture.python.language import python_machine
 from anyshape.errors import AnyshapeWarning
 from anyshape.reference import strides_that_matter
-from tests.fuzz.programs import Fuzzed, function_of, seed, tensors_in
+from tests.fuzz.programs import Fuzzed, function_of, random_state, seed, tensors_in
 from tests.fuzz.roundings import SIDES, OtherRoundings, Side
 
 UNITS = 4
@@ -56,13 +56,7 @@ def call(function: Callable[..., Any], arguments: list[Any]) -> Outcome:
     except Exception as raised:
         error, message = type(raised).__name__, str(raised)
     versions = [t._version - was for t, was in zip(tensors, before)]
-    return Outcome(arguments, versions, results, error, message, _random_state(), gradients)
-
-
-def _random_state() -> Tensor:
-    """Of the CPU, and of the GPU that is in use."""
-    state = torch.get_rng_state()
-    return torch.cat([state, torch.cuda.get_rng_state()]) if torch.cuda.is_initialized() else state
+    return Outcome(arguments, versions, results, error, message, random_state(), gradients)
 
 
 def gradients_of(results: Any, inputs: list[Tensor]) -> tuple[Any, ...]:

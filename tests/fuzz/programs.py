@@ -44,6 +44,20 @@ def seed() -> None:
         torch.cuda.manual_seed(SEED)
 
 
+def random_state() -> Tensor:
+    """Of the CPU's random numbers, and of those of the GPU that is in use."""
+    state = torch.get_rng_state()
+    return torch.cat([state, torch.cuda.get_rng_state()]) if torch.cuda.is_initialized() else state
+
+
+def put_back(state: Tensor) -> None:
+    """Sets what ``random_state`` gave."""
+    length = len(torch.get_rng_state())
+    torch.set_rng_state(state[:length])
+    if len(state) > length:
+        torch.cuda.set_rng_state(state[length:])
+
+
 class Chooser(Protocol):
     """Where the choices come from: a seeded generator, or hypothesis."""
 

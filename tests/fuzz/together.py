@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
 from anyshape.errors import AnyshapeError
 from anyshape.ir.code import NativeFunction
 from anyshape.options import from_user
@@ -23,6 +21,7 @@ from anyshape.targets.cpu import target as cpu
 from anyshape.targets.cpu.build import Builder, Building
 from anyshape.targets.cpu.target import builder_of
 from tests.fuzz.oracle import Catching
+from tests.fuzz.programs import put_back, random_state
 
 Work = Callable[[Catching], None]
 
@@ -54,13 +53,13 @@ class Table:
 
     def wait_for(self, wanted: Mapping[str, NativeFunction]) -> None:
         """Called in a program's thread: others run meanwhile, with random numbers of their own."""
-        turn, state = self.current, torch.get_rng_state()
+        turn, state = self.current, random_state()
         assert turn is not None
         turn.wanted = dict(wanted)
         self.back.release()
         turn.goes.acquire()
         turn.wanted = {}
-        torch.set_rng_state(state)
+        put_back(state)
 
     def thread(self, turn: Turn) -> None:
         """What runs in a program's thread."""

@@ -170,13 +170,15 @@ _LIBDEVICE = (
 TRITON_TEXTS: Mapping[str, Text] = MappingProxyType(
     {
         **_COMMON,
+        "neg": Text("({0} * -1.0)", "(-{0})"),  # Triton's minus is 0 - x, of which 0 has no sign
         "div": Text("({0} / {1})", "as_int_divide({0}, {1})"),
         "floordiv": Text("as_floordiv({0}, {1})", "as_int_floordiv({0}, {1})"),
         "truncdiv": Text("tl.where({0} / {1} < 0, tl.ceil({0} / {1}), tl.floor({0} / {1}))",
                          "as_int_divide({0}, {1})"),
         "mod": Text("as_mod({0}, {1})", "as_int_mod({0}, {1})"),
         "abs": _same("tl.abs({0})"),
-        "sign": _same("tl.where({0} > 0, 1, tl.where({0} < 0, -1, 0))"),
+        "sign": Text("tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, 0.0))",
+                     "tl.where({0} > 0, 1, tl.where({0} < 0, -1, 0))"),
         "reciprocal": Text("(1.0 / {0})"),
         "sqrt": Text("tl.sqrt({0})"),
         "rsqrt": Text("tl.rsqrt({0})"),

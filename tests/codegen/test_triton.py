@@ -25,10 +25,13 @@ UNLIKE = [
 """Kernels that have little in common."""
 
 
-def run(mode, *names):
-    script = Path(__file__).parent / "triton_programs.py"
+KERNELS, VALUES = "triton_programs.py", "triton_values.py"
+
+
+def run(mode, *names, script=KERNELS):
+    path = Path(__file__).parent / script
     done = subprocess.run(
-        [sys.executable, str(script), mode, *names], capture_output=True, text=True, timeout=600
+        [sys.executable, str(path), mode, *names], capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert done.stdout.count("ok ") >= len(names)
@@ -60,7 +63,15 @@ def test_the_position_of_an_extreme_is_torchs_in_rows_of_few_numbers():
 
 
 def test_shifts_past_the_bits_are_torchs():
-    run("interpret", "shifts")
+    run("interpret", "shifts", script=VALUES)
+
+
+def test_zeros_have_the_signs_of_torchs():
+    run("interpret", "zeros", script=VALUES)
+
+
+def test_what_is_less_than_no_truth_is_no_one_in_bfloat16():
+    run("chosen-80-90", "truths", script=VALUES)
 
 
 def test_gelu_is_exact_where_erf_is_near_its_end():

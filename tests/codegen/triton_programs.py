@@ -367,24 +367,6 @@ def run_tails():
         torch.testing.assert_close(found.double(), exact, rtol=8e-6, atol=1e-30, equal_nan=True)
 
 
-def run_shifts():
-    """A shift by less than no bits, or more than there are, is torch's."""
-    for dtype in (dtypes.uint8, dtypes.int8, dtypes.int32):
-        program = lambda b, x, y: (b.bitwise_left_shift(x, y), b.bitwise_right_shift(x, y))
-        compiled = scheduled(program, normal([("a", dtype), ("a", dtype)]))
-        ends = torch.iinfo(torch_names.torch_dtype(dtype))
-        values = torch.tensor([ends.min, ends.max, 5], dtype=torch_names.torch_dtype(dtype))
-        bits = torch.tensor([0, 7, 8, 31, 32, 100, max(ends.min, -1)], dtype=values.dtype)
-        x, y = torch.cartesian_prod(values, bits).T.contiguous()
-        with tempfile.TemporaryDirectory() as directory:
-            modules = {
-                kernel: functools.partial(modules_of, kernel, directory, number, 0)
-                for number, kernel in enumerate(compiled.program.kernels())
-            }
-            found = interpret(compiled, [x, y], modules)
-        assert torch.equal(found[0], x << y) and torch.equal(found[1], x >> y), (found, x, y)
-
-
 def run_flags():
     """Kernels set flags themselves where an index is out of range, alone. Rows lie around those of x,
     which an interpreted kernel reads at such indices."""
@@ -475,6 +457,7 @@ def compile_for(kernel, schedule, directory, architecture):
     wait, *positions = (made.asm["ptx"].find(what) for what in ("griddepcontrol.wait", *later))
     assert (wait >= 0) is (positions[0] >= 0) is (architecture >= 90)
     assert all(wait < position for position in positions if position >= 0)
+    return made
 
 
 def run_scalars(name, architectures):
@@ -547,8 +530,6 @@ def main():
                 run_flags()
             case "interpret" if name == "tails":
                 run_tails()
-            case "interpret" if name == "shifts":
-                run_shifts()
             case "interpret" if name == "firsts":
                 run_firsts()
             case "interpret" if name == "online":

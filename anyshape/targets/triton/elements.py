@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from anyshape.ir.dtypes import bfloat16, bool_, float32
+from anyshape.ir.dtypes import DType, bfloat16, bool_, float32
 from anyshape.ir.loops import (
     Const,
     Element,
@@ -187,7 +187,7 @@ class ElementPrinter:
                 rounded = self._rounded(arg)
                 if dtype is float32 and rounded is not None:
                     return f"as_rounded({self._value_of(rounded)}, {CAPABILITY})"
-                return cast_text(self._value_of(arg), elements[arg].dtype, dtype)
+                return cast_text(self._number_of(arg, dtype), elements[arg].dtype, dtype)
             case Op(op="where", args=(condition, a, b)):
                 return f"tl.where({', '.join(map(self._value_of, (condition, a, b)))})"
             case Op(op=op, args=args, dtype=dtype):
@@ -195,6 +195,14 @@ class ElementPrinter:
                 text = triton_scalar(op, own, [*map(self._value_of, args)])
                 return text if dtype is bool_ else f"({text}).to({type_text(dtype)})"
         raise NotImplementedError(type(element).__name__)
+
+    def _number_of(self, number: int, target: DType) -> str:
+        """The element, which is converted: LLVM must not see through what may become a bfloat16."""
+        source, value = self.kernel.elements[number].dtype, self._value_of(number)
+        hidden = source.signed and source.category == "int" and target.is_floating
+        if hidden and any(e.dtype is bfloat16 for e in self.kernel.elements):
+            return f"as_number({value}, {CAPABILITY})"
+        return value
 
     def _rounded(self, number: int) -> int | None:
         """The float32 of which this element is the bfloat16; none where one instruction makes the

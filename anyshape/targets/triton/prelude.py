@@ -159,6 +159,23 @@ def as_reciprocal(x, CAPABILITY: tl.constexpr):
 
 
 @triton.jit
+def as_number(x, CAPABILITY: tl.constexpr):
+    # an integer of which LLVM does not know that it is a comparison's -1 or 0: it would make a
+    # bfloat16 of 1 of that
+    made = x
+    if CAPABILITY > 0:
+        if x.dtype == tl.int64:
+            made = tl.inline_asm_elementwise(
+                "mov.b64 $0, $1;", "=l,l", [x], dtype=tl.int64, is_pure=True, pack=1,
+            )
+        else:
+            made = tl.inline_asm_elementwise(
+                "mov.b32 $0, $1;", "=r,r", [x.to(tl.int32)], dtype=tl.int32, is_pure=True, pack=1,
+            )
+    return made
+
+
+@triton.jit
 def as_rounded(x, CAPABILITY: tl.constexpr):
     # to bfloat16 and back, two elements an instruction: one alone takes the unit of exp and log
     if CAPABILITY >= 80 and x.numel > 1:
@@ -224,7 +241,8 @@ def as_round(x):
     f = tl.floor(x)
     d = x - f
     odd = f - 2.0 * tl.floor(f * 0.5) != 0.0
-    return tl.where((d > 0.5) | ((d == 0.5) & odd), f + 1.0, f)
+    made = tl.where((d > 0.5) | ((d == 0.5) & odd), f + 1.0, f)
+    return tl.where(made == 0, x * 0.0, made)  # of x's sign
 
 
 @triton.jit
@@ -312,7 +330,7 @@ def as_digamma(x):
     r = r + tl.log(y) - 0.5 / y - p
     pole = (a < 0) & (a == whole)
     r = tl.where(pole, float("nan"), r)
-    zero = tl.extra.cuda.libdevice.copysign(tl.full(a.shape, float("inf"), tl.float64), -a)
+    zero = tl.extra.cuda.libdevice.copysign(tl.full(a.shape, float("inf"), tl.float64), a * -1.0)
     return tl.where(a == 0, zero, r).to(x.dtype)
 """
 

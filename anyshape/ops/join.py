@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from anyshape.ir.dtypes import int64
-from anyshape.ir.graph import Arg, TensorType
+from anyshape.ir.graph import HOST, Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.gradients import indexing
 from anyshape.ops.layout import (
@@ -241,7 +241,8 @@ def _torch_pad_expand(b: Any, x: Any, pad: Arg, mode: str = "constant", value: A
     for d, (low, high) in enumerate(pairs):
         if (low, high) != (0, 0):
             made = b.index_select(made, d, _padded_positions(b, made, d, low, high, mode))
-    if mode != "circular" and suggests_channels_last(b.cx, x.type):
+    on_host = x.type.device == HOST  # kernels of GPUs make row-major results
+    if mode != "circular" and on_host and suggests_channels_last(b.cx, x.type):
         made = b.clone(made, memory_format="channels_last")
     return made
 

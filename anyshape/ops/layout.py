@@ -542,6 +542,7 @@ def formatted_strides(cx: TypeContext, t: TensorType, memory_format: object) -> 
         return preserved_strides(cx, t)
     if memory_format == "contiguous_format":
         return contiguous_strides(cx, t.shape)
+    assert memory_format in ("channels_last", "channels_last_3d"), memory_format
     return channels_last_strides(t.shape)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from anyshape.ir.dtypes import bool_
-from anyshape.ir.graph import Arg, TensorType
+from anyshape.ir.graph import HOST, Arg, TensorType
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.nouns import replace
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
@@ -491,7 +491,8 @@ def _channel_shuffle_type(cx: TypeContext, x: Any, groups: int) -> TensorType:
         raise OpError(f"channel_shuffle expects input with > 2 dims, but got input of {t.rank}D")
     cx.require(ge(groups, 1), "Number of groups must be positive")
     cx.require(eq(mod(t.shape[1], groups), 0), "Number of channels must be divisible by groups")
-    return _image_like(cx, t, t.shape)
+    # without a kernel of its own, as on a GPU, it is a view of more dimensions, turned and copied
+    return _image_like(cx, t, t.shape) if t.device == HOST else new(cx, t, t.shape)
 
 
 op(

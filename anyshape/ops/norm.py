@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from anyshape.ir.dtypes import DType, float64, int64
-from anyshape.ir.graph import Arg, TensorType
+from anyshape.ir.graph import HOST, Arg, TensorType
 from anyshape.nouns import replace
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.gradients import norms, reductions
@@ -199,12 +199,25 @@ def _group_norm_type(
     return _channel_norm_type(cx, x, weight, bias)
 
 
+def _is_a_librarys(t: TensorType, weight: Any, bias: Any) -> bool:
+    """Does eager make the results of an image's layout, on the CPU and by cuDNN? Its own kernels
+    for GPUs, which take the rest, make them lie as the argument."""
+    if t.device == HOST:
+        return True
+    if weight is None or bias is None or t.rank < 3:
+        return False
+    kinds = {t.dtype.name, tensor(weight).dtype.name}
+    return "bfloat16" not in kinds and kinds != {"float16"}
+
+
 def _batch_norm_type(
     cx: TypeContext, x: Any, mean: Any, var: Any, weight: Any, bias: Any, training: Arg, *rest: Arg
 ) -> TensorType:
     if not training and (mean is None or var is None):
         raise OpError("running_mean and running_var must be defined in evaluation mode")
     made = _channel_norm_type(cx, x, mean, var, weight, bias)
+    if not _is_a_librarys(made, weight, bias):
+        made = replace(made, strides=preserved_strides(cx, tensor(x)))
     n, channels, *space = made.shape
     if training:
         cx.require(ne(n * numel(space), 1), "Expected more than 1 value per channel when training")

@@ -123,6 +123,11 @@ CASES: dict[str, Callable[..., Any]] = {
     "a number of the host": lambda x, i: x / torch.tensor(3.0).sqrt() + torch.tensor(2),
     "positions of the host": lambda x, i: x[torch.arange(5)] + x[i.cpu()][:5],
     "matmul": lambda x, i: F.gelu(x @ x.mT) + 1,
+    "signs of halves": lambda x, i: (torch.sign(x.bfloat16()), torch.sign(x.half())),
+    "truths less than none": lambda x, i: torch.where(x.bfloat16() < 0, -1, 0).bfloat16(),
+    "zeros have signs": lambda x, i: (1 / -(x - x), 1 / torch.round(x * 0.1), 1 / torch.trunc(x)),
+    "digamma of zeros": lambda x, i: (torch.digamma(x - x), torch.digamma(x > 9)),
+    "indices that are wrapped around": lambda x, i: torch.take_along_dim(x, x.argsort(-1), 0),
 }
 
 

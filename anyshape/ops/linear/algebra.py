@@ -410,7 +410,7 @@ def _rot90_expand(b: Any, x: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
     first, second = (dim_of(d, len(x.shape)) for d in dims)
     match k % 4:
         case 0:
-            return b.clone(x)
+            return b.clone(x, memory_format="contiguous_format")
         case 1:
             return b.transpose(b.flip(x, (second,)), first, second)
         case 2:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anyshape.ir.dtypes import COMPLEX_OF_REAL, REAL_OF_COMPLEX, DType, int32, int64
-from anyshape.ir.graph import TensorType
+from anyshape.ir.graph import HOST, TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import Shape, contiguous_strides, preserved_strides
 from anyshape.ops.rules import new, tensor
@@ -137,11 +137,24 @@ for _name, (_signature, _rule, _spellings) in SQUARE.items():
 # --- any matrix ---
 
 
+def _right_vectors(cx: TypeContext, t: TensorType, count: Dim, n: Dim) -> TensorType:
+    """``(count, n)``, as LAPACK leaves them; row by row on a GPU."""
+    here = t.device == HOST
+    return columns(cx, t, count, n) if here else new(cx, t, (*t.shape[:-2], count, n))
+
+
+def _turned_vectors(cx: TypeContext, t: TensorType, n: Dim, count: Dim) -> TensorType:
+    """The same, transposed."""
+    here = t.device == HOST
+    return new(cx, t, (*t.shape[:-2], n, count)) if here else columns(cx, t, n, count)
+
+
 def _linalg_svd_type(cx: TypeContext, x: Any, full_matrices: Any = True, **options: Any) -> Types:
     t, batch, m, n = matrix(cx, x)
     k = shorter(cx, m, n)
     left, right = (m, n) if full_matrices else (k, k)
-    return columns(cx, t, m, left), new(cx, t, (*batch, k), _real(t)), columns(cx, t, right, n)
+    values = new(cx, t, (*batch, k), _real(t))
+    return columns(cx, t, m, left), values, _right_vectors(cx, t, right, n)
 
 
 def _svd_type(cx: TypeContext, x: Any, some: Any = True, compute_uv: Any = True) -> Types:
@@ -151,7 +164,7 @@ def _svd_type(cx: TypeContext, x: Any, some: Any = True, compute_uv: Any = True)
         return new(cx, t, (*batch, m, m)), values, columns(cx, t, n, n)
     k = shorter(cx, m, n)
     left, right = (k, k) if some else (m, n)
-    return columns(cx, t, m, left), values, new(cx, t, (*batch, n, right))
+    return columns(cx, t, m, left), values, _turned_vectors(cx, t, n, right)
 
 
 def _qr_type(cx: TypeContext, x: Any, mode: Any = "reduced") -> Types:
@@ -230,7 +243,7 @@ for _name, _signature, _torch, _type, _spellings in (
 def _lowrank(cx: TypeContext, x: Any, count: Dim) -> Types:
     t, batch, m, n = matrix(cx, x)
     parts = (new(cx, t, (*batch, m, count)), new(cx, t, (*batch, count), _real(t)))
-    return *parts, new(cx, t, (*batch, n, count))
+    return *parts, _turned_vectors(cx, t, n, count)
 
 
 def _svd_lowrank_type(cx: TypeContext, x: Any, q: Any = 6, niter: Any = 2, M: Any = None) -> Types:

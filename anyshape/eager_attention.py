@@ -119,6 +119,11 @@ def _gradients(given: Given, gradient: Tensor, result: Tensor, logsumexp: Tensor
     return first, second, third
 
 
+def attention_with_dropout_in_kernels(*args: Any, **kwargs: Any) -> Tensor:
+    """Eager's attention, whose kernels draw which weights they drop."""
+    return F.scaled_dot_product_attention(*args, **kwargs)
+
+
 def attention_by_products(*args: Any, **kwargs: Any) -> Tensor:
     """As eager computes it; its gradients are compiled as products over weights."""
     return F.scaled_dot_product_attention(*args, **kwargs)

@@ -272,6 +272,14 @@ def _rely_on_flash_sizes(
             cx.decide(condition)
 
 
+def _dropping_row(q: TensorType, p: Any) -> str | None:
+    """The row of attention that drops weights. Those of GPUs draw in their kernels, for forward and
+    backward alike: eager's own is run, under its autograd."""
+    if p in (0, 0.0):
+        return None
+    return "attention_with_dropout" if q.device == HOST else "attention_with_dropout_in_kernels"
+
+
 op(
     "scaled_dot_product_attention",
     _SDPA,
@@ -280,9 +288,7 @@ op(
     normalize=_normal_sdpa,
     type=_sdpa_type,
     lower=Extern("torch.nn.functional.scaled_dot_product_attention", "new"),
-    overload=lambda q, k, v, mask, p, *rest, **named: (
-        None if p in (0, 0.0) else "attention_with_dropout"
-    ),
+    overload=lambda q, k, v, mask, p, *rest, **named: _dropping_row(tensor(q), p),
     expand=lambda b, *args, **named: differentiated_attention(b, *args, **named),
     causal=CausalMask(mask=3, flag=5),
 )
@@ -305,6 +311,15 @@ op(
     vjp="expansion",
     lower=Extern("torch.nn.functional.scaled_dot_product_attention"),
     expand=lambda b, *args, **named: _dropped_attention(b, *args, **named),
+)
+op(
+    "attention_with_dropout_in_kernels",
+    _SDPA,
+    torch="anyshape.eager_attention.attention_with_dropout_in_kernels",
+    normalize=_normal_sdpa,
+    type=_sdpa_type,
+    random=True,
+    lower=Extern("torch.nn.functional.scaled_dot_product_attention"),
 )
 
 
@@ -470,11 +485,13 @@ def _pixel_unshuffle_type(cx: TypeContext, x: Any, factor: int) -> TensorType:
         )
     rows, columns = floordiv(height, factor), floordiv(width, factor)
     unshuffled = (*batch, channels * factor * factor, rows, columns)
-    return _image_like(cx, tensor(x), _unless_empty(cx, unshuffled, tensor(x).shape))
+    if tensor(x).device == HOST:
+        unshuffled = _unless_empty(cx, unshuffled, tensor(x).shape)
+    return _image_like(cx, tensor(x), unshuffled)
 
 
 def _unless_empty(cx: TypeContext, shape: Shape, before: Shape) -> Shape:
-    """The shape; eager leaves that of a tensor without elements as it was."""
+    """The shape; eager's kernel of the CPU leaves that of a tensor without elements as it was."""
     count = numel(before)
     try:
         return shape if cx.decide(ne(count, 0)) else before

@@ -80,6 +80,25 @@ def test_right_singular_vectors_lie_row_by_row() -> None:
         assert b.call("svd", x)[2].type.strides == turned
 
 
+def test_attention_that_drops_weights_is_eagers_kernel() -> None:
+    """It draws in the kernel, for forward and backward alike."""
+    for device, row in (
+        (HOST, "attention_with_dropout"),
+        (GPU, "attention_with_dropout_in_kernels"),
+    ):
+        b = builder()
+        q = b.input(TensorType(float32, device, (2, 3, 5, 8), (120, 40, 8, 1)), "argument", "q")
+        b.call("scaled_dot_product_attention", q, q, q, None, 0.5)
+        assert [node.op for node in b.finish(()).nodes] == [row]
+
+
+def test_pixels_of_nothing() -> None:
+    for device, shape in ((HOST, (1, 1, 0, 0)), (GPU, (1, 9, 0, 0))):
+        b = builder()
+        x = b.input(TensorType(float32, device, (1, 1, 0, 0), (1, 1, 1, 1)), "argument", "x")
+        assert b.call("pixel_unshuffle", x, 3).type.shape == shape
+
+
 def test_a_mask_of_another_device_is_refused() -> None:
     b = builder()
     x = b.input(TensorType(float32, HOST, (), ()), "argument", "x")

@@ -12,10 +12,10 @@ Indices are polynomials of ``anyshape.symbolic`` over axes, sizes and *loaded in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from anyshape.ir.dtypes import DType
 from anyshape.nouns import frozen
@@ -294,7 +294,7 @@ def index_elements(index: Dim) -> Sequence[int]:
     """The elements (loaded integers) that an index reads, in order of number."""
     if not isinstance(index, Expr):
         return []
-    found = [n for symbol in index.symbols if (n := element_of(symbol)) is not None]
+    found = [int(symbol.name[1:]) for symbol in index.symbols if symbol.name[0] == "v"]
     return sorted(found) if len(found) > 1 else found
 
 
@@ -302,26 +302,27 @@ def operands(element: Element | Store) -> tuple[int, ...]:
     """The numbers of the elements that this one reads, loaded integers of its index included."""
     if isinstance(element, Op):  # the most by far
         return element.args
-    if isinstance(element, (Position, Load, Store)):
-        own = index_elements(element.index)
-        return (*own, *beside_index(element)) if own else beside_index(element)
-    return beside_index(element)
+    own = index_elements(element.index) if isinstance(element, INDEXED) else ()
+    return (*own, *beside_index(element)) if own else beside_index(element)
+
+
+INDEXED = Position, Load, Store
 
 
 def beside_index(element: Element | Store) -> tuple[int, ...]:
     """As ``operands``, without the loaded integers of its index."""
-    if isinstance(element, Op):  # the most by far
-        return element.args
-    match element:
-        case Load(mask=mask):
-            return () if mask is None else (mask,)
-        case Reduce(arg=arg) | Scan(arg=arg):
-            return (arg,)
-        case Moment(arg=arg, given=given):
-            return (arg, *given)
-        case Store(value=value, mask=mask):
-            return (value,) if mask is None else (value, mask)
-    return ()
+    read = _BESIDE_INDEX.get(element.__class__)
+    return () if read is None else read(element)
+
+
+_BESIDE_INDEX: Mapping[type, Callable[[Any], tuple[int, ...]]] = {
+    Op: lambda op: op.args,
+    Load: lambda load: () if load.mask is None else (load.mask,),
+    Reduce: lambda reduce: (reduce.arg,),
+    Scan: lambda scan: (scan.arg,),
+    Moment: lambda moment: (moment.arg, *moment.given),
+    Store: lambda store: (store.value,) if store.mask is None else (store.value, store.mask),
+}
 
 
 def index_names(element: Element | Store) -> frozenset[str]:

@@ -559,7 +559,10 @@ class Program:
     def own_steps(self) -> Iterator[Step]:
         """As ``flat_steps``, without those in bodies."""
         for step in self.steps:
-            for inner in step.steps if isinstance(step, NativeRegion) else (step,):
+            if not isinstance(step, NativeRegion):
+                yield step
+                continue
+            for inner in step.steps:
                 known = inner.call if isinstance(inner, LibraryCall) else inner
                 yield known.step if isinstance(known, NativeNested) else known
 

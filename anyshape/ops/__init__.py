@@ -30,6 +30,7 @@ from anyshape.ops import (
     sort,
     special,
     split,
+    variance,
     view,
 )
 from anyshape.ops.gradients import backward, recorded
@@ -65,5 +66,6 @@ __all__ = [
     "sort",
     "special",
     "split",
+    "variance",
     "view",
 ]

@@ -17,9 +17,9 @@ from anyshape.ops.layout import contiguous_strides
 from anyshape.ops.reduce import cast, wide
 from anyshape.ops.rules import (
     PointwiseRule,
+    RowMajorRule,
     contiguous_like,
     dim_of,
-    in_rows,
     laid_like_first,
     promoted,
     tensor,
@@ -351,7 +351,7 @@ for _name, _expand, _vjp in (
         "input, dim=None, _stacklevel=3, dtype=None",
         torch=f"torch.nn.functional.{_name}",
         normalize=_normal_softmax,
-        type=in_rows(_softmax_type),
+        type=RowMajorRule(_softmax_type),
         expand=_expand,
         vjp=_vjp,
     )
@@ -372,6 +372,6 @@ op(
     torch="torch.nn.functional.softmin",
     vjp="expansion",
     normalize=_normal_softmax,
-    type=in_rows(_softmax_type),
+    type=RowMajorRule(_softmax_type),
     expand=lambda b, x, dim, level, dtype: b.softmax(b.neg(x), dim, 3, dtype),
 )

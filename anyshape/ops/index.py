@@ -17,8 +17,8 @@ from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.gradients import indexing
 from anyshape.ops.layout import Shape, numel, pointwise_strides, view_strides
 from anyshape.ops.rules import (
+    RowMajorRule,
     dim_of,
-    in_rows,
     is_tensor,
     new,
     require_one_device,
@@ -408,7 +408,7 @@ op(
     torch="torch.nn.functional.embedding",
     vjp=indexing.EMBEDDING,
     normalize=_normal_embedding,
-    type=in_rows(_embedding_type),
+    type=RowMajorRule(_embedding_type),
     expand=_embedding_expand,
 )
 

@@ -29,17 +29,18 @@ from anyshape.ops.layout import (
     preserved_strides,
     suggests_channels_last,
 )
-from anyshape.ops.reduce import cast, count_of, degrees_of_freedom, wide
+from anyshape.ops.reduce import cast, count_of, wide
 from anyshape.ops.rules import (
+    RowMajorRule,
     contiguous_like,
     dim_of,
-    in_rows,
     of_numbers,
     require_sizes,
     sizes_of,
     tensor,
 )
 from anyshape.ops.table import Reduce, op
+from anyshape.ops.variance import degrees_of_freedom
 from anyshape.ops.view import Normal, sequence
 from anyshape.symbolic import Dim, eq, floordiv, ge, minimum, mod, ne
 
@@ -94,7 +95,7 @@ op(
     "input, normalized_shape, weight=None, bias=None, eps=1e-05",
     torch="torch.nn.functional.layer_norm",
     vjp=reductions.LAYER_NORM,
-    type=in_rows(_layer_norm_type),
+    type=RowMajorRule(_layer_norm_type),
     expand=_layer_norm_expand,
 )
 op(
@@ -102,7 +103,7 @@ op(
     "input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enable=True",
     torch="torch.layer_norm",
     vjp="expansion",
-    type=in_rows(_layer_norm_type),
+    type=RowMajorRule(_layer_norm_type),
     expand=lambda b, x, shape, w=None, bias=None, eps=1e-5, cudnn=True: b.layer_norm(
         x, shape, w, bias, eps
     ),

@@ -8,16 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from anyshape.ir.dtypes import REAL_OF_COMPLEX, DType, bool_, float32, float64, int64, uint8
+from anyshape.ir.dtypes import DType, bool_, float32, int64, uint8
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops import ranges
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.gradients import reductions
 from anyshape.ops.layout import Shape, contiguous_strides, numel
-from anyshape.ops.rules import dim_of, dims_of, in_rows, is_tensor, new, of_numbers, summed, tensor
+from anyshape.ops.rules import (
+    RowMajorRule,
+    dim_of,
+    dims_of,
+    is_tensor,
+    new,
+    summed,
+    tensor,
+)
 from anyshape.ops.table import Combine, Reduce, Scan, op
 from anyshape.ops.view import Normal
-from anyshape.symbolic import Dim, maximum, ne
+from anyshape.symbolic import Dim, ne
 
 SMALL_FLOATS = ("float16", "bfloat16")
 
@@ -77,7 +85,7 @@ def _reduce_row(
         signature,
         torch=f"torch.{name}" if direct else f"anyshape.eager.{name}_",
         spellings=(f"torch.{name}", f"torch.Tensor.{name}", *aliases),
-        type=in_rows(rule),
+        type=RowMajorRule(rule),
         lower=Reduce(combine),
         normalize=normalize,
         **columns,
@@ -220,7 +228,7 @@ def count_of(shape: Shape, dims: tuple[int, ...]) -> Dim:
     return numel([shape[d] for d in dims])
 
 
-def _of_one(b: Any, x: Any, dims: tuple[int, ...]) -> Any:
+def of_one(b: Any, x: Any, dims: tuple[int, ...]) -> Any:
     """Whether one result of a reduction is made of one element, as a tensor of no dimensions."""
     return b.eq(b.full((), count_of(x.shape, dims), int64, x.type.device), 1)
 
@@ -260,142 +268,10 @@ op(
     torch="torch.mean",
     vjp=reductions.MEAN,
     spellings=("torch.Tensor.mean",),
-    type=in_rows(_float_type),
+    type=RowMajorRule(_float_type),
     normalize=_normal,
     expand=_mean_expand,
 )
-
-
-def _normal_var(
-    cx: TypeContext,
-    x: Any,
-    dim: Arg = None,
-    unbiased: Arg = None,
-    keepdim: Arg = False,
-    *,
-    correction: Any = None,
-) -> Normal:
-    if isinstance(dim, bool):  # var(x, unbiased)
-        dim, unbiased = None, dim
-    if correction is None:
-        correction = 1 if unbiased is None else int(bool(unbiased))
-    return (x, dims_of(dim, tensor(x).rank), None, bool(keepdim)), {"correction": correction}
-
-
-def _var_type(
-    cx: TypeContext, x: Any, dims: Any, unbiased: None, keepdim: bool, *, correction: Any
-) -> TensorType:
-    t = tensor(x)
-    if not (t.dtype.is_floating or t.dtype.is_complex):
-        raise OpError("std and var only support floating point and complex dtypes")
-    return reduced(cx, t, dims, keepdim, REAL_OF_COMPLEX.get(t.dtype, t.dtype))
-
-
-def variance(
-    b: Any,
-    x: Any,
-    dims: tuple[int, ...],
-    keepdim: bool,
-    correction: Any,
-    mean: DType | None = None,
-) -> tuple[Any, Any]:
-    """(variance, mean) in the dtype of ``x``, in two passes; the mean is rounded to ``mean``."""
-    count = count_of(x.shape, dims)
-    center = b.div(b.sum(x, dims or (), True), count)
-    if mean is not None:
-        center = cast(b, cast(b, center, mean), x.dtype)
-    gap = b.sub(x, center)
-    spread = b.sum(b.mul(gap, gap), dims or (), keepdim)
-    degrees = degrees_of_freedom(count, correction)
-    center = center if keepdim else b.reshape(center, reduced_shape(x.shape, dims, False))
-    return b.div(spread, degrees), center
-
-
-def degrees_of_freedom(count: Dim, correction: Any) -> Any:
-    """``max(count - correction, 0)``, the number that variance divides by."""
-    if correction == 0:
-        return count
-    if isinstance(count, int):
-        return max(count - correction, 0)
-    if isinstance(correction, float) and correction != int(correction):
-        return of_numbers("max", of_numbers("sub", count, correction), 0.0)
-    return maximum(count - int(correction), 0)
-
-
-def _exact_variance(
-    b: Any, x: Any, dims: tuple[int, ...], keepdim: bool, correction: Any
-) -> tuple[Any, Any]:
-    """As in ATen, float64 until it is rounded once; the mean of all of a tensor is float32."""
-    whole = x.dtype is float32 and len(dims) == len(x.shape)
-    wider = cast(b, x, float64)
-    return variance(b, wider, dims, keepdim, correction, float32 if whole else None)
-
-
-def _var_expand(
-    b: Any, x: Any, dims: Any, unbiased: None, keepdim: bool, *, correction: Any
-) -> Any:
-    spread, _ = _exact_variance(b, x, dims, keepdim, correction)
-    return cast(b, spread, x.dtype)
-
-
-def _std_expand(
-    b: Any, x: Any, dims: Any, unbiased: None, keepdim: bool, *, correction: Any
-) -> Any:
-    spread, _ = _exact_variance(b, x, dims, keepdim, correction)
-    return cast(b, b.sqrt(spread), x.dtype)
-
-
-def _with_mean(root: bool) -> Callable[..., Any]:
-    """Both are taken in one pass by ATen, in float64 throughout; there an infinity that is averaged
-    with what follows it makes the mean NaN, as the variance: all but the last element."""
-
-    def expand(b: Any, x: Any, dims: Any, unbiased: None, keepdim: bool, *, correction: Any) -> Any:
-        wider = cast(b, x, float64)
-        spread, center = variance(b, wider, dims, keepdim, correction)
-        several = b.logical_not(_of_one(b, x, dims))
-        only_last = _only_the_last_is_infinite(b, wider, dims, keepdim)
-        lost = b.logical_and(b.isnan(spread), b.logical_and(several, b.logical_not(only_last)))
-        center = b.where(lost, spread, center)
-        spread = b.sqrt(spread) if root else spread
-        return cast(b, spread, x.dtype), cast(b, center, x.dtype)
-
-    return expand
-
-
-def _only_the_last_is_infinite(b: Any, x: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
-    last = x
-    for d in dims or range(len(x.shape)):
-        before = maximum(x.shape[d] - 1, 0)
-        last = b.slice(last, d, before, x.shape[d] - before)
-    infinite = b.isinf(b.sum(last, dims or (), keepdim))
-    odd = b.sum(cast(b, b.logical_not(b.isfinite(x)), int64), dims or (), keepdim)
-    return b.logical_and(infinite, b.eq(odd, 1))
-
-
-_VAR = "input, dim=None, unbiased=None, keepdim=False, *, correction=None"
-for _name, _expand in (("var", _var_expand), ("std", _std_expand)):
-    op(
-        _name,
-        _VAR,
-        torch=f"anyshape.eager.{_name}_",
-        spellings=(f"torch.{_name}", f"torch.Tensor.{_name}"),
-        type=in_rows(_var_type),
-        normalize=_normal_var,
-        by_value=("correction",),
-        expand=_expand,
-        vjp=reductions.SPREADS[_name],
-    )
-    op(
-        f"{_name}_mean",
-        _VAR,
-        torch=f"anyshape.eager.{_name}_mean_",
-        vjp=reductions.SPREADS[f"{_name}_mean"],
-        spellings=(f"torch.{_name}_mean",),
-        type=lambda cx, *a, **k: (_var_type(cx, *a, **k),) * 2,
-        normalize=_normal_var,
-        by_value=("correction",),
-        expand=_with_mean(_name == "std"),
-    )
 
 # --- exponentials ---
 
@@ -471,7 +347,7 @@ def norm_expand(
         return cast(b, b.sum(size, dims or (), keepdim), chosen)
     if count_of(x.shape, dims) == 1:
         return cast(b, b.sum(size, dims or (), keepdim), chosen)
-    one = _of_one(b, x, dims)
+    one = of_one(b, x, dims)
     power = b.mul(size, size) if p == 2 else b.pow(size, p)
     total = b.sum(b.where(one, size, power), dims or (), keepdim)
     root = b.sqrt(total) if p == 2 else b.pow(total, 1.0 / p)
@@ -498,7 +374,7 @@ op(
     torch="torch.linalg.vector_norm",
     vjp=reductions.VECTOR_NORM,
     normalize=_normal_vector_norm,
-    type=in_rows(_norm_type),
+    type=RowMajorRule(_norm_type),
     expand=lambda b, x, p, dims, keepdim, *, dtype=None: norm_expand(b, x, p, dims, keepdim, dtype),
     by_value=("ord",),
 )
@@ -530,7 +406,7 @@ op(
     vjp=reductions.NORM,
     spellings=("torch.Tensor.norm", "torch.functional.norm"),
     normalize=_normal_norm,
-    type=in_rows(_norm_type),
+    type=RowMajorRule(_norm_type),
     expand=norm_expand,
     by_value=("p",),
 )

@@ -204,9 +204,6 @@ class RowMajorRule:
         return self.rule(cx, *args, **kwargs)
 
 
-in_rows = RowMajorRule
-
-
 def laid_like_first(rule: Rule) -> Rule:
     """The rule's type, of a result that eager makes in the format of its argument first."""
 

@@ -125,10 +125,11 @@ def ambiguous_layouts(
     they are then, too, in another number of dimensions."""
     given = {entry.value for entry in graph.inputs}
     returned, lines = _returned(graph), _lines(graph, ops)
+    asked = {output for _, output in (*returned, *lines)}
     builder = Builder(TypeContext(graph.space, graph.facts.fork(), graph.hints), ops)
-    certain, open_nodes = _decided_by_rows(
-        graph, builder, {output for _, output in (*returned, *lines)}
-    )
+    certain, open_nodes = _decided_by_rows(graph, builder, asked)
+    if asked <= certain:
+        return None, None, None
     certain.update(
         value
         for node in open_nodes

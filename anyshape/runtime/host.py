@@ -590,7 +590,7 @@ STATEMENTS: Mapping[type[Step], Callable[[_Printer, Any], None]] = {
 
 def _local(name: str) -> str:
     """A Python identifier for a buffer or symbol."""
-    text = re.sub(r"\W", "_", name)
+    text = name if name.isascii() and name.isidentifier() else re.sub(r"\W", "_", name)
     return f"{text}_" if keyword.iskeyword(text) or text == "_" else text
 
 

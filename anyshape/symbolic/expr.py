@@ -12,7 +12,6 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import gcd, inf
-from random import Random
 from typing import Any, TypeAlias
 
 from anyshape.symbolic.atoms import (
@@ -40,6 +39,7 @@ from anyshape.symbolic.polynomial import (
     merged,
     mixed,
     negative,
+    salts,
     without_constant,
 )
 from anyshape.symbolic.rules import ALWAYS
@@ -86,7 +86,7 @@ class Space:
         "_atoms",
         "_counters",
         "_exprs",
-        "_salt",
+        "_salts",
         "_symbols",
         "anyway",
         "deepest",
@@ -105,7 +105,7 @@ class Space:
         self._counters: dict[str, int] = {}
         self._atom_count = 0
         self.deepest = 0  # operations nested in one another, of all atoms
-        self._salt = Random(0).getrandbits
+        self._salts = salts()
         self.memo: dict[tuple[object, ...], Dim] = {}
         self.anyway: dict[Atom, tuple[int | None, int | None]] = {}  # ranges that need no facts
         self.evaluators: dict[Expr, Callable[[Mapping[Atom, int], dict[Atom, int]], int]] = {}
@@ -165,7 +165,7 @@ class Space:
     def next_atom(self) -> tuple[int, int]:
         """The age of the next atom, and its random share of the hash (the same in every run)."""
         self._atom_count += 1
-        return self._atom_count, self._salt(61) | 1
+        return self._atom_count, next(self._salts)
 
     def digest(self, terms: Mapping[Monomial, int], constant: int) -> int:
         """The linear hash of these terms."""

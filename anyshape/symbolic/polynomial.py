@@ -8,9 +8,11 @@ are first asked for. Keeping all partial sums of n symbols so takes time and mem
 
 from __future__ import annotations
 
-from itertools import chain
+from collections.abc import Iterator
+from itertools import chain, islice
 from math import gcd
 from operator import attrgetter
+from random import Random
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, cast, overload
 
 from anyshape.symbolic.atoms import Atom, Monomial, Symbol, age, monomial_order, product_of
@@ -24,6 +26,23 @@ ONE_SALT = 0x9E3779B97F4A7C1  # stands for the hash of the monomial 1
 LONG = 32  # terms from which a sum may find its terms later
 SALT, DEPTH, INDEX, WORD = map(attrgetter, ("salt", "depth", "index", "word"))
 FEW = 4  # terms of a sum by which the parts of a long one are multiplied
+
+
+def _drawn_salts() -> Iterator[int]:
+    draw = Random(0).getrandbits
+    while True:
+        yield draw(61) | 1
+
+
+FIRST_SALTS = tuple(islice(_drawn_salts(), 64))
+"""To begin a generator takes longer than all else that a space of few symbols does."""
+
+
+def salts() -> Iterator[int]:
+    """The random shares that atoms have in hashes, in the order of their age: the same in every
+    space and every run."""
+    yield from FIRST_SALTS
+    yield from islice(_drawn_salts(), len(FIRST_SALTS), None)
 
 
 Measure: TypeAlias = tuple[int, int, int]

@@ -24,6 +24,7 @@ from anyshape.ir.loops import (
     Scan,
     SizeParam,
     Store,
+    index_elements,
     index_names,
     operands,
 )
@@ -35,8 +36,9 @@ from anyshape.symbolic import Atom, Dim, Expr, Symbol
 class Phases:
     """``axes_of[n]``: names of the axes that element ``n`` varies over; ``level[n]``: its phase.
 
-    ``read`` is what ``read_by`` says of each element, ``steps`` what was found by ``step_of``,
-    ``closures`` what by ``closure``.
+    ``stored`` are the stores by their phase and what they are done for, ``read`` is what
+    ``read_by`` says of each element, ``steps`` what was found by ``step_of``, ``closures`` what by
+    ``closure``.
     ``after_reductions`` are the elements that a store per row reads, other than through a
     reduction: they are needed of an empty row, too.
     """
@@ -45,6 +47,7 @@ class Phases:
     axes_of: tuple[frozenset[str], ...]
     level: tuple[int, ...]
     reduction_names: frozenset[str]
+    stored: Mapping[tuple[int, str], list[Store]]
     after_reductions: frozenset[int] = frozenset()
     read: Sequence[tuple[int, ...]] = ()
     steps: dict[tuple[Dim, str], Dim | None] = field(default_factory=dict)
@@ -81,11 +84,7 @@ class Phases:
 
     def stores(self, level: int, per: str) -> list[Store]:
         """The stores of phase ``level``."""
-        return [
-            s
-            for s in self.kernel.stores
-            if s.per == per and max(self.level[n] for n in operands(s)) == level
-        ]
+        return [*self.stored.get((level, per), ())]
 
     def reduced_by(self, reduces: Iterable[int]) -> list[int]:
         """What these reductions and scans go over."""
@@ -170,14 +169,18 @@ def analyse(kernel: Kernel) -> Phases:
         axes_of.append(axes)
         level.append(above)
         read.append(own)
-    phases = Phases(kernel, tuple(axes_of), tuple(level), rows, read=read)
+    stored: dict[tuple[int, str], list[Store]] = {}
+    for store in kernel.stores:
+        phase = max([level[n] for n in operands(store)])
+        stored.setdefault((phase, store.per), []).append(store)
+    phases = Phases(kernel, tuple(axes_of), tuple(level), rows, stored, read=read)
     for number, element in enumerate(kernel.elements):
         if isinstance(element, Moment):  # what is below it has smaller numbers
             read[number] = phases.read_by(element)
-    stored = [n for store in kernel.stores if store.per == "row" for n in operands(store)]
-    if not stored or not rows:
+    after = [n for store in kernel.stores if store.per == "row" for n in operands(store)]
+    if not after or not rows:
         return phases
-    return replace(phases, after_reductions=frozenset(phases.closure(stored, ())))
+    return replace(phases, after_reductions=frozenset(phases.closure(after, ())))
 
 
 OVER_ROWS = Reduce, Moment, Scan
@@ -213,16 +216,9 @@ def step_of(phases: Phases, item: Element | Store, axis: str) -> Dim | None:
     assert isinstance(item, (Load, Position, Store))
     key = item.index, axis
     if key not in phases.steps:
-        by_data = any(axis in phases.axes_of[n] for n in _index_operands(item))
+        by_data = any(axis in phases.axes_of[n] for n in index_elements(item.index))
         phases.steps[key] = None if by_data else coefficient(item.index, axis)
     return phases.steps[key]
-
-
-def _index_operands(item: Element | Store) -> tuple[int, ...]:
-    index = getattr(item, "index", None)
-    if not isinstance(index, Expr):
-        return ()
-    return tuple(int(s.name[1:]) for s in index.symbols if s.name[0] == "v")
 
 
 def accesses(kernel: Kernel) -> list[Load | Store]:
@@ -249,7 +245,7 @@ def lane(kernel: Kernel, phases: Phases) -> str | None:
 
 
 def _in_row(phases: Phases, item: Load | Store) -> bool:
-    names = index_names(item).union(*(phases.axes_of[n] for n in _index_operands(item)))
+    names = index_names(item).union(*(phases.axes_of[n] for n in index_elements(item.index)))
     return not phases.reduction_names.isdisjoint(names)
 
 
@@ -267,7 +263,7 @@ def turned(phases: Phases, axis: str) -> tuple[str, list[int]] | None:
             and outer.name != axis
             and step_of(phases, e, outer.name) == 1
             and step_of(phases, e, axis) not in (0, 1, None)
-            and not _index_operands(e)
+            and not index_elements(e.index)
         ]
         if loads and (best is None or len(loads) > len(best[1])):
             best = (outer.name, loads)

@@ -95,8 +95,9 @@ def test_processes_make_what_this_one_would(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="AttributeError"):
         workers.binary(replace(wanted, name="missing"))
     assert workers.binary(wanted) == made  # it goes on after a mistake
-    workers.own.process.kill()
-    workers.own.process.wait()
+    (process,) = workers.idle
+    process.kill()
+    process.wait()
     assert workers.binary(wanted) is None
 
 

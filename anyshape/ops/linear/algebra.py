@@ -11,9 +11,10 @@ from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import numel
-from anyshape.ops.reduce import cast, count_of, degrees_of_freedom, norm_expand, wide
+from anyshape.ops.reduce import cast, count_of, norm_expand, wide
 from anyshape.ops.rules import created, dim_of, dims_of, new, sizes_of, tensor
 from anyshape.ops.table import OneByOne, op
+from anyshape.ops.variance import degrees_of_freedom
 from anyshape.symbolic import Dim, all_of, eq, mod, ne
 
 # --- products and traces ---

@@ -9,7 +9,7 @@ from anyshape.ir.graph import Arg, TensorType, Value
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.gradients import products
 from anyshape.ops.layout import contiguous_strides, numel, view_strides
-from anyshape.ops.rules import device_of, in_rows, new, tensor
+from anyshape.ops.rules import RowMajorRule, device_of, new, tensor
 from anyshape.ops.table import Extern, op
 from anyshape.symbolic import Dim, eq, ne
 
@@ -127,7 +127,7 @@ op(
     "input, weight, bias=None",
     torch="torch.nn.functional.linear",
     vjp=products.LINEAR,
-    type=in_rows(_linear_type),
+    type=RowMajorRule(_linear_type),
     lower=Extern("torch.nn.functional.linear", "whole"),
 )
 
@@ -173,7 +173,7 @@ op(
     "input, other",
     torch="torch.matmul",
     vjp="expansion",
-    type=in_rows(_matmul_type),
+    type=RowMajorRule(_matmul_type),
     expand=_matmul_expand,
     spellings=(
         "torch.Tensor.matmul",
@@ -213,7 +213,7 @@ op(
     torch="torch.dot",
     vjp="expansion",
     spellings=("torch.Tensor.dot",),
-    type=in_rows(_matmul_type),
+    type=RowMajorRule(_matmul_type),
     expand=_matmul_expand,
 )
 op(

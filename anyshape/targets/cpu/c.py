@@ -30,14 +30,15 @@ from anyshape.ir.loops import (
 )
 from anyshape.ir.variants import Variant
 from anyshape.nouns import mutable, replace
-from anyshape.symbolic import Dim
+from anyshape.symbolic import Dim, Expr
+from anyshape.targets.cpu.c_cells import declared
 from anyshape.targets.cpu.c_columns import ColumnPrinter
 from anyshape.targets.cpu.c_lanes import WIDE, Work
 from anyshape.targets.cpu.c_moments import moment_functions
 from anyshape.targets.cpu.c_texts import ALONE, C_TYPES, STORAGE, c_identity, total_type
-from anyshape.targets.cpu.schedules import KernelSchedule, Walk, variants
+from anyshape.targets.cpu.schedules import KernelSchedule, Walk, analysed, variants
 from anyshape.targets.cpu.sizes import to_c
-from anyshape.targets.reduction_phases import Phases, analyse, lane, step_of, thresholds, turned
+from anyshape.targets.reduction_phases import step_of, thresholds, turned
 
 CHUNK = 2048
 """Cells of the innermost axis that one thread takes at a time."""
@@ -65,7 +66,7 @@ def emit_c(kernel: Kernel, name: str, ways: Sequence[Variant[KernelSchedule]] = 
     given = ", ".join(
         f"*{p.name}" if isinstance(p, SizeParam) and p.in_memory else p.name for p in kernel.params
     )
-    head = f"void {name}({_Emitter(kernel, name).parameters()})"
+    head = f"void {name}({declared(kernel)})"
     text = _by_value(replace(rounded, params=params), inner, ways, ALONE)
     return f"{text}{head} {{\n  {inner}({given});\n}}\n"
 
@@ -74,24 +75,29 @@ def _by_value(
     kernel: Kernel, name: str, ways: Sequence[Variant[KernelSchedule]], linkage: str = ""
 ) -> str:
     """The function that is handed the values of all sizes."""
+    known = ways[0].schedule.known
+    if known is None or known[0].kernel is not kernel:
+        known = analysed(kernel)
+    phases, along = known
+    splits = {} if along is None or kernel.ordered else thresholds(phases, along)
+    shared = phases, declared(kernel), dict[Expr, str]()
+
+    def function(name: str, way: Variant[KernelSchedule], linkage: str) -> str:
+        printer = _Emitter(kernel, name, *shared, lane=along, splits=splits, linkage=linkage)
+        return printer.text(way.schedule.walk)
+
     *chosen, last = ways
     if not chosen:
-        return _Emitter(kernel, name, linkage=linkage).text(last.schedule)
-    phases = analyse(kernel)
-    along = lane(kernel, phases)
-    names = [f"{name}_{number}" for number in range(len(chosen) + 1)]
-    printers = [_Emitter(kernel, each, linkage=ALONE) for each in names]
-    texts = [
-        printer.text(way.schedule, (phases, along))
-        for printer, way in zip(printers, (*chosen, last), strict=True)
-    ]
+        return function(name, last, linkage)
+    names = [f"{name}_{number}" for number in range(len(ways))]
+    texts = [function(each, way, ALONE) for each, way in zip(names, ways, strict=True)]
     given = ", ".join(p.name for p in kernel.params)
     calls = [
         f"  if ({to_c(way.predicate)}) {{ {each}({given}); return; }}"
         for way, each in zip(chosen, names, strict=False)
     ]
     calls.append(f"  {names[-1]}({given});")
-    head = f"{linkage}void {name}({printers[0].parameters()}) {{"
+    head = f"{linkage}void {name}({shared[1]}) {{"
     return "".join(texts) + "\n".join((head, *calls, "}", ""))
 
 
@@ -118,27 +124,20 @@ class _Emitter(ColumnPrinter):
     linkage: str = ""  # what the function's text begins with
     started: set[int] = field(default_factory=set)
 
-    def text(self, schedule: KernelSchedule, known: tuple[Phases, str | None] | None = None) -> str:
-        """The function that walks the kernel so; ``known`` are its phases and its lane."""
-        kernel = self.kernel
-        if known is None:
-            phases = analyse(kernel)
-            known = phases, lane(kernel, phases)
-        self.phases, self.lane = known
-        self.elements = list(kernel.elements)
-        if self.lane is not None and not kernel.ordered:
-            self.splits = thresholds(self.phases, self.lane)
-        WALKS[schedule.walk](self)
+    def text(self, walk: Walk) -> str:
+        """The function that walks the kernel so."""
+        self.elements = list(self.kernel.elements)
+        WALKS[walk](self)
         body = "\n".join(self.lines)
-        again = moment_functions(kernel, self.phases, self.name)
+        again = moment_functions(self)
         if self.shared is None:
-            return f"{again}{self.linkage}void {self.name}({self.parameters()}) {{\n{body}\n}}\n"
+            return f"{again}{self.linkage}void {self.name}({self.parameters}) {{\n{body}\n}}\n"
         return again + self._with_threads(body)
 
     def _with_threads(self, body: str) -> str:
         """The body as a function of its own, called by one thread or by all: to start threads that
         are not needed costs more than a small kernel."""
-        params, work = self.parameters(), f"{self.name}_work"
+        params, work = self.parameters, f"{self.name}_work"
         call = f"{work}({', '.join(p.name for p in self.kernel.params)});"
         return (
             f"{ALONE}void {work}({params}) {{\n{body}\n}}\n"

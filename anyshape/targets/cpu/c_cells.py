@@ -47,9 +47,11 @@ class CellPrinter:
 
     kernel: Kernel
     name: str
+    phases: Phases
+    parameters: str  # as `declared`
+    sums: dict[Expr, str]  # the texts of sums and products, the same for all printers of a kernel
     lines: list[str] = field(default_factory=list)
     depth: int = 1
-    phases: Phases = field(init=False)
     elements: list[Element] = field(default_factory=list)
     kept: dict[int, str] = field(default_factory=dict)
     tiles: dict[int, str] = field(default_factory=dict)
@@ -58,11 +60,10 @@ class CellPrinter:
     partial: str = ""  # the axis of the last vector of a row, where lanes need not be cells
     running: list[str] = field(default_factory=list)  # the axis of each open loop, "" of none
     indices: dict[str, str] = field(default_factory=dict)  # of axes that are not their variables
-    sums: dict[Expr, str] = field(default_factory=dict)  # the texts of sums and products
 
     def _open(self, head: str, axis: str = "") -> None:
         """Opens a block; ``axis`` says whose loop it is, in whose body the axis is not empty."""
-        self._line(f"{head} {{".lstrip())
+        self.lines.append(f"{'  ' * self.depth}{head} {{" if head else "  " * self.depth + "{")
         self.depth += 1
         self.running.append(axis)
 
@@ -73,26 +74,12 @@ class CellPrinter:
         for _ in range(count):
             self.depth -= 1
             self.running.pop()
-            self._line("}")
+            self.lines.append("  " * self.depth + "}")
 
     def _line(self, text: str) -> None:
         self.lines.append("  " * self.depth + text)
 
-    def parameters(self) -> str:
-        """Those of the kernel, as C declares them."""
-        return ", ".join(self._param(p) for p in self.kernel.params) or "void"
-
     # --- elements ---
-
-    def _param(self, param: PointerParam | SizeParam | ScalarParam) -> str:
-        match param:
-            case PointerParam(name=name, dtype=dtype, access=access):
-                const = "const " if access == "read" else ""
-                return f"{const}{STORAGE[dtype.name]}_u *{name}"
-            case SizeParam(name=name, in_memory=in_memory):
-                return f"const i64 *{name}" if in_memory else f"i64 {name}"
-            case ScalarParam(name=name, dtype=dtype):
-                return f"{'f64' if dtype.is_floating else 'i64'} {name}"
 
     def _dim(self, dim: Dim) -> str:
         if isinstance(dim, int) or dim.depth:  # which loops are open decides nothing of a sum
@@ -217,6 +204,22 @@ class CellPrinter:
         ops = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
         text = c_scalar(ops[store.mode], dtype, [old, f"v{store.value}"])
         return f"as_round_{HALF[dtype.name]}({text})" if dtype.name in HALF else text
+
+
+def declared(kernel: Kernel) -> str:
+    """The parameters of a kernel, as C declares them."""
+    return ", ".join(map(_declared, kernel.params)) or "void"
+
+
+def _declared(param: PointerParam | SizeParam | ScalarParam) -> str:
+    match param:
+        case PointerParam(name=name, dtype=dtype, access=access):
+            const = "const " if access == "read" else ""
+            return f"{const}{STORAGE[dtype.name]}_u *{name}"
+        case SizeParam(name=name, in_memory=in_memory):
+            return f"const i64 *{name}" if in_memory else f"i64 {name}"
+        case ScalarParam(name=name, dtype=dtype):
+            return f"{'f64' if dtype.is_floating else 'i64'} {name}"
 
 
 def moment_name(name: str, kernel: Kernel, moment: Moment) -> str:

@@ -159,9 +159,10 @@ class ColumnPrinter(LoopPrinter):
         """Elements of one column, reductions read back from their vectors."""
         lane = _lane(column)
         body = self.phases.closure(roots, set(self.of_columns))
-        read = set(roots).union(*(operands(self.elements[n]) for n in body))
-        for n in sorted(read & self.of_columns.keys()):
-            self._line(f"const {self._type(n)} v{n} = {self.of_columns[n]};")
+        if self.of_columns:
+            read = set(roots).union(*(operands(self.elements[n]) for n in body))
+            for n in sorted(read & self.of_columns.keys()):
+                self._line(f"const {self._type(n)} v{n} = {self.of_columns[n]};")
         for n in body:
             element = self.elements[n]
             if isinstance(element, Reduce):

@@ -87,7 +87,7 @@ class Work:
 class LanePrinter(CellPrinter):
     """Prints innermost loops. ``splits`` are the positions where conditions on the lane change."""
 
-    lane: str | None = field(init=False)
+    lane: str | None = None
     splits: dict[Dim, dict[int, bool]] = field(default_factory=dict)
 
     def _segments(self, axis: Axis, start: str, end: str, work: Work) -> None:

@@ -8,32 +8,33 @@ after the other, as the kernel's own elements, and hands them to the functions o
 
 from __future__ import annotations
 
-from anyshape.ir.loops import Kernel, Moment, Scan
+from anyshape.ir.loops import Moment, Scan
 from anyshape.nouns import mutable
 from anyshape.symbolic import Dim
-from anyshape.targets.cpu.c_cells import moment_name, siblings
+from anyshape.targets.cpu.c_cells import CellPrinter, moment_name, siblings
 from anyshape.targets.cpu.c_loops import LoopPrinter
 from anyshape.targets.cpu.c_texts import ALONE, C_TYPES, c_identity, total_type
 from anyshape.targets.cpu.few_passes import without_passes
-from anyshape.targets.reduction_phases import Phases
 from anyshape.targets.scalar import C_SUFFIXES
 
 
-def moment_functions(kernel: Kernel, phases: Phases, name: str) -> str:
-    """The functions of all moments of the kernel, which is printed under that name."""
+def moment_functions(whole: CellPrinter) -> str:
+    """The functions of all moments of the kernel that ``whole`` prints."""
+    kernel = whole.kernel
     moments = [element for element in kernel.elements if isinstance(element, Moment)]
-    named = {moment_name(name, kernel, moment): moment for moment in moments}
-    text = "".join(_function(kernel, phases, *each) for each in named.items())
+    named = {moment_name(whole.name, kernel, moment): moment for moment in moments}
+    text = "".join(_function(whole, *each) for each in named.items())
     return without_passes(text) if text else ""
 
 
-def _function(kernel: Kernel, phases: Phases, name: str, moment: Moment) -> str:
-    printer = _RowPrinter(kernel, name)
-    printer.print_row(phases, moment)
+def _function(whole: CellPrinter, name: str, moment: Moment) -> str:
+    kernel, phases = whole.kernel, whole.phases
+    printer = _RowPrinter(kernel, name, phases, whole.parameters, whole.sums)
+    printer.print_row(moment)
     elements = kernel.elements
     handed = [f"i64 {axis.name}" for axis in kernel.axes]
     handed += [f"{C_TYPES[elements[n].dtype.name]} v{n}" for n in phases.totals_below(moment)]
-    parameters = ", ".join((printer.parameters(), *handed, "int squares"))
+    parameters = ", ".join((whole.parameters, *handed, "int squares"))
     body = "\n".join(printer.lines)
     head = f"{ALONE}__attribute__((cold)) {C_TYPES[moment.dtype.name]} {name}"
     return f"{head}({parameters}) {{\n{body}\n}}\n"
@@ -43,9 +44,9 @@ def _function(kernel: Kernel, phases: Phases, name: str, moment: Moment) -> str:
 class _RowPrinter(LoopPrinter):
     """Prints one row, cell by cell."""
 
-    def print_row(self, phases: Phases, moment: Moment) -> None:
+    def print_row(self, moment: Moment) -> None:
         """The body of the function of the moment and its siblings."""
-        self.phases, self.elements = phases, list(self.kernel.elements)
+        phases, self.elements = self.phases, list(self.kernel.elements)
         self.running += [axis.name for axis in self.kernel.axes]  # whoever calls it has a row
         rows = self.kernel.reduction_axes
         count: Dim = 1

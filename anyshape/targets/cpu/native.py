@@ -334,7 +334,7 @@ class RegionPrinter(CallPrinter):
         width = result.dtype.size_bytes
         row = [self.pointers[bias[0].name], self._index_of(columns * width)] if bias else [-1, 0]
         self._do(
-            Does.PRODUCT,
+            Does.GEMM,
             self._entry(("library", GEMM[result.dtype])),
             *(int(flag) for flag in (result.dtype is float64, a_transposed, b_transposed)),
             *map(self._index_of, (rows, columns, inner)),

@@ -24,7 +24,7 @@ class Does(IntEnum):
     """What a step is; its number in a plan is -1 - this."""
 
     LAUNCH = 0
-    PRODUCT = auto()
+    GEMM = auto()
     HANDLE = auto()
     CALL = auto()
     DISPATCH = auto()
@@ -62,7 +62,7 @@ LAUNCH = f"""
 }}
 """
 
-PRODUCT = """
+GEMM = """
 /* BLAS, is_double, is each operand transposed, rows, columns, inner; both operands and their
    leading sizes, the result; the bias and the bytes of a row, or a negative slot. */
 {
@@ -166,7 +166,7 @@ ASSERT = f"""
 
 TEXTS: Mapping[Does, str] = {
     Does.LAUNCH: LAUNCH,
-    Does.PRODUCT: PRODUCT,
+    Does.GEMM: GEMM,
     Does.HANDLE: HANDLE,
     Does.CALL: CALL,
     Does.DISPATCH: DISPATCH,

@@ -6,6 +6,7 @@ of the indices says which axis a vector runs over; sizes choose where that is no
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from anyshape.ir.loops import Kernel, Load, Position, Scan
@@ -38,10 +39,11 @@ class KernelSchedule:
     order``: one cell after the other; ``rows``: along each row; ``one row``: along the only row,
     whose blocks threads share; ``columns``: across strided rows; ``shared columns``: the same,
     whose cells threads share; ``folded columns``: across a few strided rows and several cells of
-    each.
+    each. ``known`` are the phases and the lane of the kernel that it was chosen for.
     """
 
     walk: Walk
+    known: tuple[Phases, str | None] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.walk
@@ -52,20 +54,30 @@ def variants(kernel: Kernel) -> tuple[Variant[KernelSchedule], ...]:
     if not kernel.reduction_axes and (kernel.ordered or len(kernel.axes) < 2):
         walk: Walk = "in order" if kernel.ordered or not kernel.axes else "cells"
         return (Variant(True, KernelSchedule(walk)),)  # there is no other axis to turn
-    phases = analyse(kernel)
-    walk = _walk(kernel, phases)
-    few = _few_columns(kernel, phases) if walk == "columns" else False
+    known = phases, along = analysed(kernel)
+    walk = _walk(kernel, phases, along)
+    last = Variant(True, KernelSchedule(walk, known))
+    if walk != "columns":
+        return (last,)
+    few = _few_columns(kernel, phases)
     if few is not False:
-        return (Variant(few, KernelSchedule("folded columns")), Variant(True, KernelSchedule(walk)))
-    shared = walk == "columns" and _is_one_block(kernel)
-    return (Variant(True, KernelSchedule("shared columns" if shared else walk)),)
+        return (Variant(few, KernelSchedule("folded columns", known)), last)
+    return (
+        Variant(True, KernelSchedule("shared columns", known)) if _is_one_block(kernel) else last,
+    )
 
 
-def _walk(kernel: Kernel, phases: Phases) -> Walk:
+def analysed(kernel: Kernel) -> tuple[Phases, str | None]:
+    """The phases of a kernel, and the axis that a vector runs along."""
+    phases = analyse(kernel)
+    return phases, lane(kernel, phases)
+
+
+def _walk(kernel: Kernel, phases: Phases, along: str | None) -> Walk:
     """How the kernel is walked whatever its sizes are."""
     axes = kernel.axes
     if kernel.reduction_axes:
-        if lane(kernel, phases) != kernel.reduction_axes[-1].name:
+        if along != kernel.reduction_axes[-1].name:
             return "columns"
         return "rows" if axes else "one row"
     if kernel.ordered or not axes:

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, field
 from pathlib import Path
@@ -156,10 +156,10 @@ def compile_kernel(
 
 @mutable
 class Workers:
-    """Processes that compile, one for each thread that asks. A machine of few cores has none."""
+    """Processes that compile, each for one thread at a time. A machine of few cores has none."""
 
     count: int = field(default_factory=lambda: max(0, min((os.cpu_count() or 1) - 2, MOST_WORKERS)))
-    own: threading.local = field(default_factory=threading.local)
+    idle: list[subprocess.Popen[str]] = field(default_factory=list)  # those that nobody waits for
 
     @property
     def usable(self) -> bool:
@@ -170,7 +170,8 @@ class Workers:
         if not self.usable:
             return None
         try:
-            found = json.loads(_asked(self._process(), json.dumps(asdict(wanted))))
+            with self._taken() as process:
+                found = json.loads(_asked(process, json.dumps(asdict(wanted))))
         except (OSError, ValueError):  # it could not be started, or was ended
             return None
         if "error" in found:
@@ -179,15 +180,20 @@ class Workers:
         return Binary(code, found["name"], found["warps"] * 32, found["shared"])
 
     def awaken(self) -> None:
-        """This thread's process imports Triton, for seconds, while nothing waits for it."""
+        """One more process imports Triton, for seconds, while nothing waits for it."""
         with contextlib.suppress(OSError):  # it is told of where a kernel is asked for
-            self._process()
+            self.idle.append(_started())
 
-    def _process(self) -> subprocess.Popen[str]:
-        process: subprocess.Popen[str] | None = getattr(self.own, "process", None)
-        if process is None:
-            process = self.own.process = _started()
-        return process
+    @contextlib.contextmanager
+    def _taken(self) -> Iterator[subprocess.Popen[str]]:
+        try:
+            process = self.idle.pop()
+        except IndexError:
+            process = _started()
+        try:
+            yield process
+        finally:
+            self.idle.append(process)
 
 
 def _started() -> subprocess.Popen[str]:

@@ -153,7 +153,8 @@ class _AsEager(Retyped):
         source, strides = self.recorder.source_of(value), kind.strides
         if source is not None and value.name not in self.recorder.constants:
             strides = _strides_handed_in(self.recorder, value, source)
-            if strides != kind.strides:
+            read_off = _are_read_off(self.recorder, value) and not {0, 1}.isdisjoint(kind.shape)
+            if read_off or strides != kind.strides:
                 return self._specialized(replace(kind, strides=strides))
         return replace(kind, strides=tuple(map(self.simplified, strides)))
 
@@ -202,11 +203,17 @@ def _are_of_shape(operands: Sequence[Any], shape: Shape) -> bool:
     )
 
 
+def _are_read_off(recorder: Recorder, value: Value) -> bool:
+    """Are the strides of an argument numbers, as its sizes do not give them?"""
+    real = recorder.real_tensor(TensorValue(value))
+    return real is not None and TensorSpec.of(real).layout == "strided"
+
+
 def _strides_handed_in(recorder: Recorder, value: Value, source: Source) -> Shape:
     """The strides of an argument: as its type says, which is guarded, or numbers read off it."""
     real = recorder.real_tensor(TensorValue(value))
     assert real is not None
-    if TensorSpec.of(real).layout == "strided":  # they are numbers read off it already
+    if _are_read_off(recorder, value):
         return value.tensor.strides
     return tuple(
         _stride_handed_in(recorder, recorder.sources.child(source, "stride", d), *strides)

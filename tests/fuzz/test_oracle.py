@@ -145,6 +145,11 @@ def test_partial_sums_decide_what_is_past_all_numbers_of_float16() -> None:
     assert close(torch.tensor([nan, 1.0]).half(), eager, truth)
     assert not close(torch.tensor([3.0, 1.0]).half(), eager, truth)
     assert not close(torch.tensor([inf, nan]).half(), eager, truth)
+    on_the_way = torch.tensor([5e4, 1.0]).double()  # of a difference of what is past them
+    assert close(torch.tensor([nan, 1.0]).half(), eager, on_the_way)
+    assert not close(torch.tensor([7.0, 1.0]).half(), eager, on_the_way)
+    assert not close(torch.tensor([nan, 1.0]), eager.float(), on_the_way)
+    assert not close(torch.tensor([nan, 1.0]).half(), eager, torch.tensor([inf, 1.0]).double())
 
 
 def test_float64_that_was_float32_on_the_way_is_judged_as_such_where_nothing_else_tells() -> None:

@@ -54,6 +54,8 @@ def outline(graph: Graph, ops: Mapping[str, OpDef]) -> Outline:
 def records_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
     """Whether eager would record what somebody can see: for an output, or by writing; or would
     refuse views of what was written behind autograd."""
+    if any(_records_whole_numbers(node) for node in graph.nodes):
+        return True
     recorded = [
         node
         for node in graph.nodes
@@ -69,6 +71,22 @@ def records_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
     if any(node.op in ops and ops[node.op].mutates for node in recorded):
         return True
     return any(True for _ in written_behind_parts(graph, ops))
+
+
+RECORDED_IN_PLACE = frozenset(
+    {*(f"{name}_" for name in ("eq", "ne", "lt", "gt", "le", "ge")), "fill_", "masked_fill_"}
+)
+"""Operators whose result requires gradients in eager, whatever its dtype, where they write it in
+place and an operand requires some."""
+
+
+def _records_whole_numbers(node: Node) -> bool:
+    """Does eager record a write to integers or truths, so that they require gradients?"""
+    if node.op not in RECORDED_IN_PLACE or not is_recorded(node):
+        return False
+    written = next(node.inputs()).type
+    whole = isinstance(written, TensorType) and not written.dtype.is_floating
+    return whole and not written.dtype.is_complex and any(map(requires, node.read[1:]))
 
 
 def calls_backward(graph: Graph) -> bool:
@@ -88,6 +106,8 @@ def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
         row = ops.get(node.op)
         if row is None or not row.mutates:
             continue
+        if _records_whole_numbers(node):
+            raise NotDifferentiable(f"{node.op} of whole numbers requires gradients", node)
         target = next(node.inputs())
         recorded = is_recorded(node) and any(map(requires, node.read))
         if owner.get(target, target) not in differentiated and not recorded:

@@ -209,9 +209,10 @@ def independent(
 
 def _last_reads(
     graph: Graph, differentiable: Sequence[int], group_of: Callable[[int], int]
-) -> dict[int, int]:
-    """The number of the last node on the way to each of these outputs that reads what other groups
-    go to as well: an input, or a view of one. Autograd adds their gradients there."""
+) -> dict[int, tuple[int, int]]:
+    """The number of the last node on the way to each of these outputs that reads an input which
+    other groups go to as well, and of the last one that reads a view of one. Autograd adds their
+    gradients there: through a shared view they come to the input when the view's turn is."""
     behind: dict[Value, set[int]] = {}
     for position in differentiable:
         output = graph.outputs[position]
@@ -222,13 +223,19 @@ def _last_reads(
         met[number] = {p for value in node.outputs for p in behind.get(value, ())}
         for value in filter(requires, node.inputs()):
             behind.setdefault(value, set()).update(met[number])
-    shared = {entry.value for entry in graph.inputs}
-    found = dict.fromkeys(differentiable, -1)
+    inputs, views = {entry.value for entry in graph.inputs}, set[Value]()
+    found = dict.fromkeys(differentiable, (-1, -1))
     for number, node in enumerate(graph.nodes):
         if len(set(map(group_of, met[number]))) > 1:
-            shared.update(node.outputs)
-        elif any(requires(value) and value in shared for value in node.inputs()):
-            found.update(dict.fromkeys(met[number], number))
+            views.update(node.outputs)
+            continue
+        read = set(filter(requires, node.inputs()))
+        for position in met[number]:
+            of_input, of_view = found[position]
+            found[position] = (
+                of_input if read.isdisjoint(inputs) else number,
+                of_view if read.isdisjoint(views) else number,
+            )
     return found
 
 

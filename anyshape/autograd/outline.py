@@ -54,6 +54,8 @@ def outline(graph: Graph, ops: Mapping[str, OpDef]) -> Outline:
 def records_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
     """Whether eager would record what somebody can see: for an output, or by writing; or would
     refuse views of what was written behind autograd."""
+    if any(_records_whole_numbers(node) for node in graph.nodes):
+        return True
     recorded = [
         node
         for node in graph.nodes
@@ -69,6 +71,22 @@ def records_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
     if any(node.op in ops and ops[node.op].mutates for node in recorded):
         return True
     return any(True for _ in written_behind_parts(graph, ops))
+
+
+RECORDED_IN_PLACE = frozenset(
+    {*(f"{name}_" for name in ("eq", "ne", "lt", "gt", "le", "ge")), "fill_", "masked_fill_"}
+)
+"""Operators whose result requires gradients in eager, whatever its dtype, where they write it in
+place and an operand requires some."""
+
+
+def _records_whole_numbers(node: Node) -> bool:
+    """Does eager record a write to integers or truths, so that they require gradients?"""
+    if node.op not in RECORDED_IN_PLACE or not is_recorded(node):
+        return False
+    written = next(node.inputs()).type
+    whole = isinstance(written, TensorType) and not written.dtype.is_floating
+    return whole and not written.dtype.is_complex and any(map(requires, node.read[1:]))
 
 
 def calls_backward(graph: Graph) -> bool:
@@ -88,6 +106,8 @@ def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
         row = ops.get(node.op)
         if row is None or not row.mutates:
             continue
+        if _records_whole_numbers(node):
+            raise NotDifferentiable(f"{node.op} of whole numbers requires gradients", node)
         target = next(node.inputs())
         recorded = is_recorded(node) and any(map(requires, node.read))
         if owner.get(target, target) not in differentiated and not recorded:
@@ -189,9 +209,10 @@ def independent(
 
 def _last_reads(
     graph: Graph, differentiable: Sequence[int], group_of: Callable[[int], int]
-) -> dict[int, int]:
-    """The number of the last node on the way to each of these outputs that reads what other groups
-    go to as well: an input, or a view of one. Autograd adds their gradients there."""
+) -> dict[int, tuple[int, int]]:
+    """The number of the last node on the way to each of these outputs that reads an input which
+    other groups go to as well, and of the last one that reads a view of one. Autograd adds their
+    gradients there: through a shared view they come to the input when the view's turn is."""
     behind: dict[Value, set[int]] = {}
     for position in differentiable:
         output = graph.outputs[position]
@@ -202,13 +223,19 @@ def _last_reads(
         met[number] = {p for value in node.outputs for p in behind.get(value, ())}
         for value in filter(requires, node.inputs()):
             behind.setdefault(value, set()).update(met[number])
-    shared = {entry.value for entry in graph.inputs}
-    found = dict.fromkeys(differentiable, -1)
+    inputs, views = {entry.value for entry in graph.inputs}, set[Value]()
+    found = dict.fromkeys(differentiable, (-1, -1))
     for number, node in enumerate(graph.nodes):
         if len(set(map(group_of, met[number]))) > 1:
-            shared.update(node.outputs)
-        elif any(requires(value) and value in shared for value in node.inputs()):
-            found.update(dict.fromkeys(met[number], number))
+            views.update(node.outputs)
+            continue
+        read = set(filter(requires, node.inputs()))
+        for position in met[number]:
+            of_input, of_view = found[position]
+            found[position] = (
+                of_input if read.isdisjoint(inputs) else number,
+                of_view if read.isdisjoint(views) else number,
+            )
     return found
 
 

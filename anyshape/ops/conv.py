@@ -117,7 +117,13 @@ def _lies_innermost(cx: TypeContext, t: TensorType, w: TensorType) -> bool:
     row, the input is laid out in rows first, so that the weight alone decides."""
     if w.rank == 3:
         return suggests_channels_last(cx, _of_one_row(w))
-    return suggests_channels_last(cx, t) or suggests_channels_last(cx, w)
+    image = t if t.rank == w.rank else _of_one_image(t)
+    return suggests_channels_last(cx, image) or suggests_channels_last(cx, w)
+
+
+def _of_one_image(t: TensorType) -> TensorType:
+    """An image (C, *spatial) as a batch of it, as ``unsqueeze(0)`` makes it."""
+    return replace(t, shape=(1, *t.shape), strides=(t.shape[0] * t.strides[0], *t.strides))
 
 
 def _is_of_nothing(cx: TypeContext, channels: Dim) -> bool:

@@ -36,3 +36,27 @@ def test_products_are_eagers_whether_rows_overlap_or_not(name: str) -> None:
             x = torch.arange(float(size))
             assert torch.equal(fast(x, n), program(x, n)), (size, n)
     assert fast.stats().internal_errors == 0
+
+
+@pytest.mark.parametrize("first", ("stepped", "expanded"))
+def test_a_gradient_whose_stride_differs_from_call_to_call(first: str) -> None:
+    """A step of 0 came where one of 3 was expected: the backward half refused it."""
+    layouts = {
+        "stepped": torch.arange(12.0)[1::3],
+        "expanded": torch.tensor([2.0]).expand(4),
+        "plain": torch.arange(4.0),
+    }
+
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        return x @ y
+
+    fast = anyshape.compile(program)
+    for name in (first, *layouts):
+        y = layouts[name].detach().requires_grad_()
+        grads = []
+        for function in (fast, program):
+            x = torch.ones(4, 4, requires_grad=True)
+            total = (function(x, y) * torch.arange(4.0)).sum()
+            grads.append(torch.autograd.grad(total, (x, y)))
+        assert all(map(torch.equal, *grads)), name
+    assert fast.stats().internal_errors == 0

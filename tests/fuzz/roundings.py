@@ -63,6 +63,31 @@ class OtherRoundings(TorchDispatchMode):
         return made
 
 
+class Overflows(TorchDispatchMode):
+    """While it is on, notes whether an operator had no number for what wider ones have one for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        exact = _exact(func, args, kwargs) if _rounds(func) else None
+        made = func(*args, **kwargs)
+        if exact is not None and not self.found:
+            pairs = zip(tree_leaves(made), tree_leaves(exact), strict=True)
+            self.found = any(_is_past(*pair) for pair in pairs)
+        return made
+
+
+def _is_past(rounded: Any, exact: Any) -> bool:
+    if not isinstance(rounded, Tensor) or rounded.dtype not in WIDER:
+        return False
+    return rounded.shape == exact.shape and bool((~rounded.isfinite() & exact.isfinite()).any())
+
+
 def _rounds(func: Any) -> bool:
     """Whether what it gives is new, or what it has written."""
     drawn = torch.Tag.nondeterministic_seeded in func.tags

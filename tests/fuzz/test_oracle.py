@@ -24,6 +24,7 @@ from tests.fuzz.oracle import (
     counters_unlike,
     differences,
     is_decided,
+    overflowed,
     wrong,
 )
 from tests.fuzz.programs import Fuzzed, Growing
@@ -145,6 +146,22 @@ def test_partial_sums_decide_what_is_past_all_numbers_of_float16() -> None:
     assert close(torch.tensor([nan, 1.0]).half(), eager, truth)
     assert not close(torch.tensor([3.0, 1.0]).half(), eager, truth)
     assert not close(torch.tensor([inf, nan]).half(), eager, truth)
+    on_the_way = torch.tensor([5e4, 1.0]).double()  # of a difference of what is past them
+    assert close(torch.tensor([nan, 1.0]).half(), eager, on_the_way)
+    assert not close(torch.tensor([7.0, 1.0]).half(), eager, on_the_way)
+    assert not close(torch.tensor([nan, 1.0]), eager.float(), on_the_way)
+    assert not close(torch.tensor([nan, 1.0]).half(), eager, torch.tensor([inf, 1.0]).double())
+
+
+def test_what_overflows_beside_random_numbers_has_a_reference_where_it_does() -> None:
+    lines = "t = torch.rand(2)", "u = x0 * 40000"
+    half = at(over("3", *lines, "t, u - u, u.float()", dtypes="float16"), (1, 1, 1))
+    call = overflowed(half, 0)
+    assert call is not None
+    assert bool(call.results[1].isfinite().all())
+    assert call.results[0] is None
+    assert overflowed(replace(half, lines=(lines[0], "u = x0 * 2")), 0) is None
+    assert overflowed(over("3", *lines, "t, u - u, u"), 0) is None
 
 
 def test_float64_that_was_float32_on_the_way_is_judged_as_such_where_nothing_else_tells() -> None:

@@ -17,6 +17,7 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.sources import Source
 from anyshape.capture.heap.values import TensorValue
 from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.recording.choices import Choice
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.recording.retyping import Retyped
 from anyshape.capture.tensors.aliases import is_pick, shares
@@ -136,6 +137,8 @@ class _AsEager(Retyped):
             return self._handed_in(value, kind)
         if row is not None and row.mutates:
             return self.type_of(node.read[0])
+        if (choice := self.recorder.choices.made.get(value)) is not None:
+            return self._chosen(value, choice)
         if is_pick(node):  # a copy instead of a view lies as a copy
             self.recorder.asked[node.output] = None
         if row is not None and row.guessed:
@@ -153,9 +156,17 @@ class _AsEager(Retyped):
         source, strides = self.recorder.source_of(value), kind.strides
         if source is not None and value.name not in self.recorder.constants:
             strides = _strides_handed_in(self.recorder, value, source)
-            if strides != kind.strides:
+            read_off = _are_read_off(self.recorder, value) and not {0, 1}.isdisjoint(kind.shape)
+            if read_off or strides != kind.strides:
                 return self._specialized(replace(kind, strides=strides))
         return replace(kind, strides=tuple(map(self.simplified, strides)))
+
+    def _chosen(self, value: Value, choice: Choice) -> TensorType:
+        """Of what stands for one of two tensors: as both lie; else the program sees which it is."""
+        yes, no = (self.type_of(part.value) for part in (choice.yes, choice.no))
+        if yes.strides != no.strides:
+            self.recorder.choices.refuse_root(value)
+        return yes
 
     def _specialized(self, kind: TensorType) -> TensorType:
         """With the very sizes and strides, guarded: those that no size gives tie with any other."""
@@ -202,11 +213,17 @@ def _are_of_shape(operands: Sequence[Any], shape: Shape) -> bool:
     )
 
 
+def _are_read_off(recorder: Recorder, value: Value) -> bool:
+    """Are the strides of an argument numbers, as its sizes do not give them?"""
+    real = recorder.real_tensor(TensorValue(value))
+    return real is not None and TensorSpec.of(real).layout == "strided"
+
+
 def _strides_handed_in(recorder: Recorder, value: Value, source: Source) -> Shape:
     """The strides of an argument: as its type says, which is guarded, or numbers read off it."""
     real = recorder.real_tensor(TensorValue(value))
     assert real is not None
-    if TensorSpec.of(real).layout == "strided":  # they are numbers read off it already
+    if _are_read_off(recorder, value):
         return value.tensor.strides
     return tuple(
         _stride_handed_in(recorder, recorder.sources.child(source, "stride", d), *strides)

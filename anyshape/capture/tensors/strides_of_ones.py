@@ -99,7 +99,8 @@ def _is_of_rows(recorder: Recorder, node: Node) -> bool:
 
 
 def _leaves_order_open(node: Node) -> bool:
-    """Are there two dimensions of the result that no operand tells apart?"""
+    """Are there two dimensions of the result that no operand tells apart? Or is it an image, whose
+    channels are innermost or not by every stride of its operands?"""
     row = OPS.get(node.op)
     if row is None or row.alias != "none" or row.mutates or len(node.outputs) != 1:
         return False
@@ -107,7 +108,7 @@ def _leaves_order_open(node: Node) -> bool:
     if not isinstance(kind, TensorType) or kind.rank < 3:
         return False
     operands = [v.tensor for v in node.read if isinstance(v.type, TensorType)]
-    if node.op in INDEXED:
+    if node.op in INDEXED or row.image_order is not None:
         return True
     if not isinstance(row.type, PointwiseRule):
         return any(0 in t.strides for t in operands)

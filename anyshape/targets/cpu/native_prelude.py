@@ -41,7 +41,18 @@ typedef void gemm_f(const char *, const char *, const int *, const int *, const 
                     const void *, const void *, const int *, const void *, const int *,
                     const void *, void *, const int *);
 
-/* Row-major c[m, n] = a[m, k] b[k, n] + beta c, by a column-major BLAS. */
+/* A copy of rows that overlap in memory, each behind the other. */
+static void *anyshape_apart(const char *rows, long count, long bytes, long step)
+{
+    char *copy = malloc(count * bytes);
+    for (long i = 0; copy && i < count; i++)
+        __builtin_memcpy(copy + i * bytes, rows + i * step, bytes);
+    return copy;
+}
+""",
+    """
+/* Row-major c[m, n] = a[m, k] b[k, n] + beta c, by a column-major BLAS, which takes no rows that
+   overlap; of a single row, the stride is any number. */
 static long anyshape_gemm(void *gemm, int is_double, int a_transposed, int b_transposed,
                           long m, long n, long k, const void *a, long lda, const void *b, long ldb,
                           void *c, double beta)
@@ -49,19 +60,28 @@ static long anyshape_gemm(void *gemm, int is_double, int a_transposed, int b_tra
     if ((m | n | k | lda | ldb) >> 31) return 1;
     int m_ = (int)m, n_ = (int)n, k_ = (int)k, ldc = n > 1 ? (int)n : 1;
     long least_a = a_transposed ? m : k, least_b = b_transposed ? k : n;
-    /* Rows that overlap; of a single row, the stride is any number. */
-    long rows_a = a_transposed ? k : m, rows_b = b_transposed ? n : k;
-    if ((lda < least_a && rows_a > 1) || (ldb < least_b && rows_b > 1))
-        return 1;
+    long rows_a = a_transposed ? k : m, rows_b = b_transposed ? n : k, width = is_double ? 8 : 4;
+    void *apart_a = 0, *apart_b = 0;
+    if (m == 0 || n == 0) return 0;
+    if (lda < least_a && rows_a > 1) {
+        if (!(apart_a = anyshape_apart(a, rows_a, least_a * width, lda * width))) return 1;
+        a = apart_a;
+    }
+    if (ldb < least_b && rows_b > 1) {
+        apart_b = anyshape_apart(b, rows_b, least_b * width, ldb * width);
+        if (!apart_b) return free(apart_a), 1;
+        b = apart_b;
+    }
     int lda_ = (int)(lda > least_a ? lda : least_a), ldb_ = (int)(ldb > least_b ? ldb : least_b);
     float one = 1.0f, beta_ = (float)beta;
     double one_double = 1.0;
-    if (m == 0 || n == 0) return 0;
     if (lda_ < 1) lda_ = 1;
     if (ldb_ < 1) ldb_ = 1;
     ((gemm_f *)gemm)(b_transposed ? "T" : "N", a_transposed ? "T" : "N", &n_, &m_, &k_,
                      is_double ? (void *)&one_double : (void *)&one, b, &ldb_, a, &lda_,
                      is_double ? (void *)&beta : (void *)&beta_, c, &ldc);
+    free(apart_a);
+    free(apart_b);
     return 0;
 }
 """,

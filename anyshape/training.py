@@ -65,7 +65,7 @@ from anyshape.runtime.boundary import Boundary
 from anyshape.runtime.halves import Half, Layout, Part, made_by
 from anyshape.runtime.profile import Times
 from anyshape.runtime.random_state import devices_drawn_on
-from anyshape.runtime.saved_by_eager import kept_themselves, reads_what_is_written
+from anyshape.runtime.saved_by_eager import keeps_nothing, kept_themselves, reads_what_is_written
 from anyshape.runtime.saved_values import SavedValue
 from anyshape.schedule.causal_masks import without_causal_masks
 
@@ -395,6 +395,7 @@ def _layout(
         tuple(parts),
         len(chained.hidden),
         tuple(sorted(kept)),
+        not (halves.residuals or halves.watched) and keeps_nothing(outlined.marked),
     )
 
 

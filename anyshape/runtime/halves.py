@@ -35,7 +35,8 @@ class Layout:
     the backward half, ``watched`` are saved for their versions alone; ``numbers`` is where the
     numbers begin in what the forward half returns. ``parts``: no operator keeps something for two
     of them, so that each can be gone through once. ``kept``: inputs that eager's formulas keep
-    themselves, so that they find what ``x.data = new`` has put there."""
+    themselves, so that they find what ``x.data = new`` has put there. ``is_repeatable``: they keep
+    nothing at all, so that eager's graph can be gone through again."""
 
     outputs: int
     wanted: tuple[int, ...]
@@ -46,6 +47,7 @@ class Layout:
     parts: tuple[Part, ...]
     hidden: int = 0
     kept: tuple[int, ...] = ()
+    is_repeatable: bool = False
 
     def earlier_results(self) -> dict[Part, tuple[int, ...]]:
         """For each part, the results on the way that belong to parts before it."""

@@ -149,7 +149,8 @@ class Boundary:
             made[position] = tensor
         call.saved = [(p, counter_of(made[p]), version_now(made[p])) for p in self._saved_outputs]
         for position in self._shown:
-            call.results[position] = Result.of(made[position])
+            is_kept = position in self.layout.kept_results
+            call.results[position] = Result.of(made[position], is_kept=is_kept)
         return tuple(made[: self.layout.outputs - self.layout.hidden])
 
     def _run_forward(self, call: Call) -> None:
@@ -165,7 +166,8 @@ class Boundary:
         call.numbers = tuple(outs[layout.numbers :])
         for position in layout.differentiable:
             is_hidden = position >= layout.outputs - layout.hidden
-            if is_hidden or outs[position]._is_view():
+            is_own = outs[position]._is_view() and position not in layout.shared
+            if is_hidden or is_own:
                 outs[position] = outs[position].detach()
 
     def _record(self, call: Call, outs: dict[int, torch.Tensor]) -> None:
@@ -447,7 +449,7 @@ def _gradients(ctx: Any, call: Call, cotangents: Sequence[Any]) -> list[Any]:
             raise
         return boundary.though_written(call, part, cotangents, SavedTensors(ctx, refusal))
     is_replaced = call.is_replaced(boundary.layout.kept)
-    call.refuse_replaced_results(boundary._read_earlier[part], saved)
+    call.refuse_replaced_results(boundary._read_earlier[part], saved, boundary._earlier[part])
     half = None if is_replaced else boundary.half_for(part, cotangents)
     marker, _ = ctx.next_functions[0]
     # of `torch.autograd.grad`, and not of `backward()`, how gradients lie is seen

@@ -26,10 +26,17 @@ class Result:
 
     handed: Callable[[], torch.Tensor | None]
     version: int
+    memory: list[torch.Tensor]  # an alias of it, while it lives, where its data may be asked for
 
     @classmethod
-    def of(cls, tensor: torch.Tensor) -> Result:
-        return cls(weakref.ref(tensor), version_now(tensor))
+    def of(cls, tensor: torch.Tensor, *, is_kept: bool) -> Result:
+        memory = [tensor.detach()] if is_kept else []
+        return cls(weakref.ref(tensor, lambda _: memory.clear()), version_now(tensor), memory)
+
+    def is_replaced(self) -> bool:
+        """Has the program put other data into it?"""
+        tensor = self.handed()
+        return tensor is not None and not all(m.is_set_to(tensor) for m in self.memory)
 
     def now(self) -> torch.Tensor | None:
         """None where it is gone, or another one by a write in place."""
@@ -60,9 +67,15 @@ class Call:
         return {position: tensor for position, tensor in found.items() if tensor is not None}
 
     def refuse_replaced_results(
-        self, read: Sequence[tuple[int, int]], saved: Sequence[torch.Tensor]
+        self,
+        read: Sequence[tuple[int, int]],
+        saved: Sequence[torch.Tensor],
+        behind: Sequence[int],
     ) -> None:
-        """Raises where the program has put other data into one of the results that are read."""
+        """Raises where the program has put other data into one of the results that are read, or
+        that these formulas of eager's are ``behind``."""
+        if any([self.results[position].is_replaced() for position in behind]):
+            raise RuntimeError(REPLACED)
         for number, position in read:
             tensor = self.results[position].now()
             if tensor is not None and not saved[number].is_set_to(tensor):

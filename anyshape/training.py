@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from functools import partial
+from itertools import combinations
 from types import MappingProxyType
 from typing import Any
 
@@ -22,14 +23,14 @@ from anyshape.autograd.copied import with_copies
 from anyshape.autograd.differentiate import Activity, Joint, differentiate
 from anyshape.autograd.inlined import differentiates_again, inline_gradients, refuse_uncovered
 from anyshape.autograd.kept import (
-    inputs_kept,
+    kept_as_they_are,
     kept_by_eager,
     kept_by_row,
     reads_unchecked,
     statistics_kept,
     unchecked_by_eager,
 )
-from anyshape.autograd.memory import roots
+from anyshape.autograd.memory import are_apart, pieces, roots
 from anyshape.autograd.outline import (
     Group,
     NotDifferentiable,
@@ -65,7 +66,7 @@ from anyshape.runtime.boundary import Boundary
 from anyshape.runtime.halves import Half, Layout, Part, made_by
 from anyshape.runtime.profile import Times
 from anyshape.runtime.random_state import devices_drawn_on
-from anyshape.runtime.saved_by_eager import kept_themselves, reads_what_is_written
+from anyshape.runtime.saved_by_eager import keeps_nothing, kept_themselves, reads_what_is_written
 from anyshape.runtime.saved_values import SavedValue
 from anyshape.schedule.causal_masks import without_causal_masks
 
@@ -180,7 +181,7 @@ def compile_training(
         if reads_unchecked(node, written, OPS):
             raise NotDifferentiable(READS_WRITTEN, node)
     outlined = outline(with_copies(graph, OPS, reads_what_is_written), OPS)
-    _refuse_shared(outlined)
+    shared = _refuse_shared(outlined)
     with _refusals(), stage_of("differentiation", graph.first_line):
         pure = without_repeated_heads(_last(DIFFERENTIABLE, outlined.graph), OPS)
         groups = independent(graph, OPS, outlined.differentiable)
@@ -197,7 +198,7 @@ def compile_training(
         backwards.known[()] = backwards.keep(backward(), halves.whole())
     seen = replace(graph, outputs=(*graph.outputs, *named_in(graph, chained.hidden, OPS)))
     replayed = without_dead_reads(seen, OPS)
-    layout = _layout(outlined, halves, groups, chained, of_stages)
+    layout = replace(_layout(outlined, halves, groups, chained, of_stages), shared=shared)
     cuts = (cut_in(replayed, chained.graph, stage, OPS) for stage in chained.stages)
     boundary = Boundary(
         seen,
@@ -347,20 +348,33 @@ def _last(pipeline: Pipeline, graph: Graph) -> Graph:
     return graph
 
 
-def _refuse_shared(outlined: Outline) -> None:
-    """Outputs that require gradients own their memory, each alone: eager's views know a base."""
+def _refuse_shared(outlined: Outline) -> tuple[int, ...]:
+    """Outputs that require gradients own their memory, each alone: eager's views know a base. But
+    pieces that do not overlap may share it. Given are the pieces of splits, to which eager lets
+    nobody write."""
     owner = roots(outlined.graph, OPS)
     inputs = {entry.value for entry in outlined.graph.inputs}
-    taken: set[Value] = set()
+    taken: dict[Value, list[int]] = {}
     for position in outlined.differentiable:
         output = outlined.graph.outputs[position]
         assert isinstance(output, Value)
         root = owner.get(output, output)
         if root in inputs:
             raise NotDifferentiable("an output that requires gradients is an input, or views one")
-        if root in taken:
-            raise NotDifferentiable("outputs that require gradients share memory")
-        taken.add(root)
+        taken.setdefault(root, []).append(position)
+    shared = [positions for positions in taken.values() if len(positions) > 1]
+    of_splits = [p for positions in shared for p in _refuse_overlaps(outlined, positions)]
+    return tuple(sorted(of_splits))
+
+
+def _refuse_overlaps(outlined: Outline, positions: Sequence[int]) -> Sequence[int]:
+    """Of outputs in one memory; those that are pieces of splits."""
+    graph = outlined.graph
+    found = pieces(graph, OPS)
+    of_outputs = {p: found.get(v, {}) for p in positions for v in values_in(graph.outputs[p])}
+    if not all(are_apart(graph.facts, *pair) for pair in combinations(of_outputs.values(), 2)):
+        raise NotDifferentiable("outputs that require gradients share memory")
+    return [p for p, cuts in of_outputs.items() if any(isinstance(cut, Node) for cut in cuts)]
 
 
 def _layout(
@@ -383,7 +397,11 @@ def _layout(
             for stage in chained.stages
         ]
     read = [one.position for one in halves.residuals if one.kind == "input"]
-    kept = inputs_kept(outlined.marked, OPS, kept_themselves)
+    tensors = (
+        e for e in enumerate(outlined.marked.inputs) if isinstance(e[1].value.type, TensorType)
+    )
+    inputs = {entry.value: position for position, entry in tensors}
+    kept = kept_as_they_are(outlined.marked, OPS, kept_themselves, inputs)
     as_views = frozenset(read) - kept
     return Layout(
         outputs,
@@ -395,7 +413,14 @@ def _layout(
         tuple(parts),
         len(chained.hidden),
         tuple(sorted(kept)),
+        _results_kept(outlined) if chained.stages else (),
+        not (halves.residuals or halves.watched) and keeps_nothing(outlined.marked),
     )
+
+
+def _results_kept(outlined: Outline) -> tuple[int, ...]:
+    results = {v: p for p in outlined.differentiable for v in values_in(outlined.marked.outputs[p])}
+    return tuple(sorted(kept_as_they_are(outlined.marked, OPS, kept_themselves, results)))
 
 
 def _writes(node: Node) -> bool:

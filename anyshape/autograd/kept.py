@@ -73,18 +73,18 @@ def _lying_in(
     return frozenset(inputs), frozenset(outputs)
 
 
-def inputs_kept(graph: Graph, ops: Mapping[str, OpDef], kept_themselves: Asked) -> frozenset[int]:
-    """The inputs that one of eager's formulas keeps themselves, and not as a view alone: it reads
-    what ``x.data = new`` has put there."""
+def kept_as_they_are(
+    graph: Graph, ops: Mapping[str, OpDef], kept_themselves: Asked, values: Mapping[Value, int]
+) -> frozenset[int]:
+    """The positions of those values that one of eager's formulas keeps themselves, and not as a
+    view alone: it reads what ``x.data = new`` has put there."""
     owner = roots(graph, ops)
-    tensors = [e for e in enumerate(graph.inputs) if isinstance(e[1].value.type, TensorType)]
-    inputs = {entry.value: position for position, entry in tensors}
     answers: dict[str, frozenset[int]] = {}
     themselves: set[int] = set()
     for node in _leading_to_gradients(graph, owner):
         row = ops.get(node.op)
         read = list(dict.fromkeys(node.inputs()))
-        if inputs.keys().isdisjoint(read):
+        if values.keys().isdisjoint(read):
             continue
         if row is not None and row.alias != "none" and not row.mutates:
             continue
@@ -92,7 +92,7 @@ def inputs_kept(graph: Graph, ops: Mapping[str, OpDef], kept_themselves: Asked) 
         if key not in answers:
             kept = kept_themselves(graph, node)
             answers[key] = frozenset(i for i, value in enumerate(read) if value in kept)
-        themselves.update(inputs[read[i]] for i in answers[key] if read[i] in inputs)
+        themselves.update(values[read[i]] for i in answers[key] if read[i] in values)
     return frozenset(themselves)
 
 

@@ -7,11 +7,13 @@ view: a result that may be its argument counts as one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
-from anyshape.ir.graph import Graph, Node, Value
+from anyshape.ir.graph import Arg, Graph, Node, Value
 from anyshape.ops.context import TypeContext
 from anyshape.ops.shared_memory import lies_in_argument
 from anyshape.ops.table import OpDef
+from anyshape.symbolic import Dim, Expr, Facts, le
 
 
 def roots(graph: Graph, ops: Mapping[str, OpDef]) -> dict[Value, Value]:
@@ -36,3 +38,50 @@ def views(cx: TypeContext, node: Node, ops: Mapping[str, OpDef]) -> bool:
     if row.alias == "maybe" and row.views_where is None:
         return True
     return lies_in_argument(cx, node, row)
+
+
+SPLITS = frozenset({"chunk", "split", "tensor_split", "unbind"})
+"""Views that do not overlap, and that nobody may write to where gradients are recorded."""
+SLICES = frozenset({"narrow", "select", "slice", "slice_read"})
+"""Views of what lies along one dimension from a start on."""
+
+Cut: TypeAlias = "Node | tuple[Value, Arg]"
+"""A split, or the dimension of a value along which slices are taken."""
+Pieces: TypeAlias = "Mapping[Cut, tuple[Dim, Dim]]"
+"""Of each cut that a view comes from, where its piece begins and ends."""
+
+
+def pieces(graph: Graph, ops: Mapping[str, OpDef]) -> dict[Value, Pieces]:
+    """For each view of a piece of something, the cuts behind it."""
+    cx = TypeContext(graph.space, graph.facts.fork(), graph.hints)
+    found: dict[Value, Pieces] = {}
+    for node in graph.nodes:
+        row = ops.get(node.op)
+        if row is None or row.mutates or not views(cx, node, ops):
+            continue
+        behind = found.get(next(node.inputs()), {})
+        for number, value in enumerate(node.outputs):
+            found[value] = {**behind, **_cut(node, number)}
+    return found
+
+
+def _cut(node: Node, number: int) -> Pieces:
+    if node.op in SPLITS:
+        return {node: (number, number + 1)}
+    if node.op not in SLICES:
+        return {}
+    source, dim, *given = node.args
+    numbers = [n for n in given if isinstance(n, (int, Expr))]
+    if not isinstance(source, Value) or len(numbers) < len(given):
+        return {}
+    start, length, step = (*numbers, 1, 1)[:3]
+    return {(source, dim): (start, start + (length - 1) * step + 1)}
+
+
+def are_apart(facts: Facts, one: Pieces, other: Pieces) -> bool:
+    """Are these two views pieces of one cut that do not overlap?"""
+    pairs = [(one[cut], other[cut]) for cut in one if cut in other]
+    return any(
+        facts.decide(le(end, next_start)) or facts.decide(le(next_end, start))
+        for (start, end), (next_start, next_end) in pairs
+    )

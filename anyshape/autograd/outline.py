@@ -118,18 +118,25 @@ def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
 
 def written_behind_parts(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[Node]:
     """Writes to what an operator that makes several views (``split``, ``unbind``) has divided,
-    with the gradients recorded: eager refuses to use these views from then on."""
+    with the gradients recorded, where one of these views is used after that: eager refuses to."""
     owner = roots(graph, ops)
-    divided: set[Value] = set()
+    parts: dict[Value, set[Value]] = {}  # of each memory
+    stale: dict[Value, Node] = {}
     for node in graph.nodes:
         row = ops.get(node.op)
+        yield from {stale[value]: None for value in node.inputs() if value in stale}
         if row is None or not node.read:
             continue
-        root = owner.get(node.read[0], node.read[0])
-        if row.mutates and root in divided:
-            yield node
-        if row.alias == "view" and row.counted and is_recorded(node) and requires(node.read[0]):
-            divided.add(root)
+        source = node.read[0]
+        root = owner.get(source, source)
+        divided = parts.get(root, set())
+        divides = row.alias == "view" and row.counted and is_recorded(node) and requires(source)
+        if divides or source in divided:
+            lying = [value for value in node.outputs if owner.get(value, value) is root]
+            parts.setdefault(root, divided).update(lying)
+        if row.mutates and root in parts:
+            stale.update(dict.fromkeys(parts[root], node))
+    yield from {stale[value]: None for value in values_in(graph.outputs) if value in stale}
 
 
 def _values(graph: Graph) -> Iterator[Value]:

@@ -18,7 +18,7 @@ from dataclasses import field
 
 from anyshape.autograd.memory import roots
 from anyshape.autograd.outline import Group, NotDifferentiable
-from anyshape.ir.graph import Arg, Graph, Input, Node, Value, map_values, values_in
+from anyshape.ir.graph import Arg, Graph, Input, Node, TensorType, Value, map_values, values_in
 from anyshape.nouns import frozen, mutable, replace
 from anyshape.ops.table import OpDef
 
@@ -323,13 +323,17 @@ def _reading(node: Node, instead: Mapping[Value, Value]) -> Node:
 def _leading_to(
     graph: Graph, outputs: Sequence[Arg], ends: Set[Value], ops: Mapping[str, OpDef]
 ) -> set[Node]:
-    """The nodes that these are made by, up to the values where it ``ends``."""
+    """The nodes that these are made by, up to the values where it ``ends``. What is written and has
+    no gradients (a draw) is the same for all who read it."""
     wanted = set(values_in(tuple(outputs)))
     found = set()
+    owner = roots(graph, ops)
     for node in reversed(graph.nodes):
         row = ops.get(node.op)
         if row is not None and row.mutates and node.modes is not None and node.modes.grad:
-            raise NotDifferentiable(BESIDE_WRITES, node)
+            written = (*node.outputs, *(owner.get(v, v) for v in node.read[:1]))
+            if any(isinstance(v.type, TensorType) and v.type.requires_grad for v in written):
+                raise NotDifferentiable(BESIDE_WRITES, node)
         if not wanted.isdisjoint(node.outputs):
             found.add(node)
             wanted.update(value for value in node.inputs() if value not in ends)

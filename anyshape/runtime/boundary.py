@@ -11,8 +11,7 @@ were kept.
 from __future__ import annotations
 
 import threading
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from itertools import chain
 from typing import Any
@@ -22,13 +21,14 @@ from torch.autograd.graph import get_gradient_edge
 
 from anyshape.errors import AnyshapeError
 from anyshape.ir.graph import Arg, Graph, TensorType, Value, values_in
-from anyshape.nouns import frozen, mutable, replace
+from anyshape.nouns import mutable, replace
 from anyshape.ops import OPS
 from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, deciding, described, form_of, laid_out
 from anyshape.runtime.gradient_layouts import Layout as Laid
 from anyshape.runtime.halves import Half, Layout, Part, Run, made_by
 from anyshape.runtime.random_state import RandomState
+from anyshape.runtime.recorded_calls import Call, Result, counter_of, version_now
 from anyshape.runtime.replayed_gradients import StandIns, Way
 from anyshape.runtime.rollback import written_inputs
 from anyshape.runtime.saved_values import (
@@ -39,7 +39,6 @@ from anyshape.runtime.saved_values import (
     SavedValue,
 )
 from anyshape.symbolic import symbols_of
-from anyshape.version_counters import version_of
 
 _C = torch._C
 
@@ -83,7 +82,7 @@ class Boundary:
     _read_earlier: dict[Part, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     """For each part, (number, position) of what it saves that is such a result."""
     _own_saved: dict[Part, tuple[int, ...]] = field(default_factory=dict)
-    """For each part, those of its results that are saved, as eager's formulas do."""
+    """For each part, those of its results that eager's formulas keep."""
     _earlier: dict[Part, tuple[int, ...]] = field(default_factory=dict)
     """For each part, the results on the way that the program was handed before its own."""
     _eager: dict[tuple[Part | None, tuple[int, ...]], Run] = field(default_factory=dict)
@@ -138,7 +137,7 @@ class Boundary:
         outs: dict[int, torch.Tensor] = {}
         if not self.layout.parts:  # nothing that comes out requires gradients
             with torch.no_grad():
-                call.run(self)
+                self._run_forward(call)
         elif torch.is_grad_enabled():
             self._record(call, outs)
         else:  # the program turns gradients on by itself
@@ -148,15 +147,33 @@ class Boundary:
         call.outs = []
         for position, tensor in outs.items():
             made[position] = tensor
-        call.saved = [(p, _counter(made[p]), _version(made[p])) for p in self._saved_outputs]
+        call.saved = [(p, counter_of(made[p]), version_now(made[p])) for p in self._saved_outputs]
         for position in self._shown:
-            call.results[position] = Result.of(made[position])
+            is_in_formula = position in self.layout.results_in_formulas
+            call.results[position] = Result.of(made[position], is_in_formula=is_in_formula)
         return tuple(made[: self.layout.outputs - self.layout.hidden])
+
+    def _run_forward(self, call: Call) -> None:
+        layout = self.layout
+        call.copies = {i: call.inputs[i].detach().clone() for i in self._written}
+        if self.drawn_on:
+            call.random_state = RandomState.of(self.drawn_on)
+        call.versions = tuple([version_now(tensor) for tensor in call.inputs])
+        call.shapes = tuple([call.inputs[i].shape for i in self._sized])
+        call.memory = {i: call.inputs[i].detach() for i in self._tensors}
+        outs = call.outs = list(self.forward(*call.arguments))
+        call.arguments = ()
+        call.numbers = tuple(outs[layout.numbers :])
+        for position in layout.differentiable:
+            is_hidden = position >= layout.outputs - layout.hidden
+            is_own = outs[position]._is_view() and position not in layout.shared
+            if is_hidden or is_own:
+                outs[position] = outs[position].detach()
 
     def _record(self, call: Call, outs: dict[int, torch.Tensor]) -> None:
         if not self.layout.parts:  # gradients are recorded of what nobody is handed
             with torch.no_grad():
-                return call.run(self)
+                return self._run_forward(call)
         for part in self.layout.parts:
             wanted = [call.inputs[i] if i >= 0 else outs[made_by(i)] for i in part.wanted]
             made = Differentiated.apply(self, call, part, _MARKER, *wanted)
@@ -202,7 +219,7 @@ class Boundary:
         outputs = [self.graph.outputs[p] for p, g in zip(part.outputs, cotangents) if g is not None]
         behind = values_behind(self.graph, outputs)
         written = {self.graph.inputs[position].value for position in call.modified()}
-        again = [p for p, counter, version in call.saved if _version(counter) != version]
+        again = [p for p, counter, version in call.saved if version_now(counter) != version]
         left = (
             number
             for number, one in enumerate(self.layout.watched, len(self._owns[part]))
@@ -386,102 +403,6 @@ class Boundary:
 _UNKNOWN: Any = object()
 _MARKER = torch.zeros((), requires_grad=True)
 """A leaf of which nobody wants a gradient."""
-_EMPTY = torch.empty(0)
-
-
-@frozen(eq=False)
-class Result:
-    """One that requires gradients, as the program was handed it. Nobody holds it here."""
-
-    handed: Callable[[], torch.Tensor | None]
-    version: int
-
-    @classmethod
-    def of(cls, tensor: torch.Tensor) -> Result:
-        return cls(weakref.ref(tensor), _version(tensor))
-
-    def now(self) -> torch.Tensor | None:
-        """None where it is gone, or another one by a write in place."""
-        tensor = self.handed()
-        is_same = tensor is not None and _version(tensor) == self.version
-        return tensor if is_same else None
-
-
-@mutable(eq=False)
-class Call:
-    """One call: what it was given, and what its backward may need again."""
-
-    arguments: tuple[Any, ...]
-    inputs: tuple[Any, ...]
-    outs: list[Any] = field(default_factory=list)
-    numbers: tuple[Any, ...] = ()
-    versions: tuple[int, ...] = ()
-    shapes: tuple[torch.Size, ...] = ()
-    copies: dict[int, torch.Tensor] = field(default_factory=dict)
-    memory: dict[int, torch.Tensor] = field(default_factory=dict)  # that the inputs lie in
-    saved: list[tuple[int, torch.Tensor, int]] = field(default_factory=list)
-    results: dict[int, Result] = field(default_factory=dict)
-    random_state: RandomState | None = None
-
-    def living(self, positions: Sequence[int]) -> dict[int, torch.Tensor]:
-        """Those results that somebody has still, as they were handed out."""
-        found = {position: self.results[position].now() for position in positions}
-        return {position: tensor for position, tensor in found.items() if tensor is not None}
-
-    def refuse_replaced_results(
-        self, read: Sequence[tuple[int, int]], saved: Sequence[torch.Tensor]
-    ) -> None:
-        """Raises where the program has put other data into one of the results that are read."""
-        for number, position in read:
-            tensor = self.results[position].now()
-            if tensor is not None and not saved[number].is_set_to(tensor):
-                raise RuntimeError(REPLACED)
-
-    def is_modified(self) -> bool:
-        """Has an input been written since, of which there is no copy?"""
-        return next(self.modified(), None) is not None
-
-    def modified(self) -> Iterator[int]:
-        """The positions of those inputs."""
-        for position, (tensor, version) in enumerate(zip(self.inputs, self.versions)):
-            if position not in self.copies and _version(tensor) != version:
-                yield position
-
-    def to_save(self, one: SavedValue, part: Part, layout: Layout) -> torch.Tensor:
-        """What a part saves: of another one's outputs not the tensor itself, which would hold that
-        part's node, and be held by it."""
-        found = one.read(self.inputs, self.outs, self.memory)
-        is_result = not one.of_inputs and one.position in layout.differentiable
-        return found.detach() if is_result and one.position not in part.outputs else found
-
-    def is_replaced(self, positions: Sequence[int]) -> bool:
-        """Has the program put other data into one of these inputs since (``x.data = new``)?"""
-        memory, inputs = self.memory, self.inputs
-        return not all([memory[i].is_set_to(inputs[i]) for i in positions])
-
-    def replaced(self) -> dict[int, torch.Tensor]:
-        """All such inputs, each as it was: what lies in the memory that it had."""
-        return {
-            position: memory.detach()
-            for position, memory in self.memory.items()
-            if position not in self.copies and not memory.is_set_to(self.inputs[position])
-        }
-
-    def run(self, boundary: Boundary) -> None:
-        """The forward half."""
-        layout = boundary.layout
-        self.copies = {i: self.inputs[i].detach().clone() for i in boundary._written}
-        if boundary.drawn_on:
-            self.random_state = RandomState.of(boundary.drawn_on)
-        self.versions = tuple([_version(tensor) for tensor in self.inputs])
-        self.shapes = tuple([self.inputs[i].shape for i in boundary._sized])
-        self.memory = {i: self.inputs[i].detach() for i in boundary._tensors}
-        outs = self.outs = list(boundary.forward(*self.arguments))
-        self.numbers = tuple(outs[layout.numbers :])
-        for position in layout.differentiable:
-            is_hidden = position >= layout.outputs - layout.hidden
-            if is_hidden or outs[position]._is_view():
-                outs[position] = outs[position].detach()
 
 
 class Differentiated(torch.autograd.Function):
@@ -499,7 +420,7 @@ class Differentiated(torch.autograd.Function):
         layout = boundary.layout
         ctx.set_materialize_grads(False)
         if part is layout.parts[0]:  # what the forward half does, autograd does not see
-            call.run(boundary)
+            boundary._run_forward(call)
         own = boundary._owns[part]
         ctx.save_for_backward(*(call.to_save(one, part, layout) for one in (*own, *layout.watched)))
         ctx.boundary, ctx.call, ctx.part, ctx.own = boundary, call, part, own
@@ -508,30 +429,39 @@ class Differentiated(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
-        boundary, call, part, own = ctx.boundary, ctx.call, ctx.part, ctx.own
-        if all([g is None for g in cotangents]):  # a function behind it gave none
-            return None, None, None, None, *(None for _ in part.wanted)
-        try:
-            saved = ctx.saved_tensors[: len(own)]
-        except RuntimeError as refusal:  # kernels make views where no gradients are recorded
-            if not str(refusal).startswith((MODIFIED, VIEW_MODIFIED)):
-                raise
-            again = boundary.though_written(call, part, cotangents, SavedTensors(ctx, refusal))
-            return None, None, None, None, *again
-        is_replaced = call.is_replaced(boundary.layout.in_formulas)
-        call.refuse_replaced_results(boundary._read_earlier[part], saved)
-        half = None if is_replaced else boundary.half_for(part, cotangents)
-        marker, _ = ctx.next_functions[0]
-        # of `torch.autograd.grad`, and not of `backward()`, how gradients lie is seen
-        asks_eager = not _C._will_engine_execute_node(marker)
-        if half is None:
-            return None, None, None, None, *boundary.again(call, part, cotangents)
-        found = boundary.gradients(half, call, part, cotangents, saved)
-        if asks_eager:
-            found = boundary.as_eager(call, part, cotangents, found)
-        elif boundary.writes:
-            boundary.refuse_as_eager(call, part, cotangents)
+        call = ctx.call
+        # a function behind it may have given none at all
+        given = any([g is not None for g in cotangents])
+        found = _gradients(ctx, call, cotangents) if given else [None] * len(ctx.part.wanted)
+        is_done = not _C._autograd._get_current_graph_task_keep_graph()
+        if is_done and not ctx.boundary.layout.is_repeatable:
+            ctx.call = None  # as autograd lets go of what was saved
         return None, None, None, None, *found
+
+
+def _gradients(ctx: Any, call: Call, cotangents: Sequence[Any]) -> list[Any]:
+    """Raises what autograd raises of tensors that were saved."""
+    boundary, part, own = ctx.boundary, ctx.part, ctx.own
+    try:
+        saved = () if boundary.layout.is_repeatable else ctx.saved_tensors[: len(own)]
+    except RuntimeError as refusal:  # kernels make views where no gradients are recorded
+        if not str(refusal).startswith((MODIFIED, VIEW_MODIFIED)):
+            raise
+        return boundary.though_written(call, part, cotangents, SavedTensors(ctx, refusal))
+    is_replaced = call.is_replaced(boundary.layout.in_formulas)
+    call.refuse_replaced_results(boundary._read_earlier[part], saved, boundary._earlier[part])
+    half = None if is_replaced else boundary.half_for(part, cotangents)
+    marker, _ = ctx.next_functions[0]
+    # of `torch.autograd.grad`, and not of `backward()`, how gradients lie is seen
+    asks_eager = not _C._will_engine_execute_node(marker)
+    if half is None:
+        return boundary.again(call, part, cotangents)
+    found = boundary.gradients(half, call, part, cotangents, saved)
+    if asks_eager:
+        found = boundary.as_eager(call, part, cotangents, found)
+    elif boundary.writes:
+        boundary.refuse_as_eager(call, part, cotangents)
+    return found
 
 
 def values_behind(graph: Graph, outputs: Sequence[Arg]) -> set[Value]:
@@ -567,17 +497,6 @@ def _is_transformed(cotangent: torch.Tensor) -> bool:
         or _C._functorch.is_functorch_wrapped_tensor(cotangent)
         or _C._functorch.is_legacy_batchedtensor(cotangent)
     )
-
-
-def _version(tensor: Any) -> int:
-    return version_of(tensor) if isinstance(tensor, torch.Tensor) else 0
-
-
-def _counter(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor without memory that has the version counter of this one."""
-    made = tensor.detach()
-    made.data = _EMPTY
-    return made
 
 
 def _without_autocast(run: Run, given: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -77,6 +77,21 @@ def kept_themselves(graph: Graph, node: Node) -> frozenset[Value]:
         return tensors
 
 
+def keeps_nothing(graph: Graph) -> bool:
+    """Is there nothing that eager's formulas keep, so that its graph can be gone through again?
+    False where nobody can say."""
+    inputs = tuple([replace(entry, kind="argument") for entry in graph.inputs])
+    try:
+        with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
+            given = [_like(graph, entry.value) for entry in inputs]
+            made = eager_function(replace(graph, inputs=inputs))(*given)
+            return next(_saved(made), None) is None
+    except Exception as error:
+        if is_interrupt(error):
+            raise
+        return False
+
+
 MORE_DIMENSIONS = 16
 """Than a tensor of a program has: what replaced an argument's data."""
 

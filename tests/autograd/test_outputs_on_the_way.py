@@ -100,9 +100,18 @@ def written_before(net: Net, x: Tensor) -> Results:
     return read, made, made.sum(0) * net.scale
 
 
+def beside_what_is_written(net: Net, x: Tensor) -> Results:
+    """As what a distribution draws is, into new memory that has no gradients."""
+    mean, scale = net.first(x).split(2, 1)
+    noise = torch.empty(mean.shape).copy_(x[:, 2:]).mul_(2)
+    action = (mean + noise * scale.exp()).tanh()
+    return action, mean, scale, ((action - mean) * noise).sum(1)
+
+
 PROGRAMS = [
     *(in_a_row, scores_and_loss, beside_each_other, two_heads, past_what_is_handed_out, recurrent),
     *(shared_weights, two_rows, parts, states_of_layers, written_before),
+    beside_what_is_written,
 ]
 
 

@@ -41,6 +41,13 @@ def of_two_results(x: Tensor, w: Tensor) -> Tensor:
     return (x @ q).square().sum() + r.diagonal().sum()
 
 
+def of_two_results_by_other_names(x: Tensor, w: Tensor) -> Tensor:
+    """A normalizing flow's determinant, as a function of torch's and as a method."""
+    square = w @ w.mT + torch.eye(4, dtype=w.dtype)
+    (q, _), (_, volume) = torch.qr(square), torch.slogdet(square)
+    return (x @ q).square().sum() + volume + square.slogdet().logabsdet * square.svd().S.sum()
+
+
 def of_matrices_with_holes(x: Tensor, w: Tensor) -> Tensor:
     """What autograd keeps lies as it did: the backward formula of det asks whether it is contiguous."""
     wide = torch.cat((w, torch.sin(w)), 1)
@@ -71,6 +78,7 @@ PROGRAMS = (
     of_memory_that_is_written_again,
     of_no_result_that_is_used,
     of_two_results,
+    of_two_results_by_other_names,
 )
 
 

@@ -81,3 +81,54 @@ def _outcome(function: Callable[[Tensor], Any], shape: tuple[int, int]) -> str:
         return f"refused {x.tolist()} {x._version > 0}"
     kept = re.sub(r"grad_fn=<\w+>", "grad_fn", repr(read))
     return f"{kept} {x.tolist()} {x._version > 0}"
+
+
+def _cross_attention() -> tuple[torch.nn.Module, Callable[[Tensor], Tensor]]:
+    """Its weights are split where keys and values are one tensor, and queries another one."""
+    torch.manual_seed(0)
+    layer = torch.nn.MultiheadAttention(4, 2, batch_first=True, dtype=torch.float64)
+    optimizer = torch.optim.AdamW(layer.parameters(), 0.1)
+
+    def step(x: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        made = layer(x[:, :1], x, x)[0]
+        loss: Tensor = (made - 1).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return layer, step
+
+
+def _split_anew() -> tuple[torch.nn.Module, Callable[[Tensor], Tensor]]:
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(4, 6, bias=False, dtype=torch.float64)
+
+    def step(x: Tensor) -> Tensor:
+        losses = []
+        for _ in range(2):
+            a, b = layer.weight.split([2, 4])
+            losses.append((x @ a.t()).sum() * (x @ b.t()).sin().sum())
+            (g,) = torch.autograd.grad(losses[-1], layer.weight)
+            with torch.no_grad():
+                layer.weight.sub_(0.01 * g)
+        return torch.stack([loss.detach() for loss in losses])
+
+    return layer, step
+
+
+@pytest.mark.parametrize("make", [_cross_attention, _split_anew])
+def test_a_step_writes_what_it_has_divided_and_does_not_use_any_more(
+    make: Callable[[], tuple[torch.nn.Module, Callable[[Tensor], Tensor]]],
+) -> None:
+    found = []
+    for compiled in (True, False):
+        layer, step = make()
+        run = anyshape.compile(step, fullgraph=True) if compiled else step
+        batches = (torch.randn(n, n, 4, dtype=torch.float64) for n in (3, 2, 5, 4))
+        torch.manual_seed(1)
+        found.append([run(x).clone() for x in batches])
+        found[-1] += [t for p in layer.parameters() for t in (p.detach(), torch.tensor(p._version))]
+        if compiled:
+            assert not run.stats().eager_graphs  # type: ignore[attr-defined]
+    torch.testing.assert_close(*found)

@@ -34,7 +34,8 @@ RECORDING = frozenset(f"anyshape.eager_recorded.{name}" for name in RECORDED.val
 """The functions that do so."""
 
 SEVERAL = frozenset(
-    "torch.linalg.qr torch.linalg.eigh torch.linalg.slogdet torch.linalg.svd torch.svd "
+    "torch.linalg.qr torch.qr torch.Tensor.qr torch.linalg.eigh torch.linalg.slogdet torch.slogdet "
+    "torch.Tensor.slogdet torch.linalg.svd torch.svd torch.Tensor.svd "
     "anyshape.eager.var_mean_ anyshape.eager.std_mean_ torch.lstm torch.gru torch.rnn_tanh "
     "torch.rnn_relu torch.lstm_cell".split()
 )

@@ -44,6 +44,9 @@ class CostModel:
     nested_joins: int = 4
     """Joins and pads of joins and pads in one kernel: what lies below is written once for each
     way."""
+    kernels_alike: int = 8
+    """Kernels that differ in whole numbers alone, from which on one is handed these numbers: each
+    takes the compiler about 30 ms, and constants make each a little faster."""
     region_steps: int = 2
     """Computing steps from which on one C function runs them: a call of it costs one call."""
     long_region_steps: int = 8

@@ -61,6 +61,7 @@ from anyshape.ops.table import (
     is_done_by_library,
 )
 from anyshape.ops.table import View as ViewLowering
+from anyshape.schedule.alike import one_for_many
 from anyshape.schedule.analysis import Analysis, Order, analyse, link_readers
 from anyshape.schedule.build import draft_group
 from anyshape.schedule.draft import Cell, Draft
@@ -138,7 +139,8 @@ class _Plan:
         outputs = tuple(map(self._output, self.graph.outputs))
         inputs = tuple(entry.value.name for entry in self.graph.inputs)
         shape = self.found.sizes.shape
-        written = write_where_assigned(self.steps, self.buffers, outputs, shape)
+        steps = one_for_many(self.steps, self.buffers, self.variants)
+        written = write_where_assigned(steps, self.buffers, outputs, shape)
         steps = insert_frees(written, self.buffers, outputs)
         return Program(self.buffers, inputs, steps, outputs, self._entry_symbols(steps, outputs))
 

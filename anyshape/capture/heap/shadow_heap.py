@@ -26,6 +26,7 @@ from anyshape.capture.heap import (
     twins,
     undo,
 )
+from anyshape.capture.heap.allocation_age import objects_made_since
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.hidden_dicts import refuse_to_give, replace_namespace
@@ -484,7 +485,7 @@ class Heap(Journal):
 
     def set_slot(self, obj: Any, descriptor: Any, name: str, value: Any) -> None:
         """Set (or, with `NULL`, delete) an attribute through a C descriptor."""
-        if self.domain.records and id(obj) not in self.created:
+        if self.domain.records and not self._is_ours(obj):
             if not undo.takes(obj, descriptor, value):
                 raise broken("python-effect", f"setting {name!r} of a {bare_name(type(obj))}")
             if value is NULL:
@@ -498,6 +499,18 @@ class Heap(Journal):
         if name == "__dict__":
             self._journal(replace_namespace(self.namespaces, obj, value, self.created))
         undo.set_behind(descriptor, obj, value)
+
+    def _is_ours(self, obj: Any) -> bool:
+        """Whether it was made here. So were errors that C code has raised meanwhile, which nobody
+        registered; before a fork, these would have to be set back."""
+        if id(obj) in self.created:
+            return True
+        if self.journal is not None or not issubclass(type(obj), BaseException):
+            return False
+        if self.domain.is_outside(obj) or id(obj) not in objects_made_since():
+            return False
+        self.create(obj)
+        return True
 
     def set_tensor_slot(self, tensor: Any, key: Any, name: str, value: Any) -> None:
         """Set an attribute of an outside tensor; what `key` is stands for the tensor in `slots`."""
@@ -541,7 +554,7 @@ class Heap(Journal):
     def native_setattr(self, obj: Any, name: str, value: Any) -> None:
         """Set an attribute of a class, a function or another C object by C code."""
         moves = name == "__bases__" and type(obj) is not type  # and its `mro` is called
-        if not self.domain.records or (id(obj) in self.created and not moves):
+        if not self.domain.records or (self._is_ours(obj) and not moves):
             if issubclass(type(obj), type):
                 self.domain.class_changed()
             if self.journal is not None:

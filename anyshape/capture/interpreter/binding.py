@@ -6,6 +6,7 @@ CPython's own TypeError: the real function object is copied with an empty body a
 
 from __future__ import annotations
 
+import itertools
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -36,7 +37,7 @@ def bind(
         locals_[:positional] = args[:positional]
     rest = parameters
     if real.co_flags & VARARGS_FLAG:
-        locals_[parameters] = args[positional:] if given > positional else ()
+        locals_[parameters] = _rest(machine, args, positional)
         rest += 1
     elif given > positional:
         raise _mismatch(fn, args, kwargs)
@@ -50,6 +51,12 @@ def bind(
         _bind_keywords(fn, code, args, kwargs, locals_, extra)
     _fill_defaults(machine, fn, code, args, kwargs, locals_)
     return locals_
+
+
+def _rest(machine: Interpreter, args: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+    """What `*args` gets: a tuple of its own, also where all of one is handed on."""
+    made = (*itertools.islice(args, count, None),)
+    return machine.heap.create(made) if made and machine.recording else made
 
 
 def _bind_keywords(

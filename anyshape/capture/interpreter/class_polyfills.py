@@ -38,6 +38,16 @@ def call_in_order(calls: Any) -> None:
         fn(arg)
 
 
+def add_note(error: Any, note: Any) -> None:
+    notes = getattr(error, "__notes__", ABSENT)
+    if notes is ABSENT:
+        notes = []
+        error.__notes__ = notes
+    elif not is_subtype(type(notes), list):
+        raise TypeError("Cannot add note: __notes__ is not a list")
+    list.append(notes, note)
+
+
 def construct(cls: Any, new: Any, args: Any, kwargs: Any) -> Any:
     obj = created(new(cls, *args, **kwargs))
     kind = type(obj)

@@ -19,6 +19,12 @@ def format_fields(fields: Any) -> Any:
     return text
 
 
+def percent_of(text: Any, values: Any) -> Any:
+    """`text % values` of what lies in an object of a subclass of `tuple`, whose methods C does not
+    ask."""
+    return text % values
+
+
 def repr_of_list(values: Any) -> Any:
     parts: list[Any] = []
     while len(parts) < native(len, values):

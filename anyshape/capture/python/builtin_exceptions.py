@@ -13,6 +13,8 @@ from typing import Any
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.quiet_classes import class_entry
+from anyshape.capture.heap.values import Call, TextValue
+from anyshape.capture.interpreter import class_polyfills
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Code
 
@@ -49,17 +51,11 @@ def _with_traceback(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[st
 
 
 def _add_note(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`error.add_note(text)` of an exception made here, whose list of notes is then made here."""
-    heap = machine.heap
-    known = len(args) == 2 and not kwargs and type(args[1]) is str
-    if not known or not machine.recording or heap.journal is not None:
-        return machine.native(BaseException.add_note, args, kwargs)
-    error = args[0]
-    if not heap.is_created(error) or type(error) not in PLAIN_EXCEPTIONS:
-        return machine.native(BaseException.add_note, args, kwargs)
-    BaseException.add_note(error, args[1])
-    heap.create(error.__notes__)
-    return None
+    """`error.add_note(text)`: an attribute that is read or set as any other, and a list."""
+    known = len(args) == 2 and not kwargs and type(args[1]) in (str, TextValue)
+    if known and machine.recording and issubclass(type(args[0]), BaseException):
+        return Call(class_polyfills.add_note, args)
+    return machine.native(BaseException.add_note, args, kwargs)
 
 
 def _init_of(method: Any) -> Callable[..., Any]:

@@ -11,8 +11,8 @@ import re
 from typing import Any
 
 from anyshape.capture.heap.quiet_classes import has_entry
-from anyshape.capture.heap.values import PROXIES, Call
-from anyshape.capture.interpreter import c_callbacks, polyfills
+from anyshape.capture.heap.values import PROXIES, Call, ScalarValue, SizeValue
+from anyshape.capture.interpreter import c_callbacks, polyfills, text_polyfills
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.interrupts import is_interrupt
 
@@ -22,6 +22,8 @@ SPECIFICATION = re.compile(r"%(\([^)]*\))?([#0\- +]*)(\*|\d*)(\.\*|\.\d*)?[hlL]?
 def formatted(machine: Interpreter, text: str, given: Any) -> Call | None:
     if any(type(given) is kind for kind in PROXIES):
         return None
+    if type(given) is not tuple and issubclass(type(given), tuple) and _is_made(machine, given):
+        return Call(text_polyfills.percent_of, (text, tuple(tuple.__iter__(given))))
     values = given if type(given) is tuple else (given,)
     asked = [_is_asked(machine, value) for value in values]
     if not any(asked) or (type(given) is not tuple and has_entry(type(given), "__getitem__")):
@@ -39,6 +41,10 @@ def formatted(machine: Interpreter, text: str, given: Any) -> Call | None:
     return Call(polyfills.percent, (shown + text[end:], values, tuple(kinds)))
 
 
+def _is_made(machine: Interpreter, value: Any) -> bool:
+    return machine.recording and machine.heap.is_created(value)
+
+
 def _is_asked(machine: Interpreter, value: Any) -> bool:
     return c_callbacks.defines(machine, value, c_callbacks.TEXT)
 
@@ -48,7 +54,7 @@ def _takes(part: re.Match[str], value: Any, asked: bool) -> bool:
     if asked:
         return part[5] in ("s", "r")
     if type(value) in PROXIES:
-        return part[5] == "s"
+        return part[5] == "s" or (part[5] == "r" and type(value) in (SizeValue, ScalarValue))
     try:
         part[0] % (value,)
     except Exception as error:

@@ -321,9 +321,11 @@ class Rebuilder:
         parts = [self.text(item) for item in value]
         if type(value) is SizeTuple:
             return self.named(value, f"{self.constant(torch.Size)}([{', '.join(parts)}])")
-        if self.is_fixed(value):
+        if not self.is_fixed(value):
+            return self.named(value, f"({', '.join(parts)},)")
+        if not self.heap.is_created(value):
             return self.constant(value)
-        return self.named(value, f"({', '.join(parts)},)")
+        return self.named(value, f"(*[{', '.join(parts)}],)")  # no constant of the code: a new one
 
     def named(self, value: Any, text: str) -> str:
         """The name of what an expression makes: it is one object wherever it is needed. One that

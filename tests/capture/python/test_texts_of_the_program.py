@@ -12,8 +12,8 @@ import types
 import typing
 import unicodedata
 import zlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -162,6 +162,35 @@ def test_sizes_beside_objects_are_shown() -> None:
     fast = anyshape.compile(program)
     for size in (2, 3, 5):
         assert fast(torch.ones(size))[1:] == (f"part of {size}", f"b{size}")
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+class Silent(tuple[Any, ...]):
+    """C asks none of its methods for what lies in it."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise KeyError
+
+    def __len__(self) -> int:
+        return 7
+
+
+def test_named_tuples_of_sizes_are_shown() -> None:
+    def program(x: torch.Tensor) -> Any:
+        y = x + 1
+        pair = Pair(x.shape[0], Shown("part"))
+        nested = Pair(Pair(x.shape[0], 1.5), "b")
+        shown = repr(pair), f"{nested}", "%r-%s" % pair, "%d %s" % Silent((x.shape[0], "a"))
+        return y * 2, *shown
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for size in (2, 3, 5):
+        x = torch.ones(size)
+        assert fast(x)[1:] == program(x)[1:]
 
 
 @pytest.mark.filterwarnings("ignore")

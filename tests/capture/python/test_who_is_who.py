@@ -175,3 +175,49 @@ def test_all_of_a_tuple_is_the_tuple(every: int) -> None:
         wanted, found = whole_slices(torch.ones(2), given), fast(torch.ones(2), given)
         assert found[1:4] == wanted[1:4]
         assert found[4] is given
+
+
+def given_on(*values: Any) -> tuple[Any, ...]:
+    return values
+
+
+ALIKE = ("missing", 1.5)
+MADE_IN_EACH_CALL: dict[str, Callable[[list[Any]], Any]] = {
+    "numbers": lambda v: (len(v), len(v) + 1),
+    "texts": lambda v: ("missing", str(v)),
+    "nested": lambda v: (("a", len(v)), "b"),
+    "of a list": lambda v: tuple(["a", "b"]),
+    "of a star": lambda v: (*["a"], 1),
+    "rest of a call": lambda v: given_on(1, 2),
+    "all of a call": lambda v: given_on(*ALIKE),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("every", [0, 1, 2])
+@pytest.mark.parametrize("name", MADE_IN_EACH_CALL)
+def test_a_tuple_of_constants_is_another_one_in_each_call(name: str, every: int) -> None:
+    make = MADE_IN_EACH_CALL[name]
+    log: list[Any] = []
+
+    def program(x: Tensor) -> Any:
+        y = x + 1
+        made = make([])
+        log.append(made)
+        return y * 2, made, [made]
+
+    fast = compiled(program, every)
+    given = [fast(torch.ones(3))[1:] for _ in range(4)]
+    assert all(made is inside[0] is kept for (made, inside), kept in zip(given, log))
+    assert len({id(made) for made, _ in given}) == 4
+    assert all(made == make([]) for made, _ in given)
+
+
+@pytest.mark.parametrize("every", [0, 1])
+def test_constants_of_the_code_are_one_object(every: int) -> None:
+    def program(x: Tensor) -> Any:
+        return x + 1, ("a", 1), given_on(*ALIKE) is ALIKE, given_on() is given_on()
+
+    given = [compiled(program, every)(torch.ones(3)) for _ in range(3)]
+    assert all(made is program.__code__.co_consts[2] for _, made, *_ in given)
+    assert all((first, second) == (False, True) for *_, first, second in given)

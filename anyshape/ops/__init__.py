@@ -29,6 +29,7 @@ from anyshape.ops import (
     shorthand,
     sort,
     special,
+    spectra,
     split,
     view,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "shorthand",
     "sort",
     "special",
+    "spectra",
     "split",
     "view",
 ]

@@ -130,8 +130,13 @@ def attention_by_products(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def _kernel(given: Given) -> Kernel | None:
-    """The one that eager takes, where its gradients can be asked for by themselves."""
+    """The one that eager takes, where its gradients can be asked for by themselves.
+
+    Of nothing there is none: eager asks no kernel, and the host's divides by the number of heads.
+    """
     g = given
+    if not all(t.numel() for t in (g.query, g.key, g.value)):
+        return None
     named: dict[str, Any] = {"scale": g.scale, "enable_gqa": g.shared > 1}
     chosen = _choose(g.query, g.key, g.value, g.mask, 0.0, g.causal, **named)
     kernel = KERNELS.get((g.query.device.type, chosen))

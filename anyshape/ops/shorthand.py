@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from anyshape.ops.context import NoRow, OpError
+from anyshape.ops.gradients import elementwise
 from anyshape.ops.reduce import cast, wide
 from anyshape.ops.rules import dim_of, dims_of, floated, new, tensor
 from anyshape.ops.table import op
@@ -103,7 +104,7 @@ op(
     torch="torch.angle",
     spellings=("torch.Tensor.angle",),
     expand=_angle_expand,
-    vjp="expansion",
+    vjp=elementwise.ANGLE,
 )
 
 

@@ -1,4 +1,5 @@
-"""Special functions: a few with a loop body, the others done by torch element by element."""
+"""Special functions: a few with a loop body, the others done by torch element by element. So is
+the rounding to what a quantized tensor can hold."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anyshape.ops.gradients import elementwise
-from anyshape.ops.rules import PointwiseRule, floated, promoted
+from anyshape.ops.rules import PointwiseRule, floated, like, promoted
 from anyshape.ops.table import Extern, Pointwise, Vjp, op
 
 Body = Callable[..., Any]
@@ -89,3 +90,16 @@ op(
     lower=Extern("torch.ldexp"),
     vjp=elementwise.LDEXP,
 )
+
+for _name, _signature in (
+    ("fake_quantize_per_tensor_affine", "input, scale, zero_point, quant_min, quant_max"),
+    ("fake_quantize_per_channel_affine", "input, scale, zero_point, axis, quant_min, quant_max"),
+):
+    op(
+        _name,
+        _signature,
+        torch=f"torch.{_name}",
+        type=like(0),
+        lower=Extern(f"torch.{_name}"),
+        raises=True,
+    )

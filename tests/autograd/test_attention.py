@@ -85,6 +85,31 @@ def _outcome(run: Any, x: Tensor, mask: Tensor) -> list[Tensor]:
     return [made.detach(), leaf.grad]
 
 
+@pytest.mark.parametrize("turn", [lambda t: t, lambda t: t.transpose(1, 2)], ids=["rows", "turned"])
+def test_attention_of_nothing_asks_no_kernel(turn: Callable[[Tensor], Tensor]) -> None:
+    """The host's divides by the number of heads, which ends the process."""
+
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        return attend(turn(x), turn(y), turn(y) * 2)
+
+    fast = anyshape.compile(program)
+    for shape in (
+        (2, 3, 5, 4),
+        (2, 0, 5, 4),
+        (2, 3, 0, 4),
+        (0, 3, 5, 4),
+        (0, 0, 5, 4),
+        (2, 3, 5, 0),
+    ):
+        x, y = torch.randn(shape), torch.randn(shape)
+        given = [(x.clone().requires_grad_(), y.clone().requires_grad_()) for _ in range(2)]
+        made = [run(*leaves) for run, leaves in zip((fast, program), given)]
+        for result in made:
+            result.square().sum().backward()
+        assert_same(made[:1], made[1:])
+        assert_same([t.grad for t in given[0]], [t.grad for t in given[1]])
+
+
 def test_a_mask_that_requires_gradients_gets_some() -> None:
     def program(x, m):
         mask = m + x.mean()

@@ -120,10 +120,12 @@ def _of_logit(b: Any, g: Any, y: Any, x: Any, eps: Any = None) -> Any:
     slope = b.div(g, b.mul(x, b.rsub(x, 1)))
     low, high = (0.0, 1.0) if eps is None else (eps, 1.0 - eps)
     outside = b.full((), math.nan if eps is None else 0.0, g.dtype, g.type.device)
-    return b.where(b.logical_and(b.ge(x, low), b.le(x, high)), slope, outside)
+    return b.where(b.logical_or(b.lt(x, low), b.gt(x, high)), outside, slope)
 
 
 LOGIT = {"input": _of_logit}
+ANGLE = {"input": nothing}
+"""Of real numbers."""
 ROUND = {"input": nothing}
 
 # --- arithmetic ---
@@ -240,9 +242,15 @@ def _squares(b: Any, p: Any, q: Any) -> Any:
     return b.add(b.mul(p, p), b.mul(q, q))
 
 
+def _over_squares(b: Any, p: Any, q: Any) -> Any:
+    """1 / (p^2 + q^2), and 0 where that sum is, as in eager since 2.13."""
+    squares = _squares(b, p, q)
+    return masked(b, b.ne(squares, 0), b.reciprocal(squares))
+
+
 ATAN2 = {
-    "input": lambda b, g, y, p, q: b.mul(b.mul(g, q), b.reciprocal(_squares(b, p, q))),
-    "other": lambda b, g, y, p, q: b.mul(b.mul(g, b.neg(p)), b.reciprocal(_squares(b, p, q))),
+    "input": lambda b, g, y, p, q: b.mul(b.mul(g, q), _over_squares(b, p, q)),
+    "other": lambda b, g, y, p, q: b.mul(b.mul(g, b.neg(p)), _over_squares(b, p, q)),
 }
 HYPOT = {
     "input": lambda b, g, y, p, q: b.mul(g, b.div(p, y)),

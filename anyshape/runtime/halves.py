@@ -35,8 +35,8 @@ class Layout:
     the backward half, ``watched`` are saved for their versions alone; ``numbers`` is where the
     numbers begin in what the forward half returns. ``parts``: no operator keeps something for two
     of them, so that each can be gone through once. ``in_formulas``, ``results_in_formulas``:
-    inputs and outputs that eager's formulas keep themselves, so that they find what ``x.data = new``
-    has put there.
+    inputs and outputs that eager's formulas keep themselves, so that they find what
+    ``x.data = new`` has put there.
     ``is_repeatable``: they keep nothing at all, so that eager's graph can be gone through again.
     ``shared``: outputs that are views of one memory, which nobody may write to."""
 

@@ -421,7 +421,9 @@ def reference_of(program: Fuzzed, case: int, nudged: bool = False) -> Outcome | 
 def overflowed(program: Fuzzed, case: int) -> Outcome | None:
     """The call where a half has overflowed in it, with some number in place of what is infinite or
     NaN, for a program without a reference; None where nothing has."""
-    half = "float16" in {i.dtype for i in program.inputs} or HALVES["float16"].search(program.source)
+    half = "float16" in {i.dtype for i in program.inputs} or HALVES["float16"].search(
+        program.source
+    )
     if not half:
         return None
     with Overflows() as seen:

@@ -16,8 +16,8 @@ from anyshape.capture.guards.tensor_specs import TensorSpec
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.sources import Source
 from anyshape.capture.heap.values import TensorValue
-from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.choices import Choice
+from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.recording.retyping import Retyped
 from anyshape.capture.tensors.aliases import is_pick, shares

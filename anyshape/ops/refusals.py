@@ -66,6 +66,11 @@ LIMITS: Mapping[str, Mapping[str, tuple[float, float]]] = MappingProxyType(
         "cross_entropy": {"label_smoothing": (-math.inf, 1)},
         "triplet_margin_loss": {"margin": (math.ulp(0), math.inf)},
         "mvlgamma": {"p": (1, math.inf)},
+        **dict.fromkeys(
+            "dropout dropout1d dropout2d dropout3d nn_alpha_dropout feature_alpha_dropout "
+            "torch_dropout feature_dropout alpha_dropout".split(),
+            {"p": (0, 1)},
+        ),
     }
 )
 """The least and the greatest number that eager takes, by row and parameter."""

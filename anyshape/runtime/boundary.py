@@ -29,7 +29,7 @@ from anyshape.runtime.gradient_layouts import Layout as Laid
 from anyshape.runtime.halves import Half, Layout, Part, Run, made_by
 from anyshape.runtime.random_state import RandomState
 from anyshape.runtime.recorded_calls import Call, Result, counter_of, version_now
-from anyshape.runtime.replayed_gradients import StandIns, Way
+from anyshape.runtime.replayed_gradients import StandIns, Way, shaped_as
 from anyshape.runtime.rollback import written_inputs
 from anyshape.runtime.saved_values import (
     MODIFIED,
@@ -204,6 +204,7 @@ class Boundary:
         replaced since, from those that they had."""
         self.reruns += 1
         if call.is_modified():
+            self._is_refused(call, part, cotangents, call.written_since())
             raise RuntimeError(MODIFIED)
         return self._eagerly(call, part, cotangents, create=torch.is_grad_enabled())
 
@@ -219,7 +220,7 @@ class Boundary:
         outputs = [self.graph.outputs[p] for p, g in zip(part.outputs, cotangents) if g is not None]
         behind = values_behind(self.graph, outputs)
         written = {self.graph.inputs[position].value for position in call.modified()}
-        again = [p for p, counter, version in call.saved if version_now(counter) != version]
+        again = call.written_since()
         left = (
             number
             for number, one in enumerate(self.layout.watched, len(self._owns[part]))
@@ -227,6 +228,7 @@ class Boundary:
             if self.graph.inputs[one.position].value in behind
         )
         if any(map(saved.is_written, left)):
+            self._is_refused(call, part, cotangents, again)
             raise saved.refusal
         if behind.isdisjoint(written):
             self.reruns += 1
@@ -234,10 +236,10 @@ class Boundary:
         half, own = self.half_for(part, cotangents), self._owns[part]
         read, stale = saved.one_by_one(len(own))
         if (
-            half is None
+            self._is_refused(call, part, cotangents, again)
+            or half is None
             or not stale.isdisjoint(half.read)
             or call.is_replaced(self.layout.in_formulas)
-            or self._is_refused(call, part, cotangents, again)
         ):
             raise saved.refusal
         return self.gradients(half, call, part, cotangents, read)
@@ -261,10 +263,13 @@ class Boundary:
         self, call: Call, part: Part, cotangents: Sequence[Any], outputs: Sequence[int]
     ) -> bool:
         """Does one of eager's formulas for these cotangents keep what has been written since? Eager
-        is asked with what the inputs hold now, as their values say nothing of it."""
+        is asked with what the inputs hold now, as their values say nothing of it. Raises what eager
+        does where it comes first to an operator without a derivative."""
         self.reruns += 1
         try:
             self._eagerly(call, part, cotangents, False, outputs, (*call.modified(),))
+        except NotImplementedError:
+            raise
         except (RuntimeError, LookupError, TypeError, ValueError):
             return True  # or there is nothing to be asked with these values
         return False
@@ -367,6 +372,8 @@ class Boundary:
             eager = self._eager_of(part, tuple(given))
             outs = self._replayed(call, [*inputs, *given.values()], eager)
             handed = {p: g for p, g in zip(part.outputs, cotangents) if g is not None}
+            if written_inputs:  # only errors are asked for, and data may decide how many there are
+                handed = {p: shaped_as(g, outs[p]) for p, g in handed.items()}
             if own:
                 handed = {p: stand_ins.of(g) for p, g in handed.items()}
             way = Way.of(

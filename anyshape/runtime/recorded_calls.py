@@ -91,6 +91,10 @@ class Call:
             if position not in self.copies and version_now(tensor) != version:
                 yield position
 
+    def written_since(self) -> list[int]:
+        """The positions of outputs that are saved and have been written since."""
+        return [p for p, counter, version in self.saved if version_now(counter) != version]
+
     def to_save(self, one: SavedValue, part: Part, layout: Layout) -> torch.Tensor:
         """What a part saves: of another one's outputs not the tensor itself, which would hold that
         part's node, and be held by it."""

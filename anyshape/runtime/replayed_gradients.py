@@ -134,6 +134,11 @@ class _Tied(torch.autograd.Function):
         return (None, None, *again.tied(found))
 
 
+def shaped_as(cotangent: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    """The cotangent, or zeros where data have made a result of another shape."""
+    return cotangent if cotangent.shape == result.shape else torch.zeros_like(result)
+
+
 def _edge(tensor: torch.Tensor) -> GradientEdge | torch.Tensor:
     return get_gradient_edge(tensor) if tensor.requires_grad else tensor
 

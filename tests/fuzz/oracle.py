@@ -120,7 +120,8 @@ def differences(
         if problems and not exact and _is_carried(a, b, truths.of(number), nudged, number, coarse):
             continue
         for problem in problems:
-            yield f"{name}: {problem}"
+            if not (_is_empty_gradient(name, b) and problem.startswith("requires_grad")):
+                yield f"{name}: {problem}"
         if not name.startswith("gradient") and _is_view(a) and not _is_view(b):
             yield f"{name}: a view, eager's is none"
     for number, (a, b) in enumerate(zip(found.versions, wanted.versions)):
@@ -132,6 +133,11 @@ def differences(
     states = found.random_state, wanted.random_state
     if states[0] is not None and not torch.equal(*states):
         yield "random state differs afterwards"
+
+
+def _is_empty_gradient(name: str, value: Any) -> bool:
+    """Some formulas of eager give back their argument, or a copy, where there are no elements."""
+    return name.startswith("gradient") and isinstance(value, Tensor) and not value.numel()
 
 
 def _is_impossible(leaf: tuple[str, Any]) -> bool:

@@ -41,12 +41,12 @@ def _adds(accumulate: bool = False, unsafe: bool = False) -> bool:
 def _last_of_each(written: Tensor, indices: Any, values: Tensor) -> Tensor:
     """The values, where each is the last of those stored at the same place; as they are where they
     cannot be stored."""
-    places = torch.arange(written.numel(), device=written.device).view(written.shape)
+    offsets = torch.arange(written.numel(), device=written.device).view(written.shape)
     try:
-        targets = torch.ops.aten.index(places, indices)
+        targets = torch.ops.aten.index(offsets, indices)
         stored = values.expand(targets.shape)
     except (IndexError, RuntimeError):
         return values
-    last = {place: number for number, place in enumerate(targets.flatten().tolist())}
-    numbers = [last[place] for place in targets.flatten().tolist()]
+    last = {offset: number for number, offset in enumerate(targets.flatten().tolist())}
+    numbers = [last[offset] for offset in targets.flatten().tolist()]
     return stored.reshape(-1)[numbers].view(targets.shape)

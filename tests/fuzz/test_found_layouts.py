@@ -180,6 +180,59 @@ FOUND["one column is written at another stride than it is read"] = at(
     (1, 1, 1),
     (3, 1, 1),
 )
+FOUND[
+    "numbers drawn into what a convolution makes of a pixel without a batch, in another order"
+] = at(
+    over(
+        "4 4 1 1",
+        "t = torch.nn.functional.conv2d(x0[0], x0, padding=1)",
+        "u = t.clone().uniform_().mul_(4).floor_()",
+        "u, t, t.stride()",
+        layouts="transposed plain permuted",
+    ),
+    (5, 5, 5),
+    (5, 7, 2),
+    (1, 1, 1),
+)
+FOUND["a stride is read of what lies as an argument whose sizes of 1 have strides of their own"] = (
+    at(
+        over(
+            "a 2 b 4",
+            "x0.type(torch.int32).stride(), (x0 + 1).stride(), (x0 + x0).stride()",
+            layouts="transposed permuted plain",
+            dtypes="float64",
+        ),
+        (1, 1, 5),
+        (3, 1, 2),
+        (1, 2, 2),
+    )
+)
+FOUND["a stride is read of what is made of one of two tensors, as data says"] = at(
+    over(
+        "a b",
+        "t = x0 * 1",
+        "if t.any(): t = t * 2",
+        "u = x0",
+        "if u.any(): u = u[..., :1]",
+        "(t + 3).stride(), (u + 3).stride()",
+    ),
+    (0, 1, 4),
+    (3, 1, 2),
+    (1, 0, 2),
+)
+FOUND["gradients meet at an argument and at a view of it"] = at(
+    over(
+        "4 4",
+        "t = torch.ops.aten.split_with_sizes(x0, [1, x0.shape[0] - 1])[0]",
+        "u = torch.nn.functional.linear(t, x0).view(-1, 4)",
+        "v = torch.nn.functional.linear(torch.nn.functional.gelu(u), x0)",
+        "t.clone(), v",
+        layouts="gaps plain",
+        gradients=True,
+    ),
+    (0, 3, 2),
+    (1, 4, 3),
+)
 
 
 @pytest.mark.parametrize("program", FOUND.values(), ids=FOUND.keys())

@@ -18,6 +18,7 @@ from tests.forked import in_a_process
 from tests.fuzz import grammar, programs
 from tests.fuzz.inputs import Input
 from tests.fuzz.oracle import (
+    Outcome,
     call,
     close,
     coarsest,
@@ -151,6 +152,15 @@ def test_partial_sums_decide_what_is_past_all_numbers_of_float16() -> None:
     assert not close(torch.tensor([7.0, 1.0]).half(), eager, on_the_way)
     assert not close(torch.tensor([nan, 1.0]), eager.float(), on_the_way)
     assert not close(torch.tensor([nan, 1.0]).half(), eager, torch.tensor([inf, 1.0]).double())
+
+
+@pytest.mark.parametrize(("count", "is_told"), ((0, False), (1, True)))
+def test_whether_a_gradient_of_nothing_requires_gradients_is_not_judged(
+    count: int, is_told: bool
+) -> None:
+    plain, other = (Outcome([], [], None, gradients=(torch.ones(count),)) for _ in range(2))
+    other.gradients[0].requires_grad_()
+    assert bool(list(differences(plain, other, exact=False))) is is_told
 
 
 def test_what_overflows_beside_random_numbers_has_a_reference_where_it_does() -> None:

@@ -41,3 +41,18 @@ def test_dropout_of_any_rank_is_eagers(name: str, training: bool, p: float) -> N
     fast = anyshape.compile(program)
     wanted = [_outcome(program, rank) for rank in RANKS]
     assert [_outcome(fast, rank) for rank in RANKS] == wanted
+
+
+@pytest.mark.parametrize("p", (2.0, -1.0, 1.0, 0.0))
+@pytest.mark.parametrize("name", NAMES)
+def test_a_probability_is_asked_for_though_nothing_is_dropped(name: str, p: float) -> None:
+    def program(x: torch.Tensor, p: float) -> torch.Tensor:
+        return getattr(torch.nn.functional, name)(x, p=p, training=False) + 1
+
+    def told(function: Any) -> Any:
+        try:
+            return function(torch.ones(2, 3, 4), p).tolist()
+        except (RuntimeError, ValueError) as error:
+            return str(error)
+
+    assert told(anyshape.compile(program)) == told(program)

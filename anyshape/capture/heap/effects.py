@@ -3,7 +3,7 @@ are left when all are done at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from anyshape.nouns import frozen
@@ -50,3 +50,38 @@ def without_overwritten(
             written.clear()
         left.append(effect)
     return left
+
+
+TAKEN = frozenset({set.discard, set.remove})
+
+
+def without_passing(
+    effects: Sequence[Effect],
+    real: Callable[[Any], Any],
+    ids: Collection[int],
+    created: Mapping[int, Any],
+) -> Sequence[Effect]:
+    """The writes without those that put the id of a new object into a set and take it out again, as
+    `reprlib.recursive_repr` does with what is shown: it can have lain in no set before. ``ids``:
+    what the program knows for ids; ``created``: what the trace has made, by id."""
+    if not any(effect.fn in TAKEN for effect in effects):
+        return effects
+    left: list[Effect | None] = []
+    added: dict[tuple[int, Any], int] = {}
+    for effect in effects:
+        known = effect.fn in (set.add, *TAKEN) and _holds_new_id(effect.args[0], ids, created)
+        key = (id(real(effect.target)), effect.args[0]) if known else None
+        if key is not None and effect.fn is not set.add and key in added:
+            left[added.pop(key)] = None
+        elif key is None or key not in added:
+            if key is not None and effect.fn is set.add:
+                added[key] = len(left)
+            left.append(effect)
+    return [effect for effect in left if effect is not None]
+
+
+def _holds_new_id(value: Any, ids: Collection[int], created: Mapping[int, Any]) -> bool:
+    """Whether it is such an id, or a tuple of numbers with one."""
+    parts = value if type(value) is tuple else (value,)
+    whole = all(type(part) is int for part in parts)
+    return whole and any(part in ids and part in created for part in parts)

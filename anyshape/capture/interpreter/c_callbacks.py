@@ -437,6 +437,7 @@ ASKED: dict[Any, tuple[str, ...]] = {
     **dict.fromkeys((getattr, hasattr, setattr), ATTRIBUTES),
     len: ("__len__",),
     bool: ("__bool__", "__len__"),
+    **dict.fromkeys((int, float, complex), (*NUMBER, "__buffer__", "__repr__")),
     **dict.fromkeys((repr, str, hash), ()),  # asked all the way down: see below
 }
 """What a function asks the classes of its arguments for, where that is not anything."""

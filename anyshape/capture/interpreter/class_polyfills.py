@@ -39,7 +39,7 @@ def call_in_order(calls: Any) -> None:
 
 
 def add_note(error: Any, note: Any) -> None:
-    notes = getattr(error, "__notes__", ABSENT)
+    notes: Any = getattr(error, "__notes__", ABSENT)
     if notes is ABSENT:
         notes = []
         error.__notes__ = notes

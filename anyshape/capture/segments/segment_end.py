@@ -22,7 +22,7 @@ from anyshape.capture.guards import execution_modes
 from anyshape.capture.heap import decimals, times
 from anyshape.capture.heap.allocation_age import may_be_made_since, objects_made_since
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.effects import Effect, without_overwritten
+from anyshape.capture.heap.effects import Effect, without_overwritten, without_passing
 from anyshape.capture.heap.iterators import STARTS, TELLING
 from anyshape.capture.heap.mirrors import VIEWS, maker_of, mapping_behind
 from anyshape.capture.heap.nested_containers import values_of
@@ -588,7 +588,8 @@ def _finish(
     rebuilder = Rebuilder(domain, new_machine)
     rebuilder.replaying = True
     heap = domain.machine.heap
-    for effect in without_overwritten(heap.effects, heap.real, (move_version,)):
+    effects = without_passing(heap.effects, heap.real, domain.ids, heap.created)
+    for effect in without_overwritten(effects, heap.real, (move_version,)):
         rebuilder.effect(effect)
     rebuilder.replaying = False
     text = rebuilder.frames(result) if isinstance(result, Frame) else rebuilder.text(result)

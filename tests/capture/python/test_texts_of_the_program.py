@@ -6,7 +6,9 @@ from __future__ import annotations
 import _codecs
 import binascii
 import codecs
+import dataclasses
 import re
+import reprlib
 import string
 import types
 import typing
@@ -177,6 +179,40 @@ class Silent(tuple[Any, ...]):
 
     def __len__(self) -> int:
         return 7
+
+
+@dataclasses.dataclass
+class Tree:
+    value: Any
+    parts: list[Any] = dataclasses.field(default_factory=list)
+
+
+class Endless:
+    def __init__(self) -> None:
+        self.parts = [self, Tree(1)]
+
+    @reprlib.recursive_repr()
+    def __repr__(self) -> str:
+        return f"Endless({self.parts!r})"
+
+
+RUNNING = {7}
+
+
+def test_what_is_kept_while_a_text_is_made_is_gone_behind_it() -> None:
+    """The set of what is being shown lies outside."""
+
+    def program(x: torch.Tensor) -> Any:
+        y = x + 1
+        RUNNING.discard(7)
+        RUNNING.add(7)
+        return y, repr(Tree(1, [Tree(x.shape[0])])), f"{Endless()}", str([Endless(), Tree(2)])
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for size in (2, 3, 5):
+        x = torch.ones(size)
+        assert fast(x)[1:] == program(x)[1:]
+        assert RUNNING == {7}
 
 
 def test_named_tuples_of_sizes_are_shown() -> None:

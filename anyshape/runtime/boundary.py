@@ -205,6 +205,8 @@ class Boundary:
         self.reruns += 1
         if call.is_modified():
             raise RuntimeError(MODIFIED)
+        if call.is_replaced([p for p in self.layout.kept if p in call.copies]):
+            raise RuntimeError(REPLACED)
         return self._eagerly(call, part, cotangents, create=torch.is_grad_enabled())
 
     def though_written(

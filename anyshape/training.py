@@ -23,11 +23,11 @@ from anyshape.autograd.copied import with_copies
 from anyshape.autograd.differentiate import Activity, Joint, differentiate
 from anyshape.autograd.inlined import differentiates_again, inline_gradients, refuse_uncovered
 from anyshape.autograd.kept import (
+    kept_as_left,
     kept_as_they_are,
     kept_by_eager,
     kept_by_row,
     reads_unchecked,
-    statistics_kept,
     unchecked_by_eager,
 )
 from anyshape.autograd.memory import are_apart, pieces, roots
@@ -323,7 +323,7 @@ def _joint(chained: _Chained, outlined: Outline, absent: tuple[int, ...] = ()) -
         saved_inputs=joint.saved_inputs | kept_inputs,
         saved_outputs=(joint.saved_outputs - unchecked_outputs) | kept_outputs,
         unchecked_inputs=unchecked_inputs,
-        left_inputs=statistics_kept(outlined.marked, OPS),
+        left_inputs=kept_as_left(outlined.marked, OPS, _surely_refused),
     )
 
 

@@ -35,6 +35,20 @@ def kept_by_eager(
     return _lying_in(graph, owner, kept)
 
 
+def _written_in(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[Value]:
+    """What is written by an operator without gradients: the rules here read another value then."""
+    for node in graph.nodes:
+        if node.op in ops and ops[node.op].mutates and not _requires_gradients(node.outputs):
+            yield from node.read[:1]
+
+
+def _read_by_formula(node: Node, ops: Mapping[str, OpDef]) -> Iterator[Value]:
+    row = ops.get(node.op)
+    is_pure = row is None or not (row.mutates or row.alias != "none")
+    if is_pure and _requires_gradients(node.outputs):
+        yield from (v for v in dict.fromkeys(node.inputs()) if isinstance(v.type, TensorType))
+
+
 def _left_to_eager(node: Node, ops: Mapping[str, OpDef], recorded: Set[str]) -> tuple[Value, ...]:
     """What a node reads and makes of whose formula no row tells: autograd records it or what it
     expands to, or it writes in place."""
@@ -113,12 +127,21 @@ def _signature(node: Node, read: Sequence[Value]) -> str:
     return f"{node.op} {[map_values(arg, described) for arg in given]} {node.modes}"
 
 
-def statistics_kept(graph: Graph, ops: Mapping[str, OpDef]) -> frozenset[int]:
-    """The inputs that eager's formulas keep as their operators have left them."""
+def kept_as_left(graph: Graph, ops: Mapping[str, OpDef], refuses: Refuses) -> frozenset[int]:
+    """The inputs that eager's formulas keep as the graph has left them: statistics, and what it
+    writes before it reads them."""
     owner = roots(graph, ops)
     nodes = _leading_to_gradients(graph, owner)
-    kept = {v for node in nodes for v in values_in(tuple(_kept(node, ops, STATISTICS)))}
-    return _lying_in(graph, owner, {owner.get(v, v) for v in kept})[0]
+    statistics = {v for node in nodes for v in values_in(tuple(_kept(node, ops, STATISTICS)))}
+    kept = {owner.get(v, v) for v in statistics}
+    inputs = {entry.value for entry in graph.inputs}
+    written = {owner.get(v, v) for v in _written_in(graph, ops)} & inputs
+    for node in nodes if written else ():
+        for value in _read_by_formula(node, ops):
+            root = owner.get(value, value)
+            if root in written - kept and refuses(graph, node, frozenset({value})):
+                kept.add(root)
+    return _lying_in(graph, owner, kept)[0]
 
 
 def unchecked_by_eager(

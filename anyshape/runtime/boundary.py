@@ -206,6 +206,8 @@ class Boundary:
         if call.is_modified():
             self._is_refused(call, part, cotangents, call.written_since())
             raise RuntimeError(MODIFIED)
+        if call.is_replaced([p for p in self.layout.kept if p in call.copies]):
+            raise RuntimeError(REPLACED)
         return self._eagerly(call, part, cotangents, create=torch.is_grad_enabled())
 
     def though_written(
@@ -390,7 +392,13 @@ class Boundary:
             of_inputs, of_results = map(iter, way.gradients(create))
             for edge, result in ends:
                 stand_ins.ends_at(edge, result)
-            return stand_ins.tied([next(of_inputs if i >= 0 else of_results) for i in part.wanted])
+            found = [next(of_inputs if i >= 0 else of_results) for i in part.wanted]
+            if not create:
+                return found
+            kept = [p for p in self.layout.kept if p not in replaced and p not in call.copies]
+            made = stand_ins.tied(found)
+            call.watch_data(kept, [g for g in made if not any(g is c for c in cotangents)])
+            return made
 
     def _eager_of(self, part: Part, given: tuple[int, ...]) -> Run:
         """The function of the graph's inputs and of these results on the way."""

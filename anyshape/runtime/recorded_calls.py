@@ -107,6 +107,19 @@ class Call:
         memory, inputs = self.memory, self.inputs
         return not all([memory[i].is_set_to(inputs[i]) for i in positions])
 
+    def watch_data(self, positions: Sequence[int], gradients: Sequence[Any]) -> None:
+        """Who goes through these gradients is refused where one of these inputs has got other data
+        by then: eager's formulas would read them, and those of what ran again do not."""
+        watched = [(self.inputs[i], self.memory[i]) for i in positions]
+
+        def refuse(_: Sequence[Any]) -> None:
+            if not all([memory.is_set_to(given) for given, memory in watched]):
+                raise RuntimeError(REPLACED)
+
+        for gradient in gradients:
+            if gradient is not None and gradient.grad_fn is not None:
+                gradient.grad_fn.register_prehook(refuse)
+
     def replaced(self) -> dict[int, torch.Tensor]:
         """All such inputs, each as it was: what lies in the memory that it had."""
         return {

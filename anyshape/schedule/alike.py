@@ -65,7 +65,7 @@ def _one_each(kernels: Iterable[Kernel]) -> dict[Kernel, tuple[Kernel, Numbers]]
     """For each kernel that has many alike: the one that all of them become, and its numbers."""
     families: dict[Hashable, dict[Kernel, Numbers]] = {}
     for kernel in kernels:
-        form, numbers = _Taken(kernel).apart()
+        form, numbers = _Taken(kernel).form_and_numbers()
         families.setdefault(form, {})[kernel] = numbers
     many = (family for family in families.values() if len(family) >= COSTS.kernels_alike)
     return {old: made for family in many for old, made in _merged(family).items()}
@@ -101,7 +101,7 @@ class _Taken:
     def __post_init__(self) -> None:
         self.linear = _read_as_any(self.kernel)
 
-    def apart(self) -> tuple[Hashable, Numbers]:
+    def form_and_numbers(self) -> tuple[Hashable, Numbers]:
         """What is left of the kernel without its numbers, and these."""
         kernel = self.kernel
         axes = [self._form(axis.extent) for axis in (*kernel.axes, *kernel.reduction_axes)]

@@ -22,7 +22,6 @@ from anyshape.capture.interpreter.intrinsic_names import (
     native,
 )
 from anyshape.capture.interpreter.polyfills import is_or_equals
-from anyshape.capture.interpreter.versions import VERSION
 
 _TOO_LARGE = "cannot fit 'int' into an index-sized integer"
 
@@ -546,22 +545,6 @@ def prod_of(iterable: Any, start: Any) -> Any:
     for value in iterable:
         total = total * value
     return total
-
-
-def extreme_of(name: Any, values: Any, key: Any, default: Any, better: Any) -> Any:
-    best = best_key = ABSENT
-    for value in values:
-        value_key = value if key is None else key(value)
-        if best is ABSENT or better(value_key, best_key):
-            best, best_key = value, value_key
-    if best is not ABSENT:
-        return best
-    if default is ABSENT:
-        raise ValueError(f"{name}() {_EMPTY}")
-    return default
-
-
-_EMPTY = VERSION.empty
 
 
 def join_of(join: Any, separator: Any, iterable: Any) -> Any:

@@ -1,5 +1,6 @@
-"""`index`, `count` and `remove` of lists, tuples and deques, interpreted (see polyfills.py):
-elements are compared one after the other, and comparing them may change the container.
+"""`max` and `min`; `index`, `count` and `remove` of lists, tuples and deques, interpreted (see
+polyfills.py): elements are compared one after the other, and comparing them may change the
+container.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ import operator
 from collections import deque
 from typing import Any
 
+from anyshape.capture.heap.values import ABSENT
 from anyshape.capture.interpreter.intrinsic_names import is_subtype, native
 from anyshape.capture.interpreter.polyfills import is_or_equals
+from anyshape.capture.interpreter.versions import VERSION
 
 UNNAMED = "deque.remove(x): x not in deque"
 
@@ -130,3 +133,24 @@ def insort_right(a: Any, x: Any, lo: Any = 0, hi: Any = None, *, key: Any = None
 
 def insort_left(a: Any, x: Any, lo: Any = 0, hi: Any = None, *, key: Any = None) -> None:
     a.insert(bisect_left(a, x if key is None else key(x), lo, hi, key=key), x)
+
+
+def extreme_of(name: Any, values: Any, key: Any, default: Any, better: Any, of: Any) -> Any:
+    """`of`: compares integers at once, since nobody sees in which order; or None."""
+    best = best_key = ABSENT
+    integers: list[Any] = []
+    for value in values:
+        if of is not None and best is ABSENT and type(value) is int:
+            integers.append(value)
+            continue
+        if integers:
+            best = best_key = of(integers)
+            integers = []
+        value_key = value if key is None else key(value)
+        if best is ABSENT or better(value_key, best_key):
+            best, best_key = value, value_key
+    if integers:
+        return of(integers)
+    if best is ABSENT and default is ABSENT:
+        raise ValueError(f"{name}() {VERSION.empty}")
+    return default if best is ABSENT else best

@@ -422,11 +422,12 @@ def _extreme(name: str) -> Handler:
             return machine.native(function, args, kwargs)
         if len(args) > 1 and default is not ABSENT:
             return machine.native(function, args, kwargs)
-        if key is None and len(args) > 1 and any(type(value) in PROXIES for value in args):
-            made = machine.domain.extremum(name, args)
+        of, seen = None if key is not None else function, _seen(machine, values)
+        if of and type(seen) in (list, tuple) and any(type(value) in PROXIES for value in seen):
+            made, of = machine.domain.extremum(name, seen), None
             if made is not NotImplemented:
                 return made
-        return Call(iteration_polyfills.extreme_of, (name, values, key, default, better))
+        return Call(search_polyfills.extreme_of, (name, values, key, default, better, of))
 
     return handler
 

@@ -22,11 +22,12 @@ from anyshape.ops.rules import (
     is_tensor,
     new,
     require_one_device,
+    size_of,
     tensor,
 )
 from anyshape.ops.table import Form, Structural, op
 from anyshape.ops.view import Normal
-from anyshape.symbolic import Dim, eq, le
+from anyshape.symbolic import Dim, all_of, eq, ge, le, lt, maximum
 
 
 def dim_second(cx: TypeContext, x: Any, dim: Arg, *rest: Arg, **kwargs: Arg) -> Normal:
@@ -376,6 +377,10 @@ def _embedding_type(cx: TypeContext, ids: Any, weight: Any, *rest: Arg) -> Tenso
     if w.rank != 2:
         raise OpError("'weight' must be 2-D")
     require_one_device("embedding", (ids, weight))
+    if rest and rest[0] is not None:
+        padding = size_of(rest[0])
+        inside = all_of(ge(padding, -w.shape[0]), lt(padding, maximum(w.shape[0], 1)))
+        cx.require(inside, "Padding_idx must be within num_embeddings")
     return new(cx, w, (*t.shape, w.shape[1]))
 
 

@@ -31,6 +31,7 @@ from anyshape.symbolic import (
     eq,
     ge,
     le,
+    maximum,
     minimum,
     ne,
     total,
@@ -277,7 +278,7 @@ def _padded_positions(b: Any, x: Any, dim: int, low: Any, high: Any, mode: str) 
     size, cx = x.shape[dim], b.cx
     positions = b.arange(size + low + high, -low, 1, int64, x.type.device)
     if mode == "circular":
-        first, cropped = (max(-n, 0) if isinstance(n, int) else 0 for n in (low, high))
+        first, cropped = (maximum(-n, 0) for n in (low, high))
         return b.add(b.remainder(b.sub(positions, first), size - first - cropped), first)
     if mode == "reflect":
         for pad in (low, high):

@@ -8,7 +8,7 @@ from typing import Any
 from anyshape.ops.context import NoRow, OpError
 from anyshape.ops.gradients import elementwise
 from anyshape.ops.reduce import cast, wide
-from anyshape.ops.rules import dim_of, dims_of, floated, new, tensor
+from anyshape.ops.rules import dim_of, dims_of, floated, new, of_numbers, tensor
 from anyshape.ops.table import op
 from anyshape.symbolic import Dim, eq, floordiv, ge, maximum, ne
 
@@ -73,7 +73,7 @@ def _cumulative_trapezoid(b: Any, y: Any, x: Any = None, *, dx: Any = None, dim:
     count = _less_one(b, y.shape[d])
     areas = b.add(b.slice(y, d, y.shape[d] - count, count), b.slice(y, d, 0, count))
     if x is None:
-        return b.cumsum(b.mul(areas, (1 if dx is None else dx) / 2.0), d)
+        return b.cumsum(b.mul(areas, of_numbers("truediv", 1 if dx is None else dx, 2.0)), d)
     steps = b.diff(x, 1, -1 if len(x.shape) == 1 else d)
     if len(x.shape) == 1:
         steps = b.reshape(steps, (count, *(1,) * (len(y.shape) - d - 1)))

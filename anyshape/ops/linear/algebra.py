@@ -12,7 +12,7 @@ from anyshape.ir.graph import TensorType
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.layout import numel
 from anyshape.ops.reduce import cast, count_of, norm_expand, wide
-from anyshape.ops.rules import created, dim_of, dims_of, new, sizes_of, tensor
+from anyshape.ops.rules import created, dim_of, dims_of, new, of_numbers, sizes_of, tensor
 from anyshape.ops.table import OneByOne, op
 from anyshape.ops.variance import degrees_of_freedom
 from anyshape.symbolic import Dim, all_of, eq, mod, ne
@@ -350,7 +350,8 @@ def _trapezoid_expand(b: Any, y: Any, x: Any = None, *, dx: Any = None, dim: Any
         return b.full((*y.shape[:d], *y.shape[d + 1 :]), 0, y.dtype, y.type.device)
     if x is None:
         ends = b.add(b.select(y, d, 0), b.select(y, d, size - 1))
-        return b.mul(b.sub(b.sum(y, d), b.mul(ends, 0.5)), 1.0 if dx is None else dx * 1.0)
+        step = 1.0 if dx is None else of_numbers("mul", dx, 1.0)
+        return b.mul(b.sub(b.sum(y, d), b.mul(ends, 0.5)), step)
     later, earlier = b.slice(y, d, 1, size - 1), b.slice(y, d, 0, size - 1)
     steps = b.diff(x, 1, -1 if len(x.shape) == 1 else d)
     if len(x.shape) == 1:

@@ -82,8 +82,8 @@ class Boundary:
     _shown: tuple[int, ...] = ()  # results that require gradients
     _read_earlier: dict[Part, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     """For each part, (number, position) of what it saves that is such a result."""
-    _own_saved: dict[Part, tuple[int, ...]] = field(default_factory=dict)
-    """For each part, those of its results that are saved, as eager's formulas do."""
+    _own_kept: dict[Part, tuple[int, ...]] = field(default_factory=dict)
+    """For each part, those of its results that eager's formulas keep."""
     _earlier: dict[Part, tuple[int, ...]] = field(default_factory=dict)
     """For each part, the results on the way that the program was handed before its own."""
     _eager: dict[tuple[Part | None, tuple[int, ...]], Run] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Boundary:
         }
         shown = self.layout.outputs - self.layout.hidden
         self._shown = tuple([p for part in self.layout.parts for p in part.outputs if p < shown])
-        self._own_saved = {
+        self._own_kept = {
             part: tuple(p for p in part.outputs if p in self._saved_outputs and p < shown)
             for part in self.layout.parts
         }
@@ -219,7 +219,7 @@ class Boundary:
         if (
             half is None
             or not stale.isdisjoint(half.read)
-            or call.is_replaced(self.layout.in_formulas)
+            or call.is_replaced(self.layout.kept)
             or self._is_refused(call, part, cotangents, again)
         ):
             raise saved.refusal
@@ -338,7 +338,7 @@ class Boundary:
                     raise RuntimeError(REPLACED)
             for position in written_inputs:  # with version counters of their own
                 inputs[position] = inputs[position].data
-            own = call.living(self._own_saved[part]) if create else {}
+            own = call.living(self._own_kept[part]) if create else {}
             stand_ins = StandIns(alone=bool(own))
             is_behind_others = any(position < 0 for position in part.wanted)
             for position in self._leaves if is_behind_others else part.wanted:
@@ -447,7 +447,7 @@ class Call:
             if position not in self.copies and _version(tensor) != version:
                 yield position
 
-    def to_save(self, one: SavedValue, part: Part, layout: Layout) -> torch.Tensor:
+    def kept(self, one: SavedValue, part: Part, layout: Layout) -> torch.Tensor:
         """What a part saves: of another one's outputs not the tensor itself, which would hold that
         part's node, and be held by it."""
         found = one.read(self.inputs, self.outs, self.memory)
@@ -501,7 +501,7 @@ class Differentiated(torch.autograd.Function):
         if part is layout.parts[0]:  # what the forward half does, autograd does not see
             call.run(boundary)
         own = boundary._owns[part]
-        ctx.save_for_backward(*(call.to_save(one, part, layout) for one in (*own, *layout.watched)))
+        ctx.save_for_backward(*(call.kept(one, part, layout) for one in (*own, *layout.watched)))
         ctx.boundary, ctx.call, ctx.part, ctx.own = boundary, call, part, own
         made = tuple([call.outs[position] for position in part.outputs])
         return made if len(made) != 1 else made[0]
@@ -518,7 +518,7 @@ class Differentiated(torch.autograd.Function):
                 raise
             again = boundary.though_written(call, part, cotangents, SavedTensors(ctx, refusal))
             return None, None, None, None, *again
-        is_replaced = call.is_replaced(boundary.layout.in_formulas)
+        is_replaced = call.is_replaced(boundary.layout.kept)
         call.refuse_replaced_results(boundary._read_earlier[part], saved)
         half = None if is_replaced else boundary.half_for(part, cotangents)
         marker, _ = ctx.next_functions[0]

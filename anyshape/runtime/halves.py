@@ -34,8 +34,8 @@ class Layout:
     the ``outputs``, the last of which are ``hidden`` from the program. ``residuals`` are read by
     the backward half, ``watched`` are saved for their versions alone; ``numbers`` is where the
     numbers begin in what the forward half returns. ``parts``: no operator keeps something for two
-    of them, so that each can be gone through once. ``in_formulas``: inputs that eager's formulas
-    keep themselves, so that they find what ``x.data = new`` has put there."""
+    of them, so that each can be gone through once. ``kept``: inputs that eager's formulas keep
+    themselves, so that they find what ``x.data = new`` has put there."""
 
     outputs: int
     wanted: tuple[int, ...]
@@ -45,7 +45,7 @@ class Layout:
     numbers: int
     parts: tuple[Part, ...]
     hidden: int = 0
-    in_formulas: tuple[int, ...] = ()
+    kept: tuple[int, ...] = ()
 
     def earlier_results(self) -> dict[Part, tuple[int, ...]]:
         """For each part, the results on the way that belong to parts before it."""

@@ -12,7 +12,8 @@ import anyshape
 ROOT = Path(anyshape.__file__).parent
 MIDDLE = ("symbolic", "ir", "ops", "passes", "schedule", "autograd")
 FORBIDDEN = re.compile(
-    r"cpu|gpu|cuda|nvidia|triton|aoti|openmp|\bgcc\b|\bblas\b|\bmkl\b"
+    r"cpu|gpu|cuda|nvidia|triton|aoti|openmp|\bgcc\b|\bblas\b|\bmkl\b|avx|simd|pragma"
+    r"|\bwarps?\b|cubin|\bptx\b|cublas|cutlass|hopper|tensor core"
     r"|\bC(?: text| code| compiler| function|'s| source)",
     re.IGNORECASE,
 )
@@ -34,6 +35,8 @@ def named(text: str) -> list[str]:
         "aoti_torch_cpu_mm_out",
         "import triton",
         "def _is_on_gpu(node)",
+        "as many rows as a warp has threads",
+        "#pragma omp simd",
     ],
 )
 def test_a_device_or_a_language_is_seen(line: str) -> None:

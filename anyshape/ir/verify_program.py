@@ -27,7 +27,6 @@ from anyshape.ir.program import (
     BindItem,
     BindNumber,
     BindSize,
-    Branch,
     BumpVersion,
     Call,
     CheckStep,
@@ -37,9 +36,9 @@ from anyshape.ir.program import (
     Launch,
     LaunchList,
     LibraryCall,
-    Loop,
     NativeNested,
     NativeRegion,
+    Nested,
     Program,
     Step,
     View,
@@ -183,7 +182,7 @@ class _Run:
                 self._read(at, step.buffer)
             case NativeRegion():
                 self._region(at, step)
-            case Loop() | Branch() | NativeNested():
+            case Nested() | NativeNested():
                 self._nested(at, step)
 
     def _failing(self, at: _At) -> None:
@@ -323,7 +322,7 @@ class _Run:
         self._write(at, target, once=True)
         own.assigned = at
 
-    def _nested(self, at: _At, step: Loop | Branch | NativeNested) -> None:
+    def _nested(self, at: _At, step: Nested | NativeNested) -> None:
         """What bodies return may be what they are handed, but for native ones: those write into
         memory of the program's, while they read all that they are handed and what turns wrote.
         Bodies are verified by themselves."""
@@ -551,8 +550,6 @@ def reads_where_it_writes(step: Launch, source: str, result: str) -> bool:
 SAID: Mapping[type[Step], str] = {
     CheckStep: "a check",
     NativeRegion: "a native region",
-    Loop: "a loop",
-    Branch: "a branch",
 }
 
 
@@ -586,4 +583,4 @@ def _said(step: Step) -> str:
             return f"marks {step.buffer} as written"
         case BindNumber():
             return f"computes {step.function}"
-    return SAID[type(step)]
+    return SAID.get(type(step), f"a {type(step).__name__.lower()}")  # a loop, a branch

@@ -306,16 +306,16 @@ _inplace("zero_", "input", "zeroed", "torch.zero_")
 # What functionalization leaves of all writes to an input: one copy into it, at the end of the
 # graph. `assign_data` where the program wrote through `x.data` alone, which moves no version
 # counter.
-for _name, _function in (
-    ("assign", "torch.Tensor.copy_"),
-    ("assign_data", "anyshape.eager.assign_data"),
+for _name, _assigns in (
+    ("assign", Assigns("torch.Tensor.copy_", counted=True)),
+    ("assign_data", Assigns("anyshape.eager.assign_data", counted=False)),
 ):
     op(
         _name,
         "input, value",
         torch=f"anyshape.eager.{_name}",
         type=lambda cx, x, value: (),
-        lower=Assigns(_function),
+        lower=_assigns,
     )
 
 # A condition on sizes that the program relies on from here on.

@@ -233,9 +233,11 @@ class Extern:
 
 @frozen
 class Assigns:
-    """Copies into its first argument, an input of the graph, by a dotted function of torch's."""
+    """Copies into its first argument, an input of the graph, by a dotted function of torch's;
+    ``counted``: autograd counts the write."""
 
     function: str
+    counted: bool
 
 
 @frozen

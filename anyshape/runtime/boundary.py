@@ -81,7 +81,7 @@ class Boundary:
     _shown: tuple[int, ...] = ()  # results that require gradients
     _read_earlier: dict[Part, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     """For each part, (number, position) of what it saves that is such a result."""
-    _own_saved: dict[Part, tuple[int, ...]] = field(default_factory=dict)
+    _own_kept: dict[Part, tuple[int, ...]] = field(default_factory=dict)
     """For each part, those of its results that eager's formulas keep."""
     _earlier: dict[Part, tuple[int, ...]] = field(default_factory=dict)
     """For each part, the results on the way that the program was handed before its own."""
@@ -102,7 +102,7 @@ class Boundary:
         }
         shown = self.layout.outputs - self.layout.hidden
         self._shown = tuple([p for part in self.layout.parts for p in part.outputs if p < shown])
-        self._own_saved = {
+        self._own_kept = {
             part: tuple(p for p in part.outputs if p in self._saved_outputs and p < shown)
             for part in self.layout.parts
         }
@@ -149,8 +149,8 @@ class Boundary:
             made[position] = tensor
         call.saved = [(p, counter_of(made[p]), version_now(made[p])) for p in self._saved_outputs]
         for position in self._shown:
-            is_in_formula = position in self.layout.results_in_formulas
-            call.results[position] = Result.of(made[position], is_in_formula=is_in_formula)
+            is_kept = position in self.layout.kept_results
+            call.results[position] = Result.of(made[position], is_kept=is_kept)
         return tuple(made[: self.layout.outputs - self.layout.hidden])
 
     def _run_forward(self, call: Call) -> None:
@@ -241,7 +241,7 @@ class Boundary:
             self._is_refused(call, part, cotangents, again)
             or half is None
             or not stale.isdisjoint(half.read)
-            or call.is_replaced(self.layout.in_formulas)
+            or call.is_replaced(self.layout.kept)
         ):
             raise saved.refusal
         return self.gradients(half, call, part, cotangents, read)
@@ -362,7 +362,7 @@ class Boundary:
                     raise RuntimeError(REPLACED)
             for position in written_inputs:  # with version counters of their own
                 inputs[position] = inputs[position].data
-            own = call.living(self._own_saved[part]) if create else {}
+            own = call.living(self._own_kept[part]) if create else {}
             stand_ins = StandIns(alone=bool(own))
             is_behind_others = any(position < 0 for position in part.wanted)
             for position in self._leaves if is_behind_others else part.wanted:
@@ -437,7 +437,7 @@ class Differentiated(torch.autograd.Function):
         if part is layout.parts[0]:  # what the forward half does, autograd does not see
             boundary._run_forward(call)
         own = boundary._owns[part]
-        ctx.save_for_backward(*(call.to_save(one, part, layout) for one in (*own, *layout.watched)))
+        ctx.save_for_backward(*(call.kept(one, part, layout) for one in (*own, *layout.watched)))
         ctx.boundary, ctx.call, ctx.part, ctx.own = boundary, call, part, own
         made = tuple([call.outs[position] for position in part.outputs])
         return made if len(made) != 1 else made[0]
@@ -463,7 +463,7 @@ def _gradients(ctx: Any, call: Call, cotangents: Sequence[Any]) -> list[Any]:
         if not str(refusal).startswith((MODIFIED, VIEW_MODIFIED)):
             raise
         return boundary.though_written(call, part, cotangents, SavedTensors(ctx, refusal))
-    is_replaced = call.is_replaced(boundary.layout.in_formulas)
+    is_replaced = call.is_replaced(boundary.layout.kept)
     call.refuse_replaced_results(boundary._read_earlier[part], saved, boundary._earlier[part])
     half = None if is_replaced else boundary.half_for(part, cotangents)
     marker, _ = ctx.next_functions[0]

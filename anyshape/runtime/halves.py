@@ -34,9 +34,8 @@ class Layout:
     the ``outputs``, the last of which are ``hidden`` from the program. ``residuals`` are read by
     the backward half, ``watched`` are saved for their versions alone; ``numbers`` is where the
     numbers begin in what the forward half returns. ``parts``: no operator keeps something for two
-    of them, so that each can be gone through once. ``in_formulas``, ``results_in_formulas``:
-    inputs and outputs that eager's formulas keep themselves, so that they find what
-    ``x.data = new`` has put there.
+    of them, so that each can be gone through once. ``kept``, ``kept_results``: inputs and outputs
+    that eager's formulas keep themselves, so that they find what ``x.data = new`` has put there.
     ``is_repeatable``: they keep nothing at all, so that eager's graph can be gone through again.
     ``shared``: outputs that are views of one memory, which nobody may write to."""
 
@@ -48,8 +47,8 @@ class Layout:
     numbers: int
     parts: tuple[Part, ...]
     hidden: int = 0
-    in_formulas: tuple[int, ...] = ()
-    results_in_formulas: tuple[int, ...] = ()
+    kept: tuple[int, ...] = ()
+    kept_results: tuple[int, ...] = ()
     is_repeatable: bool = False
     shared: tuple[int, ...] = ()
 

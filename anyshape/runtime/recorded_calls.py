@@ -29,8 +29,8 @@ class Result:
     memory: list[torch.Tensor]  # an alias of it, while it lives, where its data may be asked for
 
     @classmethod
-    def of(cls, tensor: torch.Tensor, *, is_in_formula: bool) -> Result:
-        memory = [tensor.detach()] if is_in_formula else []
+    def of(cls, tensor: torch.Tensor, *, is_kept: bool) -> Result:
+        memory = [tensor.detach()] if is_kept else []
         return cls(weakref.ref(tensor, lambda _: memory.clear()), version_now(tensor), memory)
 
     def is_replaced(self) -> bool:
@@ -95,7 +95,7 @@ class Call:
         """The positions of outputs that are saved and have been written since."""
         return [p for p, counter, version in self.saved if version_now(counter) != version]
 
-    def to_save(self, one: SavedValue, part: Part, layout: Layout) -> torch.Tensor:
+    def kept(self, one: SavedValue, part: Part, layout: Layout) -> torch.Tensor:
         """What a part saves: of another one's outputs not the tensor itself, which would hold that
         part's node, and be held by it."""
         found = one.read(self.inputs, self.outs, self.memory)

@@ -31,7 +31,7 @@ from anyshape.schedule.indices import (
     covers_all,
     dot,
 )
-from anyshape.schedule.inplace import ASSIGNMENTS
+from anyshape.schedule.inplace import assigns
 from anyshape.schedule.lower import (
     Lowering,
     arguments,
@@ -431,7 +431,7 @@ class _Attempt:
         """Is all that it computes assigned to arguments? Such kernels are alike, whatever they
         read, so that one list of launches does them all."""
         nodes, readers = self.found.nodes, self.found.readers[self.stored[0].value]
-        return all(r < len(nodes) and nodes[r].op in ASSIGNMENTS for r in readers)
+        return all(r < len(nodes) and assigns(self.found, nodes[r]) for r in readers)
 
     def _cheap(self, position: int, indices: tuple[Index, ...]) -> bool:
         sources = self.found.sources[position]

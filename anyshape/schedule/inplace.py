@@ -15,11 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anyshape.ir.graph import Node, Value, values_in
+from anyshape.ops.table import Assigns
 from anyshape.schedule.analysis import Analysis
 from anyshape.schedule.scatter import write_mode
-
-ASSIGNMENTS: Mapping[str, bool] = {"assign": True, "assign_data": False}
-"""The rows, and whether autograd counts the write."""
 
 
 def written_in_place(found: Analysis) -> Mapping[Value, Value]:
@@ -31,7 +29,7 @@ def written_in_place(found: Analysis) -> Mapping[Value, Value]:
     escaping = {_root(found, value) for value in values_in(found.graph.outputs)}
     homes: dict[Value, Value] = {}
     for node in found.nodes:
-        if node.op not in ASSIGNMENTS:
+        if not assigns(found, node):
             continue
         target, source = node.args
         assert isinstance(target, Value)
@@ -41,6 +39,12 @@ def written_in_place(found: Analysis) -> Mapping[Value, Value]:
             if alone and source not in homes:
                 homes[source] = target
     return homes
+
+
+def assigns(found: Analysis, node: Node) -> bool:
+    """Is it the write that functionalization leaves of all those to an input?"""
+    row = found.ops.get(node.op)
+    return row is not None and isinstance(row.lower, Assigns)
 
 
 def _is_set(found: Analysis, value: Value, target: Value) -> bool:

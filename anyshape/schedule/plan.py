@@ -68,7 +68,7 @@ from anyshape.schedule.draft import Cell, Draft
 from anyshape.schedule.fuse import grow
 from anyshape.schedule.groups import Group, Part, Refusal
 from anyshape.schedule.indices import Index, Refine, dot, terms_of
-from anyshape.schedule.inplace import ASSIGNMENTS, written_in_place
+from anyshape.schedule.inplace import written_in_place
 from anyshape.schedule.lower import Lowering, is_supported, view_index
 from anyshape.schedule.steps import insert_frees, numbers_in, symbols_used
 from anyshape.schedule.tile import finish
@@ -383,8 +383,8 @@ class _Plan:
     def _call(self, node: Node) -> None:
         row = self.ops.get(node.op)
         match None if row is None else row.lower:
-            case Assigns(function=function):
-                self._assign(node, function)
+            case Assigns() as how:
+                self._assign(node, how)
             case Checks():
                 self.steps.append(CheckStep(*checked(node), node.location))
             case Nested():
@@ -424,14 +424,13 @@ class _Plan:
         around = tuple(s for s in program.symbols if s not in heads)
         return Body(program, region.facts, around)
 
-    def _assign(self, node: Node, function: str) -> None:
+    def _assign(self, node: Node, how: Assigns) -> None:
         target, *sources = node.args
-        counted = ASSIGNMENTS[node.op]
         if node.args[1] in self.found.homes:
-            self.steps.append(BumpVersion(self._tensor(target), counted))
+            self.steps.append(BumpVersion(self._tensor(target), how.counted))
             return
         args = tuple(map(self._arg, sources))
-        self.steps.append(Assign(function, self._tensor(target), args, counted))
+        self.steps.append(Assign(how.function, self._tensor(target), args, how.counted))
 
     def _result(
         self, node: Node, row: OpDef | None, make: Callable[..., Call], function: str

@@ -28,17 +28,29 @@ ONE_NODE = {
 
 
 def region_reads(text: str) -> list[int]:
-    """The lines that ask a node for its regions."""
+    """The lines that ask a node for its regions: as an attribute, in a pattern, by name."""
     return [
-        node.lineno
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Attribute) and node.attr == "regions"
-        if not (isinstance(node.value, ast.Name) and node.value.id == "self")
+        getattr(node, "lineno", 0) for node in ast.walk(ast.parse(text)) if _reads_regions(node)
     ]
+
+
+def _reads_regions(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(value=ast.Name(id="self")):
+            return False
+        case ast.Attribute(attr="regions"):
+            return True
+        case ast.MatchClass(kwd_attrs=names):
+            return "regions" in names
+        case ast.Call(func=ast.Name(id="getattr" | "attrgetter" | "hasattr"), args=args):
+            return any(isinstance(arg, ast.Constant) and arg.value == "regions" for arg in args)
+    return False
 
 
 def test_a_read_of_regions_is_found() -> None:
     text = "def f(node):\n    for r in node.regions:\n        f(r.nodes[0].regions)\n"
+    assert region_reads(text) == [2, 3]
+    text = "match n:\n    case Node(regions=(a, b)):\n        f(getattr(a, 'regions'))\n"
     assert region_reads(text) == [2, 3]
 
 

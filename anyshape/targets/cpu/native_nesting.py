@@ -23,6 +23,7 @@ from anyshape.ir.program import (
     Loop,
     NativeNested,
     NativeRegion,
+    Nested,
     View,
     ViewCall,
 )
@@ -126,10 +127,12 @@ def _all_of(buffers: Mapping[str, Buffer], view: View | ViewCall) -> bool:
 
 
 def as_native_nested(
-    step: Loop | Branch, buffers: Mapping[str, Buffer]
+    step: Nested, buffers: Mapping[str, Buffer]
 ) -> tuple[NativeNested, Mapping[str, Buffer]] | None:
-    """The step as native code does it, with the buffers that it makes; None where it cannot. In
-    its bodies native regions are formed as far as that goes."""
+    """The step as native code does it, with the buffers that it makes; None where it cannot, or is
+    neither a loop nor a branch. In its bodies native regions are formed as far as that goes."""
+    if not isinstance(step, Loop | Branch):
+        return None
     native = [native_body(body) for body in step.bodies]
     number, *_ = step.given
     found = [body for body in native if body is not None]

@@ -26,16 +26,15 @@ from anyshape.ir.program import (
     Allocate,
     BindItem,
     Body,
-    Branch,
     Call,
     ExternCall,
     Free,
     Launch,
     LaunchList,
     LibraryCall,
-    Loop,
     NativeNested,
     NativeRegion,
+    Nested,
     Program,
     Step,
     View,
@@ -98,7 +97,7 @@ def _with_bodies_formed(program: Program, native: Native) -> Program:
     steps: list[Step] = []
     buffers = dict(program.buffers)
     for step in program.steps:
-        if not isinstance(step, (Loop, Branch)):
+        if not isinstance(step, Nested):
             steps.append(step)
             continue
         inner = step.with_bodies(

@@ -20,12 +20,11 @@ from anyshape.ir.loops import Kernel, Load, Reduce, Store
 from anyshape.ir.program import (
     Allocate,
     Assertion,
-    Branch,
     Free,
     Launch,
-    Loop,
     NativeNested,
     NativeRegion,
+    Nested,
     Program,
     Step,
     references,
@@ -34,7 +33,7 @@ from anyshape.ir.variants import Variants
 from anyshape.nouns import mutable, replace
 from anyshape.symbolic import Dim
 
-CHANGED = (Assertion, Loop, Branch, NativeRegion, NativeNested)
+CHANGED = (Assertion, Nested, NativeRegion, NativeNested)
 """Steps that are another one here, or hold some."""
 
 
@@ -43,7 +42,7 @@ def with_flags(
 ) -> Program:
     """See the module; of the programs inside it, too. ``seen``: does the host see what this device
     sets?"""
-    if not [step for step in program.steps if type(step) in CHANGED]:
+    if not [step for step in program.steps if isinstance(step, CHANGED)]:
         return program  # most programs, and each is asked about
     inner = program.with_bodies(
         lambda body: replace(body, program=with_flags(body.program, variants, seen))

@@ -141,8 +141,8 @@ class _Plan:
         shape = self.found.sizes.shape
         steps = one_for_many(self.steps, self.buffers, self.variants)
         written = write_where_assigned(steps, self.buffers, outputs, shape)
-        steps = insert_frees(written, self.buffers, outputs)
-        return Program(self.buffers, inputs, steps, outputs, self._entry_symbols(steps, outputs))
+        freed = insert_frees(written, self.buffers, outputs)
+        return Program(self.buffers, inputs, freed, outputs, self._entry_symbols(freed, outputs))
 
     # --- which views need memory of their own ---
 

@@ -11,7 +11,6 @@ from typing import Any
 from anyshape.ir.dtypes import CATEGORIES, bool_
 from anyshape.ir.graph import CHECK, Arg, TensorType
 from anyshape.ops import (
-    activation,
     binary,
     create,
     index,
@@ -23,6 +22,7 @@ from anyshape.ops import (
 )
 from anyshape.ops.build import refuse_complex
 from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.functions import activation
 from anyshape.ops.gradients.elementwise import COVERED
 from anyshape.ops.rules import is_tensor, like, same_as, tensor
 from anyshape.ops.table import OPS, Asserts, Assigns, Checks, OpDef, Signature, add_row, op

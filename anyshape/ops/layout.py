@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
 
 from anyshape.ir.graph import TensorType, row_major
 from anyshape.nouns import replace
 from anyshape.ops.context import TypeContext, Undecided
 from anyshape.symbolic import (
-    Condition,
     Dim,
     Expr,
     Symbol,
     all_of,
+    any_of,
     eq,
     evaluate,
     le,
+    ne,
     substitute,
     symbols_of,
 )

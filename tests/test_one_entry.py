@@ -28,6 +28,7 @@ OTHER_NAMES = {
     "ir/loops.py": "scalar operators of kernels, which are defined there",
     "ir/parse.py": "functions of host numbers",
     "ir/scalars.py": "functions of host numbers, which are defined there",
+    "schedule/alike.py": "scalar operators of kernels",
     "schedule/draft.py": "scalar operators of kernels",
     "schedule/known_elements.py": "scalar operators of kernels",
     "schedule/lower.py": "how the reductions of kernels combine",

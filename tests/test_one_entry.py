@@ -32,6 +32,7 @@ OTHER_NAMES = {
     "ir/parse.py": "functions of host numbers",
     "ir/scalars.py": "functions of host numbers, which are defined there",
     "runtime/launch.py": "functions that host code calls",
+    "schedule/alike.py": "scalar operators of kernels",
     "schedule/draft.py": "scalar operators of kernels",
     "schedule/known_elements.py": "scalar operators of kernels",
     "schedule/lower.py": "how the reductions of kernels combine",

@@ -140,10 +140,10 @@ class _Plan:
         outputs = tuple(map(self._output, self.graph.outputs))
         inputs = tuple(entry.value.name for entry in self.graph.inputs)
         shape = self.found.sizes.shape
-        steps = one_for_many(self.steps, self.buffers, self.variants)
-        written = write_where_assigned(steps, self.buffers, outputs, shape)
-        freed = insert_frees(written, self.buffers, outputs)
-        return Program(self.buffers, inputs, freed, outputs, self._entry_symbols(freed, outputs))
+        few = one_for_many(self.steps, self.buffers, self.variants)
+        written = write_where_assigned(few, self.buffers, outputs, shape)
+        steps = insert_frees(written, self.buffers, outputs)
+        return Program(self.buffers, inputs, steps, outputs, self._entry_symbols(steps, outputs))
 
     # --- which views need memory of their own ---
 

@@ -29,7 +29,6 @@ from anyshape.ops import (
     shorthand,
     sort,
     special,
-    spectra,
     split,
     view,
 )
@@ -65,7 +64,6 @@ __all__ = [
     "shorthand",
     "sort",
     "special",
-    "spectra",
     "split",
     "view",
 ]

@@ -1,5 +1,5 @@
-"""Mathematical functions: activations, special functions, spectra, shorthands for a few others."""
+"""Mathematical functions: activations, special functions, shorthands for a few others."""
 
-from anyshape.ops.functions import activation, shorthand, special, spectra
+from anyshape.ops.functions import activation, shorthand, special
 
-__all__ = ["activation", "shorthand", "special", "spectra"]
+__all__ = ["activation", "shorthand", "special"]

@@ -85,8 +85,9 @@ def _records_whole_numbers(node: Node) -> bool:
     if node.op not in RECORDED_IN_PLACE or not is_recorded(node):
         return False
     written = next(node.inputs()).type
-    whole = isinstance(written, TensorType) and not written.dtype.is_floating
-    return whole and not written.dtype.is_complex and any(map(requires, node.read[1:]))
+    if not isinstance(written, TensorType) or written.dtype.is_floating or written.dtype.is_complex:
+        return False
+    return any(map(requires, node.read[1:]))
 
 
 def calls_backward(graph: Graph) -> bool:

@@ -603,6 +603,8 @@ def _with_ones_settled(cx: TypeContext, t: TensorType) -> TensorType:
             if _says_channels_last(cx, at_one) in (usual, None):
                 continue
             one = all_of(*(eq(symbol.expr, 1) for symbol in symbols))
+            if isinstance(one, bool):
+                continue
             if cx.hint(one) is None:
                 cx.require(~one, "an image lies otherwise where this size is 1")
             elif cx.known(one) is not False and cx.decide(one):

@@ -12,7 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from anyshape.autograd.memory import roots
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values, values_in
 from anyshape.nouns import frozen, replace
-from anyshape.ops.gradients.backward import GRADIENTS, is_recorded, requires
+from anyshape.ops.gradients.backward import (
+    GRADIENTS,
+    RECORDED_IN_PLACE,
+    is_recorded,
+    requires,
+)
 from anyshape.ops.table import OpDef
 
 
@@ -71,13 +76,6 @@ def records_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
     if any(node.op in ops and ops[node.op].mutates for node in recorded):
         return True
     return any(True for _ in written_behind_parts(graph, ops))
-
-
-RECORDED_IN_PLACE = frozenset(
-    {*(f"{name}_" for name in ("eq", "ne", "lt", "gt", "le", "ge")), "fill_", "masked_fill_"}
-)
-"""Operators whose result requires gradients in eager, whatever its dtype, where they write it in
-place and an operand requires some."""
 
 
 def _records_whole_numbers(node: Node) -> bool:

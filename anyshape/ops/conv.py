@@ -16,12 +16,8 @@ from anyshape.ir.graph import HOST, Arg, TensorType
 from anyshape.nouns import replace
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.gradients import convolution
-from anyshape.ops.layout import (
-    Shape,
-    channels_last_strides,
-    contiguous_strides,
-    suggests_channels_last,
-)
+from anyshape.ops.image_layout import suggests_channels_last
+from anyshape.ops.layout import Shape, channels_last_strides, contiguous_strides
 from anyshape.ops.rules import tensor
 from anyshape.ops.table import Extern, op
 from anyshape.ops.view import sequence

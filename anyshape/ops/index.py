@@ -15,7 +15,7 @@ from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops import ranges
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.gradients import indexing
-from anyshape.ops.layout import Shape, numel, pointwise_strides
+from anyshape.ops.layout import Shape, numel, pointwise_strides, view_strides
 from anyshape.ops.rules import (
     RowMajorRule,
     dim_of,
@@ -27,7 +27,6 @@ from anyshape.ops.rules import (
 )
 from anyshape.ops.table import Form, Structural, op
 from anyshape.ops.view import Normal
-from anyshape.ops.view_strides import view_strides
 from anyshape.symbolic import Dim, all_of, eq, ge, le, lt, maximum
 
 

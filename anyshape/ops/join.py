@@ -12,13 +12,13 @@ from anyshape.ir.dtypes import int64
 from anyshape.ir.graph import HOST, Arg, TensorType
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.gradients import indexing
+from anyshape.ops.image_layout import suggests_channels_last
 from anyshape.ops.layout import (
     Shape,
     channels_last_strides,
     contiguous_strides,
     numel,
     preserved_strides,
-    suggests_channels_last,
 )
 from anyshape.ops.rules import device_of, dim_of, dims_of, new, promoted, sizes_of, tensor
 from anyshape.ops.table import Form, OneByOne, Structural, op

@@ -10,21 +10,21 @@ that what they say is kept for these facts alone: a side of a branch knows more 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 from anyshape.ir.graph import TensorType, row_major
 from anyshape.nouns import replace
 from anyshape.ops.context import TypeContext, Undecided
 from anyshape.symbolic import (
+    Condition,
     Dim,
     Expr,
     Symbol,
     all_of,
-    any_of,
     eq,
     evaluate,
     le,
-    ne,
     substitute,
     symbols_of,
 )
@@ -196,7 +196,7 @@ def _settled_order(
             continue
         given = dict.fromkeys(symbols, 1)
         at_one = tuple([substitute(n, given) for n in shape])
-        operands_at_one = [_substituted(t, given) for t in operands]
+        operands_at_one = [at_sizes(t, given) for t in operands]
         by_data = cx.hint(one) is None
         steps = (0, 1, LARGE_STEP) if by_data else (0,)
         ones = {d for d, size in enumerate(at_one) if size == 1}
@@ -218,11 +218,11 @@ def _at_known_ones(
     cx: TypeContext, shape: Shape, operands: Sequence[TensorType]
 ) -> tuple[Shape, list[int]] | None:
     """The shape and its order with 1 for each size that is known to be 1; None if there is none."""
-    given = {s: 1 for s in _sizes_of(shape, operands) if cx.known(eq(s.expr, 1))}
+    given = {s: 1 for s in sizes_of(shape, operands) if cx.known(eq(s.expr, 1))}
     if not given:
         return None
     ones = tuple([substitute(n, given) for n in shape])
-    return ones, _iteration_order(cx, ones, [_substituted(t, given) for t in operands])
+    return ones, _iteration_order(cx, ones, [at_sizes(t, given) for t in operands])
 
 
 def _stepping(t: TensorType, step: int) -> TensorType:
@@ -236,20 +236,20 @@ def _stepping(t: TensorType, step: int) -> TensorType:
 
 def _sets_of_ones(shape: Shape, operands: Sequence[TensorType]) -> Iterator[tuple[Symbol, ...]]:
     """Each size; two and all of them together where no operand has all dimensions."""
-    sizes = _sizes_of(shape, operands)
+    sizes = sizes_of(shape, operands)
     covered = any(t.shape == shape and 0 not in t.strides for t in operands)
     for count in (1,) if covered else dict.fromkeys((1, 2, len(sizes))):
         yield from itertools.combinations(sizes, count)
 
 
-def _sizes_of(shape: Shape, operands: Sequence[TensorType]) -> list[Symbol]:
+def sizes_of(shape: Shape, operands: Sequence[TensorType]) -> list[Symbol]:
     """The symbols that are sizes of the result or of an operand that broadcasts."""
     sizes = (*shape, *(size for t in operands for size in t.shape))
     symbols = (size.symbol for size in sizes if isinstance(size, Expr))
     return list(dict.fromkeys(symbol for symbol in symbols if symbol is not None))
 
 
-def _substituted(t: TensorType, values: Mapping[Symbol, Dim]) -> TensorType:
+def at_sizes(t: TensorType, values: Mapping[Symbol, Dim]) -> TensorType:
     shape = tuple([substitute(n, values) for n in t.shape])
     return replace(t, shape=shape, strides=tuple([substitute(n, values) for n in t.strides]))
 
@@ -399,6 +399,143 @@ def _divides(small: tuple[object, ...], large: tuple[object, ...]) -> bool:
     return True
 
 
+def view_strides(
+    cx: TypeContext, t: TensorType, shape: Shape, *, decide: bool = False, ones: bool = False
+) -> Shape | None:
+    """Strides of ``t`` viewed in another shape of as many elements, or None where it must be
+    copied.
+
+    Memory is walked from the back in chunks that are dense in themselves, as ATen's
+    ``computeStride`` does; a chunk and the new sizes that fill it must have the same product. With
+    ``decide``, whether one dimension of a tensor with holes follows another is guarded where the
+    form of its strides does not tell, and that sizes are equal where the hints say so; but not
+    what holds because a size is 1, unless ``ones`` says that it must be a view.
+    """
+    if t.shape == shape and (1 not in shape or 0 in shape):
+        return t.strides
+    if is_contiguous(cx, t):
+        rows = contiguous_strides(cx, shape)
+        plain = not t.shape or cx.same(t.strides[-1], 1) or any(cx.same(n, 0) for n in t.shape)
+        return rows if plain else _of_last_ones(t, _ones_known(cx, shape), rows)
+    t, shape = replace(t, shape=_ones_known(cx, t.shape)), _ones_known(cx, shape)
+    if decide:  # nothing is guarded where it is a view, or a copy, whatever the answer
+        without = _view_strides(cx, t, shape, False)
+        if without is not None or _view_strides(_Hopeful(cx), t, shape, True, ones) is None:
+            return without
+    return _view_strides(cx, t, shape, decide, ones)
+
+
+class _Decider(Protocol):
+    """What deciding whether a reshape is a view asks of a context."""
+
+    @property
+    def hints(self) -> Mapping[Symbol, int]: ...
+    @property
+    def on_guard(self) -> object: ...
+    def known(self, condition: Condition | bool, /) -> bool | None: ...
+    def hint(self, condition: Condition | bool, /) -> bool | None: ...
+    def decide(self, condition: Condition | bool, /) -> bool: ...
+
+
+def _ones_known(cx: TypeContext, shape: Shape) -> Shape:
+    """The shape with 1 for each size that the facts say is 1."""
+    return tuple([1 if d.__class__ is not int and cx.known(eq(d, 1)) else d for d in shape])
+
+
+class _Hopeful:
+    """A context in which everything that is not known to be false holds, and nothing is guarded."""
+
+    on_guard = True
+
+    def __init__(self, cx: TypeContext) -> None:
+        self.known = cx.known
+        self.hint = cx.hint
+        self.hints = cx.hints
+
+    def decide(self, condition: Condition | bool) -> bool:
+        return self.known(condition) is not False
+
+
+def _view_strides(
+    cx: _Decider, t: TensorType, shape: Shape, decide: bool, ones: bool = False
+) -> Shape | None:
+    left = [d for d in shape if d != 1]
+    strides: list[Dim] = []
+    with_holes = decide and dense_order(t.shape, t.strides) is None
+    (_, step), *inner = _dense_chunks(cx, t, with_holes) or [(1, 1)]
+    for size, inner_step in reversed(inner):
+        filled: Dim = 1
+        while filled != size and not _fills(cx, filled, size, decide, ones):
+            if not left:
+                return None
+            strides.append(inner_step * filled)
+            filled = filled * left.pop()
+            if filled.__class__ is int and size.__class__ is int and filled > size:
+                return None
+    while left:  # as many elements as are left, whatever is known of these sizes
+        strides.append(step)
+        step = step * left.pop()
+    return _with_ones(shape, strides, t.strides[-1] if t.strides else 1)
+
+
+def _of_last_ones(t: TensorType, shape: Shape, strides: Shape) -> Shape:
+    """The last dimensions, as far as they have one element, take the stride of the last one before,
+    whatever it is."""
+    many = next((d for d in reversed(range(len(shape))) if shape[d] != 1), -1)
+    return (*strides[: many + 1], *(t.strides[-1] for _ in shape[many + 1 :]))
+
+
+def _dense_chunks(cx: _Decider, t: TensorType, decide: bool) -> list[tuple[Dim, Dim]]:
+    """(elements, stride) of each run of dimensions that one stride can walk."""
+    chunks: list[tuple[Dim, Dim]] = []
+    for size, stride in zip(t.shape, t.strides, strict=True):
+        if size.__class__ is int and size == 1:
+            continue
+        if chunks and _follows(cx, chunks[-1][1], stride * size, decide):
+            chunks[-1] = (chunks[-1][0] * size, stride)
+        else:
+            chunks.append((size, stride))
+    return chunks
+
+
+def _fills(cx: _Decider, filled: Dim, size: Dim, decide: bool, ones: bool) -> bool:
+    """Are the sizes equal: by the facts, or by a guard where the hints say so?"""
+    equal = eq(filled, size)
+    if isinstance(equal, bool) or cx.known(equal) is not None:
+        return bool(cx.known(equal))
+    if not decide or cx.on_guard is None or cx.hint(equal) is not True:
+        return False
+    return (ones or all(cx.hints[s] > 1 for s in equal.symbols)) and cx.decide(equal)
+
+
+def _follows(cx: _Decider, outer: Dim, inner: Dim, decide: bool) -> bool:
+    if outer is inner or outer == inner:
+        return True
+    follows = eq(outer, inner)
+    if isinstance(follows, bool) or not decide or outer == 0:
+        return cx.known(follows) is True
+    try:
+        return cx.decide(follows)
+    except Undecided:
+        return False
+
+
+def _with_ones(shape: Shape, strides: list[Dim], last: Dim) -> Shape:
+    """Puts strides (innermost first, none for size 1) in place; size 1 gets the row-major one, and
+    behind all others the ``last`` one of the tensor viewed."""
+    result: list[Dim] = []
+    step = last
+    rest = iter(strides)
+    for size in reversed(shape):
+        if size != 1:
+            step = next(rest)
+            result.append(step)
+            step = step * size
+        else:
+            result.append(step)
+    return tuple(reversed(result))
+
+
 def formatted_strides(cx: TypeContext, t: TensorType, memory_format: object) -> Shape:
     """Strides of a new tensor like ``t`` in a memory format, given as torch's name of it."""
     if memory_format in (None, "preserve_format"):
@@ -421,101 +558,3 @@ def is_channels_last(cx: TypeContext, t: TensorType) -> bool:
     wanted = channels_last_strides(t.shape)
     rows = zip(t.shape, t.strides, wanted, strict=True)
     return all(size == 1 or cx.same(a, b) for size, a, b in rows)
-
-
-def suggests_channels_last(cx: TypeContext, t: TensorType) -> bool:
-    """Does eager take the (N, C, *spatial) tensor for channels-last, though it may have holes?
-
-    As ``c10::is_channels_last_strides_2d``: strides of dimensions of one element count. They tell
-    pictures of one channel apart, and of single pixels those that are row-major, where the step of
-    the batch is that of the channels. What is row-major in each stride is not channels-last.
-    """
-    if t.rank not in (4, 5) or t.strides == contiguous_strides(cx, t.shape):
-        return False
-    if t.strides[1] == 0 or any(cx.same(size, 0) for size in t.shape):
-        return False
-    return _lies_channels_last(_with_ones_settled(cx, t), lambda *ends: reaches(cx, *ends))
-
-
-def _lies_channels_last(t: TensorType, reaches: Callable[[Dim, Dim], bool]) -> bool:
-    inside: Dim = 0
-    for d in (1, *range(t.rank - 1, 1, -1), 0):
-        if d == 0 and reaches(inside, t.strides[1]):
-            return False
-        if not reaches(inside, t.strides[d]):
-            return False
-        inside = t.strides[d] * t.shape[d]
-    return True
-
-
-def _with_ones_settled(cx: TypeContext, t: TensorType) -> TensorType:
-    """The image with 1 for sizes that are 1, where they decide whether it is channels-last: of one
-    whose dimensions lie in another order, which is guarded. What is channels-last by its form is so
-    where sizes are 1."""
-    if t.strides == channels_last_strides(t.shape):
-        return t
-    sizes = _sizes_of(t.shape, ())
-    known = {symbol: 1 for symbol in sizes if cx.known(eq(symbol.expr, 1))}
-    t = _substituted(t, known) if known else t
-    if cx.on_guard is None:  # what capture has guarded is known by now
-        return t
-    usual = _says_channels_last(cx, t)
-    left = [symbol for symbol in sizes if symbol not in known]
-    for count in range(1, len(left) + 1 if usual is not None else 0):
-        for symbols in itertools.combinations(left, count):
-            at_one = _substituted(t, dict.fromkeys(symbols, 1))
-            if _says_channels_last(cx, at_one) in (usual, None):
-                continue
-            one = all_of(*(eq(symbol.expr, 1) for symbol in symbols))
-            if cx.hint(one) is None:
-                others = any_of(*(ne(symbol.expr, 1) for symbol in symbols))
-                cx.require(others, "an image lies otherwise where this size is 1")
-            elif cx.known(one) is not False and cx.decide(one):
-                return _with_ones_settled(cx, at_one)
-    return t
-
-
-def _says_channels_last(cx: TypeContext, t: TensorType) -> bool | None:
-    """What the form says, of sizes above 1; None where that would be guarded."""
-
-    def by_form(inside: Dim, stride: Dim) -> bool:
-        found = _reaches_by_form(cx, inside, stride)
-        if found is None:
-            raise Undecided(le(inside, stride))
-        return found
-
-    try:
-        return _lies_channels_last(t, by_form)
-    except Undecided:
-        return None
-
-
-def reaches(cx: TypeContext, inside: Dim, stride: Dim) -> bool:
-    """Is ``inside <= stride``, as the form tells; every other row of an odd number of rows reaches
-    further than all of them, so that is guarded, and what a stride decides that nothing ties to the
-    sizes of its argument.
-    """
-    found = _reaches_by_form(cx, inside, stride)
-    if found is not None:
-        return found
-    try:
-        return cx.decide(le(inside, stride))
-    except Undecided:
-        return False
-
-
-def _reaches_by_form(cx: TypeContext, inside: Dim, stride: Dim) -> bool | None:
-    """The same where nothing is guarded for it."""
-    reaches = le(inside, stride)
-    known = cx.known(reaches)
-    if known is not None:
-        return known
-    if cx.on_guard is not None and cx.hint(reaches) is not None:
-        if symbols_of(stride).isdisjoint(symbols_of(inside)):
-            return None
-    symbols = symbols_of(stride - inside)
-    try:
-        found = {bool(evaluate(reaches, dict.fromkeys(symbols, size))) for size in (1009, 1010)}
-        return found.pop() if len(found) == 1 else None
-    except (Undecided, ValueError, ZeroDivisionError):  # it has no value at some of them
-        return False

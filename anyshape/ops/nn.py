@@ -12,6 +12,7 @@ from anyshape.nouns import replace
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
 from anyshape.ops.flash_attention import differentiated_attention
 from anyshape.ops.gradients import products
+from anyshape.ops.image_layout import suggests_channels_last
 from anyshape.ops.layout import (
     Shape,
     channels_last_strides,
@@ -19,7 +20,6 @@ from anyshape.ops.layout import (
     is_contiguous,
     numel,
     preserved_strides,
-    suggests_channels_last,
 )
 from anyshape.ops.random import times_noise
 from anyshape.ops.reduce import cast, wide

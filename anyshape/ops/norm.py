@@ -21,13 +21,13 @@ from anyshape.ops.gradients.reductions import (
     order_of_instances,
     order_of_rows,
 )
+from anyshape.ops.image_layout import suggests_channels_last
 from anyshape.ops.layout import (
     contiguous_strides,
     is_contiguous,
     numel,
     pointwise_strides,
     preserved_strides,
-    suggests_channels_last,
 )
 from anyshape.ops.reduce import cast, count_of, wide
 from anyshape.ops.rules import (

@@ -14,11 +14,10 @@ from anyshape.ir.dtypes import DType
 from anyshape.ir.graph import Arg, TensorType
 from anyshape.ops import write_back
 from anyshape.ops.context import OpError, TypeContext
-from anyshape.ops.layout import Shape, contiguous_strides, numel
+from anyshape.ops.layout import Shape, contiguous_strides, numel, view_strides
 from anyshape.ops.rules import dim_of, tensor
 from anyshape.ops.table import OneByOne, View, op
 from anyshape.ops.view import Index, Normal, sequence, viewed
-from anyshape.ops.view_strides import view_strides
 from anyshape.symbolic import Dim, Expr, eq, floordiv, mod, ne
 
 

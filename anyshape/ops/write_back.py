@@ -14,9 +14,8 @@ from anyshape.ir.graph import Arg, Node, TensorType, Value
 from anyshape.nouns import replace
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext, Undecided
-from anyshape.ops.layout import contiguous_strides, is_contiguous, numel
+from anyshape.ops.layout import contiguous_strides, is_contiguous, numel, view_strides
 from anyshape.ops.rules import dim_of, dims_of, size_of
-from anyshape.ops.view_strides import view_strides
 from anyshape.symbolic import Dim, eq, ge
 
 

@@ -50,7 +50,7 @@ from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ir.variants import ChooseVariants, no_variants
 from anyshape.nouns import frozen, mutable, replace
 from anyshape.ops import OPS
-from anyshape.ops.layout import Shape
+from anyshape.ops.layout import Shape, view_strides
 from anyshape.ops.table import (
     Asserts,
     Assigns,
@@ -61,7 +61,6 @@ from anyshape.ops.table import (
     is_done_by_library,
 )
 from anyshape.ops.table import View as ViewLowering
-from anyshape.ops.view_strides import view_strides
 from anyshape.schedule.alike import one_for_many
 from anyshape.schedule.analysis import Analysis, Order, analyse, link_readers
 from anyshape.schedule.build import draft_group

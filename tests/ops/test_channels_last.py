@@ -15,7 +15,7 @@ import anyshape
 from anyshape.ir.dtypes import float32
 from anyshape.ir.graph import TensorType
 from anyshape.ops.context import TypeContext
-from anyshape.ops.layout import suggests_channels_last
+from anyshape.ops.image_layout import suggests_channels_last
 from anyshape.symbolic import Facts, Space
 from tests.ops import harness
 from tests.ops.test_op_db import CASES, KNOWN, describe, mapped, row_of, samples

@@ -15,9 +15,8 @@ from anyshape.ir.dtypes import float32, int64
 from anyshape.ir.graph import TensorType, Value
 from anyshape.ops.build import Builder
 from anyshape.ops.context import TypeContext
-from anyshape.ops.layout import pointwise_strides, strides_in_order
+from anyshape.ops.layout import pointwise_strides, strides_in_order, view_strides
 from anyshape.ops.table import OPS
-from anyshape.ops.view_strides import view_strides
 from anyshape.passes.ambiguous_layouts import ambiguous_layouts
 from anyshape.runtime.chosen_layouts import layouts_as_eager
 from anyshape.runtime.result_layouts import EagerLayouts

@@ -18,7 +18,7 @@ from anyshape.ir.graph import Node, TensorType, Value
 from anyshape.nouns import replace
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext, Undecided
-from anyshape.ops.layout import suggests_channels_last
+from anyshape.ops.image_layout import suggests_channels_last
 from anyshape.ops.rules import is_tensor
 from anyshape.ops.table import OPS, OpDef, Pointwise
 from anyshape.symbolic import Contradiction, Dim, eq

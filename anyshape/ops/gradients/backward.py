@@ -66,6 +66,12 @@ def gives_sparse(node: Node, row: OpDef) -> bool:
     return any(given.get(name, False) is not False for name in SPARSE)
 
 
+RECORDED_IN_PLACE = frozenset(
+    {*(f"{name}_" for name in ("eq", "ne", "lt", "gt", "le", "ge")), "fill_", "masked_fill_"}
+)
+"""Operators whose result requires gradients in eager, whatever its dtype, where they write it in
+place and an operand requires some."""
+
 SLICES_OF_A_PART = frozenset({"slice_read", "slice_set"})
 """Operators that are a slice to autograd only where they leave something out."""
 

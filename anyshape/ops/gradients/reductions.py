@@ -14,7 +14,8 @@ from anyshape.nouns import replace
 from anyshape.ops.context import NoRow, TypeContext
 from anyshape.ops.gradients.activations import wide, widened
 from anyshape.ops.gradients.elementwise import MAXIMUM, MINIMUM, masked, zeros
-from anyshape.ops.layout import is_contiguous, numel, suggests_channels_last
+from anyshape.ops.image_layout import suggests_channels_last
+from anyshape.ops.layout import is_contiguous, numel
 from anyshape.ops.rules import dim_of, is_tensor
 from anyshape.symbolic import Dim
 

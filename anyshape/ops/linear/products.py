@@ -8,10 +8,9 @@ from anyshape.ir.dtypes import DType, bool_, float32
 from anyshape.ir.graph import Arg, TensorType, Value
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.gradients import products
-from anyshape.ops.layout import contiguous_strides, numel
+from anyshape.ops.layout import contiguous_strides, numel, view_strides
 from anyshape.ops.rules import RowMajorRule, device_of, new, tensor
 from anyshape.ops.table import Extern, op
-from anyshape.ops.view_strides import view_strides
 from anyshape.symbolic import Dim, eq, ne
 
 

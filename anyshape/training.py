@@ -30,7 +30,7 @@ from anyshape.autograd.kept import (
     reads_unchecked,
     unchecked_by_eager,
 )
-from anyshape.autograd.memory import are_apart, pieces, roots
+from anyshape.autograd.memory import are_disjoint, pieces, roots
 from anyshape.autograd.outline import (
     Group,
     NotDifferentiable,
@@ -372,7 +372,7 @@ def _refuse_overlaps(outlined: Outline, positions: Sequence[int]) -> Sequence[in
     graph = outlined.graph
     found = pieces(graph, OPS)
     of_outputs = {p: found.get(v, {}) for p in positions for v in values_in(graph.outputs[p])}
-    if not all(are_apart(graph.facts, *pair) for pair in combinations(of_outputs.values(), 2)):
+    if not all(are_disjoint(graph.facts, *pair) for pair in combinations(of_outputs.values(), 2)):
         raise NotDifferentiable("outputs that require gradients share memory")
     return [p for p, cuts in of_outputs.items() if any(isinstance(cut, Node) for cut in cuts)]
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from anyshape.ir.graph import Arg, Graph, Node, Value
 from anyshape.ops.context import TypeContext
-from anyshape.ops.shared_memory import lies_in_argument
+from anyshape.ops.shared_memory import SLICES, SPLITS, lies_in_argument
 from anyshape.ops.table import OpDef
 from anyshape.symbolic import Dim, Expr, Facts, le
 
@@ -39,11 +39,6 @@ def views(cx: TypeContext, node: Node, ops: Mapping[str, OpDef]) -> bool:
         return True
     return lies_in_argument(cx, node, row)
 
-
-SPLITS = frozenset({"chunk", "split", "tensor_split", "unbind"})
-"""Views that do not overlap, and that nobody may write to where gradients are recorded."""
-SLICES = frozenset({"narrow", "select", "slice", "slice_read"})
-"""Views of what lies along one dimension from a start on."""
 
 Cut: TypeAlias = "Node | tuple[Value, Arg]"
 """A split, or the dimension of a value along which slices are taken."""
@@ -78,7 +73,7 @@ def _cut(node: Node, number: int) -> Pieces:
     return {(source, dim): (start, start + (length - 1) * step + 1)}
 
 
-def are_apart(facts: Facts, one: Pieces, other: Pieces) -> bool:
+def are_disjoint(facts: Facts, one: Pieces, other: Pieces) -> bool:
     """Are these two views pieces of one cut that do not overlap?"""
     pairs = [(one[cut], other[cut]) for cut in one if cut in other]
     return any(

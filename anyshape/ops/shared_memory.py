@@ -28,6 +28,11 @@ STORAGE_COPIES = frozenset(
 """Last names of torch's operators that copy the storage of what they are handed: the result begins
 where that does."""
 
+SPLITS = frozenset({"chunk", "split", "tensor_split", "unbind"})
+"""Views that do not overlap, and that nobody may write to where gradients are recorded."""
+SLICES = frozenset({"narrow", "select", "slice", "slice_read"})
+"""Views of what lies along one dimension from a start on."""
+
 
 def lies_in_argument(cx: TypeContext, node: Node, row: OpDef | None) -> bool:
     """Does the result surely lie in the memory of the first argument: always, or by what is known

@@ -99,7 +99,8 @@ def check(fast, fn, x):
 
 @pytest.mark.parametrize("fn", PROGRAMS)
 def test_values_and_strides_are_eagers_at_every_size(fn):
-    fast = anyshape.compile(fn, fullgraph=True)
+    # a stride that the program reads is another one where sizes are 1, which is guarded
+    fast = anyshape.compile(fn, fullgraph=True, options={"max_variants": 16})
     for shape in SHAPES:
         check(fast, fn, torch.randn(shape))
         check(fast, fn, torch.randn(shape).to(memory_format=torch.channels_last))

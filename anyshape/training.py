@@ -350,8 +350,8 @@ def _last(pipeline: Pipeline, graph: Graph) -> Graph:
 
 def _refuse_shared(outlined: Outline) -> tuple[int, ...]:
     """Outputs that require gradients own their memory, each alone: eager's views know a base. But
-    pieces that do not overlap may share it. Given are the pieces of splits, to which eager lets
-    nobody write."""
+    pieces of splits that do not overlap may share it, to which eager lets nobody write. Given are
+    these."""
     owner = roots(outlined.graph, OPS)
     inputs = {entry.value for entry in outlined.graph.inputs}
     taken: dict[Value, list[int]] = {}
@@ -372,9 +372,11 @@ def _refuse_overlaps(outlined: Outline, positions: Sequence[int]) -> Sequence[in
     graph = outlined.graph
     found = pieces(graph, OPS)
     of_outputs = {p: found.get(v, {}) for p in positions for v in values_in(graph.outputs[p])}
-    if not all(are_disjoint(graph.facts, *pair) for pair in combinations(of_outputs.values(), 2)):
+    of_splits = (any(isinstance(cut, Node) for cut in cuts) for cuts in of_outputs.values())
+    disjoint = (are_disjoint(graph.facts, *pair) for pair in combinations(of_outputs.values(), 2))
+    if not all(of_splits) or not all(disjoint):
         raise NotDifferentiable("outputs that require gradients share memory")
-    return [p for p, cuts in of_outputs.items() if any(isinstance(cut, Node) for cut in cuts)]
+    return positions
 
 
 def _layout(

@@ -117,9 +117,11 @@ def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
 
 def written_behind_parts(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[Node]:
     """Writes to what an operator that makes several views (``split``, ``unbind``) has divided,
-    with the gradients recorded, where one of these views is used after that: eager refuses to."""
+    with the gradients recorded, where one of these views is used after that, or is itself written:
+    eager refuses to."""
     owner = roots(graph, ops)
     parts: dict[Value, set[Value]] = {}  # of each memory
+    unwritable: set[Value] = set()  # these, and those of what requires no gradients yet
     stale: dict[Value, Node] = {}
     for node in graph.nodes:
         row = ops.get(node.op)
@@ -129,8 +131,12 @@ def written_behind_parts(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[Nod
         source = node.read[0]
         root = owner.get(source, source)
         divided = parts.get(root, set())
-        divides = row.alias == "view" and row.counted and is_recorded(node) and requires(source)
-        if divides or source in divided:
+        makes_parts = row.alias == "view" and row.counted and is_recorded(node)
+        if makes_parts or (row.alias != "none" and source in unwritable):
+            unwritable.update(node.outputs)
+        if row.mutates and source in unwritable and any(map(requires, node.read)):
+            yield node
+        if (makes_parts and requires(source)) or source in divided:
             lying = [value for value in node.outputs if owner.get(value, value) is root]
             parts.setdefault(root, divided).update(lying)
         if row.mutates and root in parts:

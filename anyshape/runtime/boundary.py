@@ -256,7 +256,7 @@ class Boundary:
     def gradients(
         self, half: Half, call: Call, part: Part, cotangents: Sequence[Any], saved: Sequence[Any]
     ) -> list[Any]:
-        rows = [g.contiguous() for g in cotangents if g is not None]
+        rows = [_with_memory(g).contiguous() for g in cotangents if g is not None]
         made = _without_autocast(half.run, (*saved, *call.numbers, *rows))
         found = dict(zip([self.layout.wanted[position] for position in half.given], made))
         return list(map(found.get, part.wanted))
@@ -512,6 +512,11 @@ def _is_transformed(cotangent: torch.Tensor) -> bool:
         or _C._functorch.is_functorch_wrapped_tensor(cotangent)
         or _C._functorch.is_legacy_batchedtensor(cotangent)
     )
+
+
+def _with_memory(cotangent: torch.Tensor) -> torch.Tensor:
+    """Zeros that autograd has made without memory (of a sign, say) get some."""
+    return cotangent.clone() if cotangent._is_zerotensor() else cotangent
 
 
 def _without_autocast(run: Run, given: tuple[Any, ...]) -> tuple[Any, ...]:

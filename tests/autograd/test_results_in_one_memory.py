@@ -3,6 +3,7 @@ of one product) are compiled where they do not overlap, and behave as eager's vi
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -73,7 +74,7 @@ def columns_of_a_part(x: Tensor, w: Tensor) -> Any:
 
 PROGRAMS = [
     *(halves, variational, views_of_parts, unbound, parts_of_a_part, parts_and_their_sum),
-    *(slices, columns, at_a_size, columns_of_a_part),
+    columns_of_a_part,
 ]
 
 
@@ -184,6 +185,21 @@ def overlapping(x: Tensor, w: Tensor) -> Any:
 def twice_the_same(x: Tensor, w: Tensor) -> Any:
     a, b = (x * w[0]).chunk(2, -1)
     return a, a.unsqueeze(0), b
+
+
+@pytest.mark.parametrize("program", [slices, columns, at_a_size])
+def test_slices_are_left_to_eager(program: Program) -> None:
+    """Each knows its base alone, and has hooks and a node of its own."""
+    fast = anyshape.compile(program)
+    for f in (program, fast):
+        x, w = (torch.randn(4, 4, requires_grad=True) for _ in range(2))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PerformanceWarning)
+            first, second = f(x, w)[:2]
+        first.register_hook(lambda gradient: gradient * 2)
+        second.sum().backward()
+        with pytest.raises(RuntimeError, match="detach views"):
+            f(x, w)[-1].detach_()
 
 
 @pytest.mark.parametrize("program", [beside_what_they_are_pieces_of, overlapping, twice_the_same])

@@ -132,3 +132,50 @@ def test_a_step_writes_what_it_has_divided_and_does_not_use_any_more(
         if compiled:
             assert not run.stats().eager_graphs  # type: ignore[attr-defined]
     torch.testing.assert_close(*found)
+
+
+def added(x: Tensor) -> Tensor:
+    y = x * 2
+    y.split(2)[1].add_(1)
+    return y
+
+
+def emptied(x: Tensor) -> Tensor:
+    y = x * 2
+    y.chunk(2)[0].zero_()
+    return y.detach()
+
+
+def written_deeper(x: Tensor) -> Tensor:
+    y = x * 2
+    y.unbind(0)[0][0].zero_()
+    return y
+
+
+def made_without_gradients(x: Tensor) -> Tensor:
+    y = x.detach() * 2
+    y.split(2)[0].mul_(x[:2])
+    return y
+
+
+@pytest.mark.parametrize("program", [added, emptied, written_deeper, made_without_gradients])
+def test_a_write_to_a_part_is_refused_at_once(program: Any) -> None:
+    """Whether anybody uses the part behind it or not."""
+    fast = anyshape.compile(program)
+    for rows in (4, 6):
+        x = torch.ones(rows, 3, requires_grad=True)
+        with pytest.raises(RuntimeError) as expected:
+            program(x)
+        with pytest.raises(RuntimeError, match="being modified inplace") as raised:
+            fast(x)
+        assert str(raised.value) == str(expected.value)
+
+
+def test_zeros_without_memory_are_cotangents() -> None:
+    """Of `abs` and `sign` autograd makes such: they ended the process."""
+    fast = anyshape.compile(lambda x: x.exp())
+    x = torch.randn(4, requires_grad=True)
+    y = fast(x)
+    (gradient,) = torch.autograd.grad(y.abs().sum(), y, create_graph=True)
+    gradient.sum().backward()
+    assert torch.equal(x.grad, torch.zeros(4))

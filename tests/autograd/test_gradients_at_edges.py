@@ -37,6 +37,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
     "power": lambda x: x**3,
     "root": lambda x: x**0.5,
     "logit of what is clamped": lambda x: torch.logit(x, 0.1),
+    "logit with less than none": lambda x: torch.logit(x, -0.1),
     "angle": torch.angle,
     "direction from": lambda x: torch.atan2(x, torch.zeros_like(x)),
     "direction to": lambda x: torch.atan2(torch.zeros_like(x), x),

@@ -242,7 +242,7 @@ def _torch_pad_expand(b: Any, x: Any, pad: Arg, mode: str = "constant", value: A
     for d, (low, high) in enumerate(pairs):
         if (low, high) != (0, 0):
             made = b.index_select(made, d, _padded_positions(b, made, d, low, high, mode))
-    on_host = x.type.device == HOST  # kernels of GPUs make row-major results
+    on_host = x.type.device == HOST  # other devices make row-major results
     if mode != "circular" and on_host and suggests_channels_last(b.cx, x.type):
         made = b.clone(made, memory_format="channels_last")
     return made

@@ -273,8 +273,8 @@ def _rely_on_flash_sizes(
 
 
 def _dropping_row(q: TensorType, p: Any) -> str | None:
-    """The row of attention that drops weights. Those of GPUs draw in their kernels, for forward and
-    backward alike: eager's own is run, under its autograd."""
+    """The row of attention that drops weights. Devices other than the host draw in their
+    kernels, for forward and backward alike: eager's own is run, under its autograd."""
     if p in (0, 0.0):
         return None
     return "attention_with_dropout" if q.device == HOST else "attention_with_dropout_in_kernels"
@@ -491,7 +491,7 @@ def _pixel_unshuffle_type(cx: TypeContext, x: Any, factor: int) -> TensorType:
 
 
 def _unless_empty(cx: TypeContext, shape: Shape, before: Shape) -> Shape:
-    """The shape; eager's kernel of the CPU leaves that of a tensor without elements as it was."""
+    """The shape; eager's kernel of the host leaves that of a tensor without elements as it was."""
     count = numel(before)
     try:
         return shape if cx.decide(ne(count, 0)) else before
@@ -508,7 +508,7 @@ def _channel_shuffle_type(cx: TypeContext, x: Any, groups: int) -> TensorType:
         raise OpError(f"channel_shuffle expects input with > 2 dims, but got input of {t.rank}D")
     cx.require(ge(groups, 1), "Number of groups must be positive")
     cx.require(eq(mod(t.shape[1], groups), 0), "Number of channels must be divisible by groups")
-    # without a kernel of its own, as on a GPU, it is a view of more dimensions, turned and copied
+    # without a kernel of its own, as on other devices, it is a view that is turned and copied
     return _image_like(cx, t, t.shape) if t.device == HOST else new(cx, t, t.shape)
 
 

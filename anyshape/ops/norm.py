@@ -201,8 +201,8 @@ def _group_norm_type(
 
 
 def _is_a_librarys(t: TensorType, weight: Any, bias: Any) -> bool:
-    """Does eager make the results of an image's layout, on the CPU and by cuDNN? Its own kernels
-    for GPUs, which take the rest, make them lie as the argument."""
+    """Does eager make the results of an image's layout, on the host and by a library of the device?
+    Its own kernels, which take the rest there, make them lie as the argument."""
     if t.device == HOST:
         return True
     if weight is None or bias is None or t.rank < 3:

@@ -138,7 +138,7 @@ for _name, (_signature, _rule, _spellings) in SQUARE.items():
 
 
 def _right_vectors(cx: TypeContext, t: TensorType, count: Dim, n: Dim) -> TensorType:
-    """``(count, n)``, as LAPACK leaves them; row by row on a GPU."""
+    """``(count, n)``, as LAPACK leaves them; row by row on other devices."""
     here = t.device == HOST
     return columns(cx, t, count, n) if here else new(cx, t, (*t.shape[:-2], count, n))
 

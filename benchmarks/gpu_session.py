@@ -56,7 +56,7 @@ SUITES = (
         "test_two_devices",
     ),
     *("test_memory", "test_large", "test_sanitized", "test_attention_gradients", "test_demo"),
-    "test_users_kernels",
+    *("test_users_kernels", "test_fuzz"),
 )
 KERNELS = (
     "rotary",

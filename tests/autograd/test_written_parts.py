@@ -179,3 +179,21 @@ def test_zeros_without_memory_are_cotangents() -> None:
     (gradient,) = torch.autograd.grad(y.abs().sum(), y, create_graph=True)
     gradient.sum().backward()
     assert torch.equal(x.grad, torch.zeros(4))
+
+
+def test_a_gradient_of_zeros_without_memory_is_read() -> None:
+    """Eager puts such into `.grad`, where a compiled step finds it."""
+
+    @anyshape.compile
+    def step(x: Tensor, gradient: Tensor) -> Tensor:
+        return x - gradient * 0.1
+
+    x = torch.randn(4, requires_grad=True)
+    for turn in range(3):
+        x.grad = torch.ones(4) if turn == 0 else None
+        if turn:
+            (gradient,) = torch.autograd.grad(x.abs().sum(), x, create_graph=True)
+            gradient.sum().backward()
+            assert x.grad._is_zerotensor()
+        with torch.no_grad():
+            assert torch.equal(step(x.detach(), x.grad), x - x.grad * 0.1)

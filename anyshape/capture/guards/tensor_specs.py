@@ -45,7 +45,7 @@ def device_text(device: torch.device) -> str:
 
 def is_plain(tensor: torch.Tensor) -> bool:
     """Whether capture understands the tensor: no subclass, strided, not nested or quantized, no
-    lazy conjugation or negation."""
+    lazy conjugation or negation, no zeros without memory."""
     return (
         type(tensor) in _EXACT
         and tensor.layout is torch.strided
@@ -54,6 +54,7 @@ def is_plain(tensor: torch.Tensor) -> bool:
         and tensor.dtype in DTYPE_OF_TORCH
         and not tensor.is_conj()
         and not tensor.is_neg()
+        and not tensor._is_zerotensor()
         and not _is_of_a_transform(tensor)
     )
 
@@ -82,7 +83,8 @@ def in_words(tensor: torch.Tensor) -> str:
         return f"tensor of layout {tensor.layout}"
     kinds = {"nested": tensor.is_nested, "quantized": tensor.is_quantized}
     views = {"conjugated": tensor.is_conj(), "negated": tensor.is_neg()}
-    found = [kind for kind, holds in {**kinds, **views}.items() if holds]
+    zeros = {"zero": tensor._is_zerotensor()}
+    found = [kind for kind, holds in {**kinds, **views, **zeros}.items() if holds]
     return f"{found[0]} tensor" if found else f"tensor of {tensor.dtype}"
 
 
@@ -199,6 +201,8 @@ class TensorSpec:
         ]
         if self.dtype.is_complex:
             tests.append("t.is_conj()")
+        if self.dtype.is_complex or self.dtype.is_floating_point:  # a gradient that autograd made
+            tests.append("t._is_zerotensor()")
         tests += self._layout_fails(name)
         return " or ".join(tests)
 

@@ -55,22 +55,24 @@ def zeros(architectures):
 def truths(architectures):
     """What is -1 where a comparison holds is that as a bfloat16 too: LLVM 22 makes 1 of it."""
     kind = dtypes.bfloat16
+    never_converted(lambda b, x: b.sign(x), architectures)
     for whole in (dtypes.int64, dtypes.int32, dtypes.int16, dtypes.int8):
         for wide in (kind, dtypes.float32):
             program = lambda b, x, to=wide, of=whole: b.to(
                 b.to(b.where(b.lt(x, 0), b.full((), -1, of), b.full((), 0, of)), to), kind
             )
-            compiled = scheduled(program, normal([("a", kind)]))
-            (kernel,) = compiled.program.kernels()
-            with tempfile.TemporaryDirectory() as directory:
-                for architecture in architectures:
-                    made = compile_for(
-                        kernel,
-                        Chooser.of(kernel).schedule([4096] * 3).schedule,
-                        directory,
-                        architecture,
-                    )
-                    assert not re.search(r"sitofp (<\d+ x )?i1", made.asm["llir"])
+            never_converted(program, architectures)
+
+
+def never_converted(program, architectures):
+    """No comparison of a bfloat16 is made a number of itself."""
+    compiled = scheduled(program, normal([("a", dtypes.bfloat16)]))
+    (kernel,) = compiled.program.kernels()
+    schedule = Chooser.of(kernel).schedule([4096] * 3).schedule
+    with tempfile.TemporaryDirectory() as directory:
+        for architecture in architectures:
+            made = compile_for(kernel, schedule, directory, architecture)
+            assert not re.search(r"sitofp (<\d+ x )?i1", made.asm["llir"])
 
 
 if __name__ == "__main__":

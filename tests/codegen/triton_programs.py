@@ -87,18 +87,18 @@ def schedule_of(kernel, turn, row):
     if turn == 0:
         return default_schedule(kernel)
     if not kernel.reduction_axes:
-        return KernelSchedule(64, wide=False)
+        return KernelSchedule(64, wide=False, exact_grid=turn % 2 == 1)
     if turn == 1:
-        return KernelSchedule(4, max(512, power_of_two(row)), pieces=1, wide=False)
+        return KernelSchedule(4, max(512, power_of_two(row)), pieces=1, wide=False, exact_grid=True)
     if turn == 2 and not walks_along_rows(kernel):
         return replace(short_columns(row), wide=False)
     if turn == 2:
         return KernelSchedule(1, 64, pieces=max(1, -(-row // 64)), even=row == 64, wide=False)
     if turn == 3:
         aligned = row_start(kernel, analyse(kernel)) is not None and walks_along_rows(kernel)
-        return KernelSchedule(1, 64, aligned=aligned, wide=False)
+        return KernelSchedule(1, 64, aligned=aligned, wide=False, exact_grid=True)
     if turn == 4:
-        return KernelSchedule(4, 16, wide=False, totals=16)
+        return KernelSchedule(4, 16, wide=False, totals=16, exact_grid=True)
     return KernelSchedule(2, ONCE, wide=False, totals=16, once=True)
 
 
@@ -212,7 +212,15 @@ def launch(step, values, sizes, modules):
     if isinstance(module, tuple):
         return launch_shares(step, module, args)
     table = module.LAUNCH
-    module.kernel[(2,)](*args, **table["constants"])
+    tiles = tiles_of(step.kernel, table, args) if table["exact"] else 2
+    if tiles:
+        module.kernel[(tiles,)](*args, **table["constants"])
+
+
+def tiles_of(kernel, table, args):
+    """As many programs as there are tiles."""
+    cells = Chooser.of(kernel).cells(*whole_numbers(kernel.params, args))
+    return -(-cells // table["constants"]["XBLOCK"]) * kernel.parts
 
 
 def whole_numbers(params, args):
@@ -233,8 +241,10 @@ def launch_shares(step, modules, args, shares=3):
     dtypes_of = [total_dtype(step.kernel, n) for n in totals(step.kernel)]
     scratch = [torch.empty(shares * cells, dtype=getattr(torch, d.name)) for d in dtypes_of]
     phases = analyse(online(step.kernel).kernel)
-    for phase, module in enumerate(modules):
-        grid = (2, shares if works_in_row(phases, phase) else 1)
+    table = modules[0].LAUNCH
+    tiles = tiles_of(step.kernel, table, args) if table["exact"] else 2
+    for phase, module in enumerate(modules if tiles else ()):
+        grid = (tiles, shares if works_in_row(phases, phase) else 1)
         module.kernel[grid](*args, *scratch, shares, each, **module.LAUNCH["constants"])
 
 

@@ -2,8 +2,8 @@
 
 In: a ``Kernel`` and a name. Out: Python text with the ``@triton.jit`` function and ``LAUNCH``, a
 table that says how to launch it. Parallel axes are one flat index, rows another; a program takes
-tiles of ``XBLOCK x RBLOCK`` cells until none are left, so that work follows the true sizes and one
-grid fits all. Sizes are arguments that Triton must not specialize on. A row is kept in registers,
+a tile of ``XBLOCK x RBLOCK`` cells, or tiles until none are left, so that work follows the true
+sizes and any grid will do. Sizes are arguments that Triton must not specialize on. A row is kept in registers,
 as one tile or several (``pieces``), whose values have names of their own; or each phase over it is
 a loop, and what several phases need is loaded again. Where a row is cut into shares each phase is a
 kernel of its own. Read on: ``reduction_phases.py``; the same phases are printed as C in
@@ -118,14 +118,14 @@ class _Emitter(ElementPrinter):
 
     def _launch(self) -> dict[str, object]:
         """How to launch: the function, its arguments in order, tile sizes, warps; any grid will
-        do.
-        """
+        do, where it need not be ``exact``."""
         kernel = self.kernel
         return {
             "function": self.name,
             "arguments": [p.name for p in kernel.params],
             "constants": block_sizes(self.schedule),
             "num_warps": self.schedule.warps,
+            "exact": self.schedule.exact_grid,
         }
 
     # --- loops ---
@@ -136,9 +136,12 @@ class _Emitter(ElementPrinter):
         self._flat_extent("xtotal", kernel.axes)
         if kernel.reduction_axes:
             self._flat_extent("rtotal", kernel.reduction_axes)
-        self._line("tiles = tl.cdiv(xtotal, XBLOCK)")
         first = f"{program}.to({self._index})"
-        self._open(f"for tile in range({first}, tiles, {programs}):")
+        if self.schedule.exact_grid:
+            self._line(f"tile = {first}")
+        else:
+            self._line("tiles = tl.cdiv(xtotal, XBLOCK)")
+            self._open(f"for tile in range({first}, tiles, {programs}):")
         columns = "[:, None]" if kernel.reduction_axes else ""
         self._line(f"x = (tl.arange(0, XBLOCK).to({self._index}) + tile * XBLOCK){columns}")
         self._line("xmask = x < xtotal")
@@ -148,7 +151,6 @@ class _Emitter(ElementPrinter):
             self._all_phases()
         else:
             self._one_phase(self.schedule.phase)
-        self.depth -= 1
 
     def _part(self) -> tuple[str, str]:
         """Which program this is of how many; of several kernels, whose pointers are taken then."""

@@ -45,6 +45,7 @@ from anyshape.targets.triton.records import (
 )
 from anyshape.targets.triton.schedules import (
     DIVISOR,
+    LARGEST_GRID,
     Choice,
     Chooser,
     KernelSchedule,
@@ -52,7 +53,6 @@ from anyshape.targets.triton.schedules import (
 )
 from anyshape.targets.triton.tuning import Tuned
 
-LARGEST_GRID = (1 << 31) - 1
 SHORT_WORK = 1 << 20
 """Elements that a kernel touches in a microsecond or two."""
 MOST_SIZES = 4096

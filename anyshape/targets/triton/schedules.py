@@ -67,6 +67,7 @@ LARGE = 1 << 25
 MOST_TOTALS = 2048
 """Totals of shares that are combined at a time."""
 LARGEST_INT32 = (1 << 31) - 1
+LARGEST_GRID = (1 << 31) - 1
 WIDEST_TILE = 1 << 17
 """Indices past the end, which are masked, are at most so far past it."""
 FLAT_TILES = ((256, 2), (512, 2), (1024, 2), (1024, 4), (2048, 4), (2048, 8))
@@ -84,7 +85,8 @@ class KernelSchedule:
     the row begins. ``divisible``: positions of the parameters that are multiples of 16. ``wide``:
     indices are 64 bits. ``phase``: rows are shared out among programs, and this is one phase over
     them, for which ``totals`` shares of the phases before are combined at a time. ``once``: a
-    share is one tile. ``unroll``: turns of a loop over a
+    share is one tile. ``exact_grid``: there is a program for each tile, so that none looks for
+    another. ``unroll``: turns of a loop over a
     row whose loads are under way together. ``columns``: a matrix product in tiles of ``block`` rows
     and so many columns, ``row`` elements of the summed axis at a time."""
 
@@ -100,6 +102,7 @@ class KernelSchedule:
     aligned: bool = False
     unroll: int = 1
     once: bool = False
+    exact_grid: bool = False
     columns: int = 0
 
     def __str__(self) -> str:
@@ -223,6 +226,8 @@ class Chooser:
     widening: tuple[int, ...]
     sides: tuple[Callable[..., int], Callable[..., int]] | None
     """The numbers of rows and of columns of a matrix product."""
+    reads_sizes: bool
+    """Does it read sizes on the device? Then the grid is made for others."""
     loaded_bytes: tuple[int, int]
     """Of the shortest element that is loaded, and of the longest that is loaded or stored."""
 
@@ -245,6 +250,7 @@ class Chooser:
             tuple(n for n, p in enumerate(kernel.params) if isinstance(p, SizeParam)),
             tuple(n for n, name in enumerate(names) if name in widening),
             _sides(kernel, names) if tiled_product(kernel) else None,
+            any(isinstance(p, SizeParam) and p.in_memory for p in kernel.params),
             _bytes_of_elements(kernel),
         )
 
@@ -313,8 +319,9 @@ class Chooser:
             most = power_of_two(min(shares, MOST_TOTALS // tile.block))
             tile = replace(tile, totals=most, once=each == tile.row)
         wide = largest > LARGEST_INT32 - WIDEST_TILE
-        tile = replace(tile, divisible=divisible, wide=wide)
         tiles = self._tiles(tile, arguments)
+        exact = tiles <= LARGEST_GRID and not self.reads_sizes and not tile.columns
+        tile = replace(tile, divisible=divisible, wide=wide, exact_grid=exact)
         return Choice(tile, tiles, cells * max(row, 1) * self.kernel.parts, shares, each)
 
     def _rule(self, cells: int, row: int) -> tuple[KernelSchedule, int]:

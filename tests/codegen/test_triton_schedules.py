@@ -352,6 +352,50 @@ def test_tiles_that_lie_in_a_row_have_no_mask():
     assert "mask=rmask" not in first and "mask=rmask" in last
 
 
+def normed_sum(position: Expr = I * COLUMNS + R, mode: str = "set") -> Kernel:
+    """Elements of a sum, which are stored, by their row's total."""
+    elements = (
+        Load("p0", I * COLUMNS + R, float32),
+        Load("p1", I * COLUMNS + R, float32),
+        Op("add", (0, 1), float32),
+        Reduce("sum", 2, float32),
+        Op("div", (2, 3), float32),
+    )
+    pointers = (*POINTERS, *(PointerParam(name, float32, "write") for name in ("p2", "p3")))
+    pointers = tuple(
+        replace(p, access="write" if n > 1 else "read") for n, p in enumerate(pointers)
+    )
+    return Kernel(
+        (*pointers, *SIZES), (Axis("i0", ROWS),), (Axis("r0", COLUMNS),), elements,
+        (Store("p2", position, 2, "cell", mode=mode), Store("p3", I * COLUMNS + R, 4, "cell")),
+    )  # fmt: skip
+
+
+def test_what_a_phase_has_written_of_two_tensors_is_read_back():
+    schedule = Chooser.of(normed_sum()).schedule((0, 0, 0, 0, 4096, 50_257)).schedule
+    before, after = emit_triton(normed_sum(), "kernel", schedule).split("tl.debug_barrier()")
+    assert "tl.load(p0" in before and "tl.load(p2" not in before
+    assert "tl.load(p0" not in after and "tl.load(p1" not in after and "tl.load(p2" in after
+    for other in (normed_sum(I + R), normed_sum(mode="sum")):  # cells that share an element
+        assert "tl.load(p2" not in emit_triton(other, "kernel", schedule)
+    held = Chooser.of(normed_sum()).schedule((0, 0, 0, 0, 4096, 4096)).schedule
+    assert "tl.load(p2" not in emit_triton(normed_sum(), "kernel", held)
+
+
+def test_a_grid_is_exact_but_around_loops_over_rows_and_where_sizes_are_on_the_device():
+    at = (0, 0, 4096)
+    assert Chooser.of(softmax_like()).schedule((*at, 4096)).schedule.exact_grid
+    assert not Chooser.of(softmax_like()).schedule((*at, 50_257)).schedule.exact_grid
+    many = Chooser.of(reading())._choice(KernelSchedule(1, 16, 1), 1, (0, 0, 1 << 32, 16))
+    assert not many.schedule.exact_grid
+    kernel = softmax_like()
+    params = (*POINTERS, *(replace(size, in_memory=True) for size in SIZES))
+    there = Kernel(params, kernel.axes, kernel.reduction_axes, kernel.elements, kernel.stores)
+    assert not Chooser.of(there).schedule((*at, 4096)).schedule.exact_grid
+    text = emit_triton(kernel, "kernel", KernelSchedule(1, 16, 1, exact_grid=True))
+    assert "num_programs" not in text.split("def kernel")[1]
+
+
 def test_text_of_divisions_in_one_another_is_as_long_as_they_are_many():
     def nested(depth: int) -> Expr:
         index = I + R

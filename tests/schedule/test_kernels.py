@@ -55,6 +55,11 @@ def rms_norm(b, x, w):
     return b.mul(w, b.mul(x, b.rsqrt(b.add(variance, 1e-6))))
 
 
+def sum_and_norm(b, x, y, w):
+    total = b.add(x, y)
+    return total, rms_norm(b, total, w)
+
+
 def cross_entropy(b, x, y):
     return b.nll_loss(b.log_softmax(x, -1), y)
 
@@ -85,6 +90,7 @@ FUSED = {
     "log softmax": (lambda b, x: b.log_softmax(x, 1), ["a b"]),
     "layer norm gelu": (layer_norm_gelu, ["a b", "b", "b"]),
     "rms norm": (rms_norm, ["a b", "b"]),
+    "sum and its norm": (sum_and_norm, ["a b", "a b", "b"]),
     "swiglu": (lambda b, x, y: b.mul(b.silu(x), y), ["a b", "a b"]),
     "cross entropy": (cross_entropy, ["a 200", ("a", dtypes.int64)]),
     "masked softmax": (masked_softmax, ["a b", ("a b", dtypes.bool_)]),

@@ -78,6 +78,8 @@ class ElementPrinter:
     """Sums of exponentials that are done with their maximum."""
     firsts: Mapping[int, int] = field(default_factory=dict)
     """Positions of extremes that are found with them."""
+    again: Mapping[int, Load] = field(default_factory=dict)
+    """Elements that the phase loads, as a phase before has stored them."""
 
     @property
     def _index(self) -> str:
@@ -139,7 +141,7 @@ class ElementPrinter:
     # --- elements ---
 
     def _element(self, number: int) -> None:
-        element = self.kernel.elements[number]
+        element = self.again.get(number, self.kernel.elements[number])
         if isinstance(element, Scan):
             self._scan(number, element)
             return
@@ -208,7 +210,7 @@ class ElementPrinter:
         """The float32 of which this element is the bfloat16; none where one instruction makes the
         bfloat16 of others, which LLVM sees if nothing stands in between."""
         element = self.kernel.elements[number]
-        if not _is_cast(element) or element.dtype is not bfloat16:
+        if not _is_cast(element) or element.dtype is not bfloat16 or number in self.again:
             return None
         (wide,) = operands(element)
         made = self.kernel.elements[wide]

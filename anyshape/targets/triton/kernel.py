@@ -1,14 +1,15 @@
 """A kernel as a Triton module.
 
 In: a ``Kernel`` and a name. Out: Python text with the ``@triton.jit`` function and ``LAUNCH``, a
-table that says how to launch it. Parallel axes are one flat index, rows another; a program takes
-a tile of ``XBLOCK x RBLOCK`` cells, or tiles until none are left, so that work follows the true
-sizes and any grid will do. Sizes are arguments that Triton must not specialize on. A row is kept in registers,
-as one tile or several (``pieces``), whose values have names of their own; or each phase over it is
-a loop, and what several phases need is loaded again. Where a row is cut into shares each phase is a
-kernel of its own. Read on: ``reduction_phases.py``; the same phases are printed as C in
-``targets/cpu/c.py``. Of several writes to one element any may be the last, as with eager torch
-on a GPU; where the program asks for deterministic algorithms, eager torch runs it."""
+table that says how to launch it. Parallel axes are one flat index, rows another; a program takes a
+tile of ``XBLOCK x RBLOCK`` cells, or tiles until none are left, so that work follows the true sizes
+and any grid will do. Sizes are arguments that Triton must not specialize on. A row is kept in
+registers, as one tile or several (``pieces``), whose values have names of their own; or each phase
+over it is a loop, and what several phases need is loaded again, or read back from where it was
+written. Where a row is cut into shares each phase is a kernel of its own. Read on:
+``reduction_phases.py``; the same phases are printed as C in ``targets/cpu/c.py``. Of several writes
+to one element any may be the last, as with eager torch on a GPU; where the program asks for
+deterministic algorithms, eager torch runs it."""
 
 from __future__ import annotations
 
@@ -34,6 +35,7 @@ from anyshape.targets.triton.narrow import HIGHEST, LOWEST, narrow_elements, row
 from anyshape.targets.triton.online import online
 from anyshape.targets.triton.prelude import HEADER
 from anyshape.targets.triton.product_kernel import ProductPrinter
+from anyshape.targets.triton.read_back import read_back
 from anyshape.targets.triton.schedules import (
     DIVISOR,
     KernelSchedule,
@@ -252,7 +254,12 @@ class _Emitter(ElementPrinter):
             for n, e in enumerate(kernel.elements)
             if isinstance(e, Reduce) and phases.level[n] <= level
         }
-        body = phases.closure(roots, done | known)
+        self.again = {}
+        if not self.schedule.pieces and self.schedule.phase is None:
+            self.again = read_back(kernel, phases, level)
+        if not self.again.keys().isdisjoint(phases.closure(roots, done | known)):
+            self._line("tl.debug_barrier()")  # what other threads have written is there
+        body = self._made(roots, done | known)
         for n in body:
             element = kernel.elements[n]
             if isinstance(element, Scan):
@@ -269,6 +276,14 @@ class _Emitter(ElementPrinter):
         for n in reduces:
             self._total(n)
         done |= set(reduces)
+
+    def _made(self, roots: Sequence[int], known: set[int]) -> Sequence[int]:
+        """What a phase makes, operands first, with what it reads back in the place of what that is
+        made of."""
+        phases, again = self.phases, self.again
+        made = phases.closure(roots, known | again.keys())
+        reads = {*roots, *(read for n in made for read in phases.read[n])}
+        return (*(n for n in again if n in reads and n not in known), *made)
 
     def _row_loop(self, body: Sequence[int], reduces: list[int], stores: list[Store]) -> None:
         once = self.schedule.phase is not None and self.schedule.once

@@ -320,7 +320,10 @@ class Chooser:
             tile = replace(tile, totals=most, once=each == tile.row)
         wide = largest > LARGEST_INT32 - WIDEST_TILE
         tiles = self._tiles(tile, arguments)
-        exact = tiles <= LARGEST_GRID and not self.reads_sizes and not tile.columns
+        once = (
+            bool(tile.pieces) or not tile.row
+        )  # loops over rows are slower without one around them
+        exact = once and tiles <= LARGEST_GRID and not self.reads_sizes
         tile = replace(tile, divisible=divisible, wide=wide, exact_grid=exact)
         return Choice(tile, tiles, cells * max(row, 1) * self.kernel.parts, shares, each)
 

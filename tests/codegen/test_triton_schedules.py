@@ -382,7 +382,7 @@ def test_what_a_phase_has_written_of_two_tensors_is_read_back():
     assert "tl.load(p2" not in emit_triton(normed_sum(), "kernel", held)
 
 
-def test_a_grid_is_exact_but_around_loops_over_rows_and_where_sizes_are_on_the_device():
+def test_a_grid_is_exact_where_rows_are_held_and_sizes_are_the_hosts():
     at = (0, 0, 4096)
     assert Chooser.of(softmax_like()).schedule((*at, 4096)).schedule.exact_grid
     assert not Chooser.of(softmax_like()).schedule((*at, 50_257)).schedule.exact_grid

@@ -378,11 +378,11 @@ def test_what_a_phase_has_written_of_two_tensors_is_read_back():
     assert "tl.load(p0" not in after and "tl.load(p1" not in after and "tl.load(p2" in after
     for other in (normed_sum(I + R), normed_sum(mode="sum")):  # cells that share an element
         assert "tl.load(p2" not in emit_triton(other, "kernel", schedule)
-    held = Chooser.of(normed_sum()).schedule((0, 0, 0, 0, 4096, 4096)).schedule
-    assert "tl.load(p2" not in emit_triton(normed_sum(), "kernel", held)
+    in_registers = Chooser.of(normed_sum()).schedule((0, 0, 0, 0, 4096, 4096)).schedule
+    assert "tl.load(p2" not in emit_triton(normed_sum(), "kernel", in_registers)
 
 
-def test_a_grid_is_exact_where_rows_are_held_and_sizes_are_the_hosts():
+def test_a_grid_is_exact_where_rows_are_in_registers_and_sizes_are_the_hosts():
     at = (0, 0, 4096)
     assert Chooser.of(softmax_like()).schedule((*at, 4096)).schedule.exact_grid
     assert not Chooser.of(softmax_like()).schedule((*at, 50_257)).schedule.exact_grid

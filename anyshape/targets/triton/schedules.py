@@ -320,8 +320,8 @@ class Chooser:
             tile = replace(tile, totals=most, once=each == tile.row)
         wide = largest > LARGEST_INT32 - WIDEST_TILE
         tiles = self._tiles(tile, arguments)
-        held = bool(tile.pieces)  # loops over rows, and flat tiles, are no faster for it
-        exact = held and tiles <= LARGEST_GRID and not self.reads_sizes
+        in_registers = bool(tile.pieces)  # loops over rows, and flat tiles, are no faster for it
+        exact = in_registers and tiles <= LARGEST_GRID and not self.reads_sizes
         tile = replace(tile, divisible=divisible, wide=wide, exact_grid=exact)
         return Choice(tile, tiles, cells * max(row, 1) * self.kernel.parts, shares, each)
 

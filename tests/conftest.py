@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,21 @@ os.environ.setdefault("ANYSHAPE_VERIFY_PROGRAMS", "1")
 
 TESTS = Path(__file__).parent
 UNOPTIMIZED = TESTS / "unoptimized_gcc"
-ABOUT_PYTHON_AND_GRAPHS = ("autograd", "capture", "dispatch", "dynamo")
-"""Folders whose subject is what stands above generated code."""
+ABOUT_SOMETHING_ELSE = (
+    *("autograd/*", "capture/*", "dispatch/*", "dynamo/*"),
+    *("ops/test_strides*", "ops/test_refused*", "ops/test_facets.py", "ops/test_raises.py"),
+    *("ops/test_integers_as_arguments.py", "ops/test_row_major_results.py"),
+    *("ops/test_sure_copies.py", "ops/test_whose_memory.py", "ops/test_copied_storages.py"),
+    *("ops/test_tensors_without_dimensions.py", "ops/test_channels_last.py"),
+    *("bounds/test_later_checks.py", "test_aliasing.py", "test_view_calls.py"),
+)
+"""Files whose subject is what stands above generated code: Python, graphs, gradients, and what
+operators refuse, return and share."""
 OPTIMIZED = frozenset(
     f"autograd/test_{name}.py"
     for name in ("rows", "random_programs", "attention", "complex_gradients")
 )
-"""Of these folders, what compares the gradients of every row, and of programs nobody chose."""
+"""Of these, what compares the gradients of every row, and of programs nobody chose."""
 
 
 def _is_gcc(name: str) -> bool:
@@ -34,6 +43,7 @@ def _unoptimized(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     """C without optimizations for tests that are about something else."""
     if not MAY_CHOOSE:
         return
-    path = request.path.relative_to(TESTS)
-    if path.parts[0] in ABOUT_PYTHON_AND_GRAPHS and path.as_posix() not in OPTIMIZED:
+    path = request.path.relative_to(TESTS).as_posix()
+    above = any(fnmatchcase(path, pattern) for pattern in ABOUT_SOMETHING_ELSE)
+    if above and path not in OPTIMIZED:
         monkeypatch.setenv("CC", str(UNOPTIMIZED))

@@ -35,7 +35,8 @@ def _is_gcc(name: str) -> bool:
     return "gcc" in Path(shutil.which(name) or name).resolve().name
 
 
-MAY_CHOOSE = not {"CC", "ANYSHAPE_SANITIZE"} & {*os.environ} and _is_gcc("cc")
+GIVEN = {"CC", "ANYSHAPE_SANITIZE"} & {*os.environ}
+MAY_CHOOSE = not GIVEN and _is_gcc("cc") and os.access(UNOPTIMIZED, os.X_OK)
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import torch
+import torch.fx.experimental.symbolic_shapes  # `torch._check` asks it: once for all processes
 import torch.nn.functional as F
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -158,7 +158,23 @@ def made_without_gradients(x: Tensor) -> Tensor:
     return y
 
 
-@pytest.mark.parametrize("program", [added, emptied, written_deeper, made_without_gradients])
+def iterated(x: Tensor) -> Tensor:
+    y = x * 2
+    for row in y:
+        row.add_(1)
+    return y
+
+
+def unpacked(x: Tensor) -> Tensor:
+    y = x * 2
+    first, *_ = y
+    return first.mul_(3)
+
+
+WRITES = [added, emptied, written_deeper, made_without_gradients, iterated, unpacked]
+
+
+@pytest.mark.parametrize("program", WRITES)
 def test_a_write_to_a_part_is_refused_at_once(program: Any) -> None:
     """Whether anybody uses the part behind it or not."""
     fast = anyshape.compile(program)

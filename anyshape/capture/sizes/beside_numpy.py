@@ -52,7 +52,7 @@ def _at_these_values(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
 def _integer_class(a: Any, b: Any) -> type:
     """Of what two integers make, of which one is numpy's: Python's has no class of its own."""
     ours = (x if type(x) is ScalarValue else class_of(x)() for x in (a, b))
-    zeros = [x for x in ours if is_numpy_number(x, "i")]
+    zeros: list[Any] = [x for x in ours if is_numpy_number(x, "i")]
     return type(zeros[0] + zeros[-1])
 
 

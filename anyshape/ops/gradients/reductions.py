@@ -82,7 +82,8 @@ def _extremum(
         return of_two["input"](b, g, y, x, other)
     if dim is None:
         dims = tuple(range(len(x.shape)))
-        return _extreme_of_all(b, *(kept(b, v, x, dims, False) for v in (g, y)), x, dims)
+        slope, best = (kept(b, v, x, dims, False) for v in (g, y))
+        return _extreme_of_all(b, slope, best, x, dims)
     (values, _), (_, indices) = g, y
     if values is None:
         return zeros(b, x)

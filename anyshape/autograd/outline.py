@@ -101,6 +101,8 @@ def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
     differentiated = {owner.get(v, v) for v in _values(graph) if requires(v)}
     for node in written_behind_parts(graph, ops):
         raise NotDifferentiable(f"{node.op} writes what was taken apart", node)
+    for node in _written_unknown(graph, ops):
+        raise NotDifferentiable(f"{node.op} writes memory that autograd takes for new", node)
     for node in graph.nodes:
         row = ops.get(node.op)
         if row is None or not row.mutates:
@@ -113,6 +115,20 @@ def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
             continue
         if not is_recorded(node) or not owns(node.args[0], makers, ops):
             raise NotDifferentiable(f"{node.op} writes in place what requires gradients", node)
+
+
+def _written_unknown(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[Node]:
+    """Writes to a piece of ``unsafe_split``: what was split requires gradients as if nothing had
+    been written."""
+    unknown: set[Value] = set()
+    for node in graph.nodes:
+        row = ops.get(node.op)
+        if row is None or not node.read or (row.alias == "none" and not row.mutates):
+            continue
+        if node.op == "unsafe_alias" or node.read[0] in unknown:
+            unknown.update(node.outputs)
+        if row.mutates and node.read[0] in unknown and any(map(requires, node.read)):
+            yield node
 
 
 def written_behind_parts(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[Node]:

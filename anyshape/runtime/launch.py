@@ -31,6 +31,7 @@ from anyshape.runtime.arenas import slots
 from anyshape.runtime.raised_in_c import RAISED
 from anyshape.runtime.region_graphs import RegionGraphs
 from anyshape.torch_names import resolve
+from anyshape.version_counters import set_version, version_of
 
 LIBRARY = (
     *("aoti_torch_create_tensor_from_blob", "aoti_torch_new_tensor_handle"),
@@ -466,7 +467,9 @@ def with_strides(
     if tensor.numel() and _overlap(tensor.shape, strides):  # they are of another shape
         raise CheckFailed(OTHER_SHAPE)
     result = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
-    return result.copy_(tensor)
+    result.copy_(tensor)
+    set_version(result, version_of(tensor))
+    return result
 
 
 OTHER_SHAPE = "a library returned another shape than its type rule says"

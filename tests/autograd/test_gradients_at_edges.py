@@ -49,6 +49,29 @@ def slope(program: Callable[[Tensor], Tensor], value: float, count: int) -> Tens
     return torch.autograd.grad(program(x).sum(), x)[0][:1]
 
 
+OF_ROWS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu6": F.relu6,
+    "hardtanh": F.hardtanh,
+    "logit": torch.logit,
+    "logit of what is not clamped": lambda x: torch.logit(x, 0.0),
+    "celu without an end": lambda x: F.celu(x, alpha=float("inf")),
+    "max": torch.max,
+    "min": torch.min,
+}
+
+
+def test_a_gradient_of_a_row_beside_what_is_no_number_is_eagers() -> None:
+    """A row as eager computes it in vectors, and each of what is in it in another row."""
+    for name, program in OF_ROWS.items():
+        fast = anyshape.compile(program, fullgraph=True)
+        for row in (EDGES, [float("nan"), 1.0, 1.0], [1.0, 0.0, 1.0, 0.0], [float("inf"), 2.0]):
+            x = torch.tensor(row, requires_grad=True)
+            found, wanted = (torch.autograd.grad(f(x).sum(), x)[0] for f in (fast, program))
+            torch.testing.assert_close(
+                found, wanted, equal_nan=True, msg=lambda text, name=name: f"{name}: {text}"
+            )
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_gradient_at_an_edge_is_one_of_eagers(name: str) -> None:
     program = PROGRAMS[name]

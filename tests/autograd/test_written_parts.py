@@ -158,7 +158,23 @@ def made_without_gradients(x: Tensor) -> Tensor:
     return y
 
 
-@pytest.mark.parametrize("program", [added, emptied, written_deeper, made_without_gradients])
+def iterated(x: Tensor) -> Tensor:
+    y = x * 2
+    for row in y:
+        row.add_(1)
+    return y
+
+
+def unpacked(x: Tensor) -> Tensor:
+    y = x * 2
+    first, *_ = y
+    return first.mul_(3)
+
+
+WRITES = [added, emptied, written_deeper, made_without_gradients, iterated, unpacked]
+
+
+@pytest.mark.parametrize("program", WRITES)
 def test_a_write_to_a_part_is_refused_at_once(program: Any) -> None:
     """Whether anybody uses the part behind it or not."""
     fast = anyshape.compile(program)
@@ -197,3 +213,20 @@ def test_a_gradient_of_zeros_without_memory_is_read() -> None:
             assert x.grad._is_zerotensor()
         with torch.no_grad():
             assert torch.equal(step(x.detach(), x.grad), x - x.grad * 0.1)
+
+
+def test_what_is_written_through_a_piece_that_autograd_does_not_know() -> None:
+    """Of `unsafe_split`: the gradient of what was split is that of what was there before."""
+
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x * 2
+        first, second = y.unsafe_split(2)
+        first.mul_(3)
+        return first * second, y * y
+
+    fast = anyshape.compile(program)
+    x = torch.arange(12.0).reshape(4, 3).requires_grad_()
+    found, wanted = (
+        torch.autograd.grad([made.sum() for made in f(x)], x)[0] for f in (fast, program)
+    )
+    torch.testing.assert_close(found, wanted)

@@ -102,3 +102,20 @@ def test_strides_of_attention_are_those_of_eager(turned: bool) -> None:
         given = [argument(*sizes) for _ in range(3)]
         (read, made), (wanted, eagers) = fast(*given), program(*given)
         assert (read, made.stride()) == (wanted, eagers.stride()), sizes
+
+
+@pytest.mark.parametrize("name", ["huber_loss", "soft_margin_loss"])
+def test_a_loss_lies_as_what_eager_fills(name: str) -> None:
+    """Read and handed out; of arguments that lie alike, and not."""
+
+    def program(x: Tensor, y: Tensor) -> tuple[Tensor, tuple[int, ...]]:
+        made = getattr(F, name)(x, y, reduction="none")
+        return made, made.stride()
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for n, m in ((3, 4), (1, 4), (4, 0)):
+        for y in (torch.rand(n, m).mT, torch.rand(m, n)):
+            x = torch.rand(n, m).mT
+            (made, read), (wanted, _) = fast(x, y), program(x, y)
+            assert (made.stride(), read) == (wanted.stride(), wanted.stride())
+            torch.testing.assert_close(made, wanted)

@@ -151,13 +151,14 @@ for _name in _FORBIDDEN:
 
 
 class SizeValue(Proxy):
-    """A symbolic int."""
+    """A symbolic int; ``kind`` is int, or the class of numpy's that it is to the program."""
 
-    __slots__ = ("expr",)
+    __slots__ = ("expr", "kind")
     shown = "a size"
 
-    def __init__(self, expr: Expr) -> None:
+    def __init__(self, expr: Expr, kind: type = int) -> None:
         self.expr = expr
+        self.kind = kind
 
 
 class ScalarValue(Proxy):

@@ -154,11 +154,11 @@ class Rebuilder:
             return self._tensor(value)
         if kind is SizeValue:
             expr = self.recorder.cx.facts.simplify(value.expr)
-            return repr(expr) if isinstance(expr, int) else self.output(expr)
+            text = repr(expr) if isinstance(expr, int) else self.output(expr)
+            return text if value.kind is int else f"{self.constant(value.kind)}({text})"
         if kind is ScalarValue:
-            scalar = value.scalar
-            whole = isinstance(scalar, (Scalar, ScalarInput))
-            text = self.output(scalar if whole else Scalar("bool", "value", (scalar,)))
+            whole = isinstance(value.scalar, (Scalar, ScalarInput))
+            text = self.output(value.scalar if whole else Scalar("bool", "value", (value.scalar,)))
             return f"{self.constant(float64)}({text})" if value.is_wide else text
         if kind is OpaqueValue:
             return self.read(value.source)

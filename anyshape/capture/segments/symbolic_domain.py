@@ -29,8 +29,6 @@ from anyshape.capture.heap.values import (
     Call,
     Formed,
     OpaqueValue,
-    ScalarValue,
-    SizeValue,
     TensorValue,
     TextValue,
 )
@@ -414,7 +412,7 @@ class SymbolicDomain(ReadingDomain):
         return join.branch(self, condition, frame)
 
     def extremum(self, name: str, values: Sequence[Any]) -> Any:
-        return numbers.extremum(self.recorder, name, values)
+        return beside_numpy.extremum(self.recorder, name, values)
 
     def getattr(self, value: Any, name: str) -> Any:
         if name in formed_texts.METHODS and size_texts.are_texts(value):
@@ -527,9 +525,8 @@ class SymbolicDomain(ReadingDomain):
         if issubclass(type(value), tuple):
             ours = purity.is_library(class_module(type(value)))  # a size shows `torch.Size`
             return value.__class__ if ours else type(value)
-        if type(value) is ScalarValue:
-            return beside_numpy.class_of(value)
-        return int if type(value) is SizeValue else value.kind
+        of_number = type(value) in SYMBOLIC_NUMBERS
+        return beside_numpy.class_of(value) if of_number else value.kind
 
     def is_instance(self, value: Any, cls: type) -> bool:
         if type(value) is TensorValue and type(cls) is torchmap.LEGACY_METACLASS:

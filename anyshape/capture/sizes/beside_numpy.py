@@ -1,12 +1,13 @@
 """Sizes and computed numbers beside numpy's scalars, whose arithmetic is numpy's.
 
 In: an operator and two operands. Out: what `numbers.py` makes where numpy's number is Python's in
-another class; else what numpy makes of these very values, which is guarded. A float64 that is
-computed knows that it is numpy's (``ScalarValue.is_wide``); an int64 is Python's int here.
+another class; else what numpy makes of these very values, which is guarded. What is computed knows
+of which class of numpy's it is (``ScalarValue.is_wide``, ``SizeValue.kind``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from anyshape.capture.heap.numpy_scalars import (
@@ -22,6 +23,7 @@ from anyshape.capture.heap.values import PROXIES, ScalarValue, SizeValue
 from anyshape.capture.interpreter.operators import COMPARISONS
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.sizes import numbers
+from anyshape.symbolic import Dim, all_of, ge, lt, maximum, minimum
 
 
 def binary(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
@@ -29,13 +31,60 @@ def binary(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
     if not (_is_numpys(a) or _is_numpys(b)):
         return numbers.binary(recorder, op, a, b)
     if _is_another_number(op, a, b):
-        why = f"{op} with a number of numpy's"
-        values = (at_its_value(recorder, x, why) for x in (a, b))
-        return numbers.INTEGER_ALL[op](*values)
+        return _at_these_values(recorder, op, a, b)
     made = numbers.binary(recorder, op, a, b)
     if numbers.is_float(made):  # a narrow float gives one only beside a wide one
         return ScalarValue(made.scalar, float, is_wide=True)
-    return made
+    number = numbers.dim(made)
+    if number is None or type(made) is bool:
+        return made
+    kind = _integer_class(a, b)
+    if not _fits(recorder, number, kind):
+        return _at_these_values(recorder, op, a, b)
+    return numbers.size(number, kind)
+
+
+def _at_these_values(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
+    why = f"{op} with a number of numpy's"
+    return numbers.INTEGER_ALL[op](*(at_its_value(recorder, x, why) for x in (a, b)))
+
+
+def _integer_class(a: Any, b: Any) -> type:
+    """Of what two integers make, of which one is numpy's: Python's has no class of its own."""
+    ours = (x if type(x) is ScalarValue else class_of(x)() for x in (a, b))
+    zeros: list[Any] = [x for x in ours if is_numpy_number(x, "i")]
+    return type(zeros[0] + zeros[-1])
+
+
+def _fits(recorder: Recorder, number: Dim, kind: type) -> bool:
+    """Has the class as many bits? Those of 64 have, for sizes."""
+    bits = 8 * kind().itemsize
+    within = all_of(ge(number, -(2 ** (bits - 1))), lt(number, 2 ** (bits - 1)))
+    return bits == 64 or recorder.decide(within)
+
+
+def extremum(recorder: Recorder, name: str, values: Sequence[Any]) -> Any:
+    """`min` or `max` of ints, or of floats, of one class with symbolic ones among them;
+    NotImplemented for anything else."""
+    kind = class_of(values[0])
+    if any(class_of(value) is not kind for value in values):
+        return NotImplemented
+    if all(
+        type(value) is SizeValue or is_numpy_number(value, "i") or type(value) is int
+        for value in values
+    ):
+        function = minimum if name == "min" else maximum
+        dims = [found for found in map(numbers.dim, values) if found is not None]
+        return numbers.size(recorder.cx.facts.simplify(function(*dims)), kind)
+    if not all(
+        type(value) is float or is_wide(value) or numbers.is_float(value) for value in values
+    ):
+        return NotImplemented
+    best, *others = values
+    for other in others:
+        operands = (numbers.operand_of(x) for x in (best, other))
+        best = numbers.function_of(recorder, "float", name, *operands)
+    return best if kind is float else ScalarValue(best.scalar, float, is_wide=True)
 
 
 def compare(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
@@ -51,15 +100,19 @@ def compare(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
     return made if made is NotImplemented else numpy_bool(numbers.decide(recorder, made))
 
 
-def class_of(value: ScalarValue) -> type:
-    """The class that the program sees."""
+def class_of(value: Any) -> type:
+    """The class of a number that the program sees."""
+    if type(value) is SizeValue:
+        return value.kind
+    if type(value) is not ScalarValue:
+        return type(value)
     return type(float64(0.0)) if value.is_wide else value.kind
 
 
 def at_its_value(recorder: Recorder, value: Any, why: str) -> Any:
     """A number as it is in this call, which is guarded."""
     if type(value) is SizeValue:
-        return recorder.specialize(value.expr, why)
+        return value.kind(recorder.specialize(value.expr, why))
     if type(value) is not ScalarValue:
         return value
     if value.kind is bool:
@@ -69,6 +122,8 @@ def at_its_value(recorder: Recorder, value: Any, why: str) -> Any:
 
 
 def _is_numpys(value: Any) -> bool:
+    if type(value) is SizeValue:
+        return value.kind is not int
     return value.is_wide if type(value) is ScalarValue else is_numpy_number(value)
 
 
@@ -83,4 +138,13 @@ def _is_another_number(op: str, a: Any, b: Any) -> bool:
         return True
     if (is_narrow(a) and not _is_float64(b)) or (is_narrow(b) and not _is_float64(a)):
         return True
-    return op in ("//", "%", "divmod", "**") or (op == "/" and (type(b) in PROXIES or not b))
+    if op not in ("/", "//", "%", "divmod", "**"):
+        return False
+    if type(b) in PROXIES or not b or op == "divmod":
+        return True
+    of_integers = numbers.is_int(a) and numbers.is_int(b)
+    return op != "/" and not (of_integers and (op != "**" or 0 < b <= MOST_TIMES))
+
+
+MOST_TIMES = 2
+"""To this power a size has less than 64 bits."""

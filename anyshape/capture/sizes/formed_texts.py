@@ -91,7 +91,7 @@ def _is_formed(
     def at(value: Any) -> Any:
         if is_text(value):
             return text
-        return number if type(value) is SizeValue else value.kind(fraction)
+        return value.kind(number if type(value) is SizeValue else fraction)
 
     try:
         made = fn(

@@ -14,7 +14,7 @@ from typing import Any
 from anyshape.capture.heap.iterators import same_position
 from anyshape.capture.heap.values import PROXIES, ScalarValue, TensorValue
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.capture.sizes import numbers
+from anyshape.capture.sizes import beside_numpy, numbers
 from anyshape.ir.graph import Node, ScalarType, TensorType, Value
 from anyshape.ir.scalars import Scalar, scalar_inputs
 from anyshape.nouns import mutable
@@ -103,6 +103,9 @@ class Merger:
             raise NotMerged("different tensors")
         if not self.gone.isdisjoint(symbols_read(numbers.operand(a))):
             raise NotMerged("a number that data decides on one side only")
+        kind = beside_numpy.class_of(b)
+        if beside_numpy.class_of(a) is not kind:
+            raise NotMerged("numbers of different classes")
         left, right = numbers.dim(a), numbers.dim(b)
         if type(a) is bool or type(b) is bool or _is_bool(a) or _is_bool(b):
             return self._bool(a, b)
@@ -111,17 +114,18 @@ class Merger:
                 return b
             if type(a) is float and type(b) is float and a.hex() == b.hex():
                 return b
-            return self._float(a, b)
-        return self._int(left, right)
+            return self._float(a, b, kind)
+        return self._int(left, right, kind)
 
-    def _float(self, a: Any, b: Any) -> Any:
+    def _float(self, a: Any, b: Any, kind: type) -> Any:
         """One float or the other, as the condition says when the program runs."""
         x, y = numbers.operand(a), numbers.operand(b)
         if x is None or y is None or numbers.is_int(a) or numbers.is_int(b):
             raise NotMerged("numbers of different kinds")
         if not self._is_there(x):
             raise NotMerged("a number that data decides on one side only")
-        return ScalarValue(Scalar("float", "select", (self.condition, x, y)), float)
+        chosen = Scalar("float", "select", (self.condition, x, y))
+        return ScalarValue(chosen, float, is_wide=kind is not float)
 
     def _is_there(self, number: Any) -> bool:
         """Whether what the number reads was known before, or is read on the kept side too."""
@@ -134,19 +138,19 @@ class Merger:
             if isinstance(output.type, ScalarType)
         }
 
-    def _int(self, a: Any, b: Any) -> Any:
+    def _int(self, a: Any, b: Any, kind: type) -> Any:
         merged = self.dim(a, b)
         if merged is None:
             merged = self._extremum(a, b)
         if merged is None and self.by_data:
             merged = b + (a - b) * indicator(self.condition)
-        if merged is None and type(a) is int and type(b) is int:
+        if merged is None and type(a) is int and type(b) is int and kind is int:
             return numbers.integer_of(
                 self.recorder, Scalar("int", "select", (self.condition, a, b))
             )
         if merged is None:
             raise NotMerged(f"{a} on one side, {b} on the other")
-        return numbers.size(merged)
+        return numbers.size(merged, kind)
 
     def dim(self, a: Any, b: Any) -> Any:
         """The expression that is `a` under the condition and `b` otherwise, if one of them is;

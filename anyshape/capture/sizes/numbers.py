@@ -38,7 +38,6 @@ from anyshape.symbolic import (
     le,
     lt,
     maximum,
-    minimum,
     mod,
     ne,
 )
@@ -112,9 +111,11 @@ SAFE: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def size(value: Dim) -> Any:
-    """An int as it lies on the virtual stack."""
-    return SizeValue(value) if isinstance(value, Expr) else value
+def size(value: Dim, kind: type = int) -> Any:
+    """An int as it lies on the virtual stack, of this class."""
+    if isinstance(value, Expr):
+        return SizeValue(value, kind)
+    return value if kind is int else kind(value)
 
 
 def truth_value(value: Condition | bool) -> Any:
@@ -132,7 +133,7 @@ def operand(value: Any) -> Operand | None:
     return None if isinstance(number, complex) else number
 
 
-def _operand_of(value: Any) -> Operand:
+def operand_of(value: Any) -> Operand:
     """The operand that a number is."""
     found = operand(value)
     assert found is not None
@@ -496,14 +497,16 @@ UNARY_NATIVE: Mapping[str, Callable[[Any], Any]] = {
 def _unary_size(recorder: Recorder, op: str, a: SizeValue) -> Any:
     expr = a.expr
     match op:
-        case "+" | "round" | "int" | "index_symbolic":
+        case "+":
             return a
+        case "round" | "int" | "index_symbolic":
+            return a if a.kind is int else SizeValue(expr)
         case "-":
-            return size(-expr)
+            return size(-expr, a.kind)
         case "~":
-            return size(-expr - 1)
+            return size(-expr - 1, a.kind)
         case "abs":
-            return a if recorder.cx.known(ge(expr, 0)) else size(maximum(expr, -expr))
+            return a if recorder.cx.known(ge(expr, 0)) else size(maximum(expr, -expr), a.kind)
         case "bool":
             return known_or(recorder, ne(expr, 0))
         case "not":
@@ -511,7 +514,7 @@ def _unary_size(recorder: Recorder, op: str, a: SizeValue) -> Any:
         case "float":
             return ScalarValue(Scalar("float", "float", (expr,)), float)
         case _:
-            return UNARY_NATIVE[op](recorder.specialize(expr, f"{op}()"))
+            return UNARY_NATIVE[op](a.kind(recorder.specialize(expr, f"{op}()")))
 
 
 def integer_of(recorder: Recorder, scalar: Scalar) -> Any:
@@ -539,7 +542,7 @@ def math_call(recorder: Recorder, fn: Any, values: Sequence[Any]) -> Any:
         return None
     if name in WHOLE:
         if is_int(values[0]):
-            return values[0]
+            return unary(recorder, "int", values[0])
         quotient = _exact_quotient(recorder, name, first)
         return function_of(recorder, "int", name, first) if quotient is None else quotient
     made = function_of(recorder, "bool" if name in TESTS else "float", name, *operands)
@@ -554,7 +557,9 @@ def _rounded(recorder: Recorder, value: Any, digits: Any) -> Any:
         return None
     if is_int(value):
         return value
-    return function_of(recorder, "float", "round_to", _operand_of(value), digits)
+    if value.is_wide:  # numpy's own rounds a product
+        return round(float64(recorder.specialize_scalar(value.scalar, "round")), digits)
+    return function_of(recorder, "float", "round_to", operand_of(value), digits)
 
 
 def _exact_quotient(recorder: Recorder, name: str, argument: Operand) -> Any:
@@ -568,21 +573,6 @@ def _exact_quotient(recorder: Recorder, name: str, argument: Operand) -> Any:
     if name == "trunc" and not recorder.cx.known(ge(a, 0)):
         return None
     return size(-floordiv(-a, b) if name == "ceil" else down)
-
-
-def extremum(recorder: Recorder, name: str, values: Sequence[Any]) -> Any:
-    """`min` or `max` of ints, or of floats, with symbolic ones among them; NotImplemented for
-    anything else."""
-    if all(type(value) in (int, SizeValue) for value in values):
-        function = minimum if name == "min" else maximum
-        dims = [found for found in map(dim, values) if found is not None]
-        return size(recorder.cx.facts.simplify(function(*dims)))
-    if not all(type(value) is float or is_float(value) for value in values):
-        return NotImplemented
-    best, *others = values
-    for other in others:
-        best = function_of(recorder, "float", name, _operand_of(best), _operand_of(other))
-    return best
 
 
 def is_float(value: Any) -> bool:

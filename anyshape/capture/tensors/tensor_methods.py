@@ -28,7 +28,7 @@ from anyshape.capture.heap.values import (
 )
 from anyshape.capture.recording.autocast import without_autocast
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.sizes import numbers
+from anyshape.capture.sizes import beside_numpy, numbers
 from anyshape.capture.tensors import (
     aliases,
     argument_forms,
@@ -332,14 +332,7 @@ def make_tensor(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str
     data: Any = args[0] if args else kwargs.get("data")
     dtype, device = kwargs.get("dtype"), kwargs.get("device")
     if isinstance(data, (SizeValue, ScalarValue)):
-        if dtype is None:
-            dtype = (
-                torch.int64
-                if isinstance(data, SizeValue)
-                else torch.bool
-                if data.kind is bool
-                else None
-            )
+        dtype = _dtype_of_number(data) if dtype is None else dtype
         return call_row(domain, "full", (), data, dtype=dtype, device=device)
     if isinstance(data, TensorValue):
         made = call_row(domain, "clone", _detached(domain, data))
@@ -358,6 +351,14 @@ def make_tensor(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str
     if real.dtype is torch.bool and not real.shape:
         domain.recorder.contents.hold(copy.value, bool(data))
     return copy
+
+
+def _dtype_of_number(number: SizeValue | ScalarValue) -> torch.dtype | None:
+    """That of a tensor made of it; None for the default dtype."""
+    kind = beside_numpy.class_of(number)
+    if kind is float:
+        return None
+    return CLASS_DTYPES.get(kind) or torch.tensor(kind()).dtype  # of numpy's, its own
 
 
 def holds_proxy(data: Any) -> bool:

@@ -378,11 +378,11 @@ def length(domain: RecordingDomain, x: TensorValue) -> Any:
 
 
 def iterate(domain: RecordingDomain, x: TensorValue) -> Any:
-    """`iter(x)`: one view for each row; the number of rows becomes known."""
+    """`iter(x)`: the views of `x.unbind()`; the number of rows becomes known."""
     if not x.value.shape:
         raise TypeError("iteration over a 0-d tensor")
     count = domain.recorder.count(x.value.shape[0], "iteration over a tensor")
-    rows = [call_row(domain, "select", x, 0, i) for i in range(count)]
+    rows = call_row(domain, "unbind", x, 0) if count else ()
     recorder = domain.recorder
     if are_all_positions(recorder.builder, x.value):
         for position, row in enumerate(rows):

@@ -72,8 +72,21 @@ def _softplus(b: Any, g: Any, x: Any, beta: Any = 1.0, threshold: Any = 20.0) ->
     return b.where(b.gt(b.mul(x, beta), threshold), g, b.div(b.mul(g, z), b.add(z, 1)))
 
 
-def _between(b: Any, g: Any, x: Any, low: Any, high: Any) -> Any:
-    return masked(b, b.logical_and(b.gt(x, low), b.lt(x, high)), g)
+def _hardtanh(
+    b: Any, g: Any, x: Any, low: Any = -1.0, high: Any = 1.0, inplace: bool = False
+) -> Any:
+    """What is not known to be outside, NaN, passes."""
+    return masked(b, b.logical_not(b.logical_or(b.le(x, low), b.ge(x, high))), g)
+
+
+def _hardsigmoid(b: Any, g: Any, x: Any, inplace: bool = False) -> Any:
+    return masked(b, b.logical_and(b.gt(x, -3), b.lt(x, 3)), b.div(g, 6))
+
+
+def _celu(b: Any, g: Any, x: Any, alpha: Any = 1.0, inplace: bool = False) -> Any:
+    """An infinite ``alpha`` is a factor of 0 and its own: NaN."""
+    slope = b.mul(b.mul(b.div(g, alpha), alpha), b.exp(b.div(x, alpha)))
+    return b.where(b.le(x, 0), slope, g)
 
 
 def _hardswish(b: Any, g: Any, x: Any, inplace: bool = False) -> Any:
@@ -92,26 +105,20 @@ def _logsigmoid(b: Any, g: Any, x: Any) -> Any:
 
 
 RELU = _of_result(lambda b, g, y, inplace=False: masked(b, b.logical_not(b.le(y, 0)), g))
-RELU6 = _of_input(lambda b, g, x, inplace=False: _between(b, g, x, 0, 6))
+RELU6 = _of_input(lambda b, g, x, inplace=False: _hardtanh(b, g, x, 0, 6))
 SILU = _of_input(_silu)
 GELU = _of_input(_gelu)
 LEAKY_RELU = _of_input(_leaky)
 ELU = _of_input(_elu)
-CELU = _of_input(
-    lambda b, g, x, alpha=1.0, inplace=False: b.where(
-        b.le(x, 0), b.mul(g, b.exp(b.div(x, alpha))), g
-    )
-)
+CELU = _of_input(_celu)
 SELU = _of_input(_selu)
 SHRINK = _of_input(lambda b, g, x, lambd=0.5: masked(b, b.logical_not(b.le(b.abs(x), lambd)), g))
 THRESHOLD = _of_input(
     lambda b, g, x, threshold, value, inplace=False: masked(b, b.logical_not(b.le(x, threshold)), g)
 )
 SOFTPLUS = _of_input(_softplus)
-HARDTANH = _of_input(
-    lambda b, g, x, low=-1.0, high=1.0, inplace=False: _between(b, g, x, low, high)
-)
-HARDSIGMOID = _of_input(lambda b, g, x, inplace=False: _between(b, b.div(g, 6), x, -3, 3))
+HARDTANH = _of_input(_hardtanh)
+HARDSIGMOID = _of_input(_hardsigmoid)
 HARDSWISH = _of_input(_hardswish)
 MISH = _of_input(_mish)
 LOGSIGMOID = _of_input(_logsigmoid)

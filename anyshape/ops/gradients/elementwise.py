@@ -117,9 +117,9 @@ LDEXP = {
 
 
 def _of_logit(b: Any, g: Any, y: Any, x: Any, eps: Any = None) -> Any:
-    slope = b.div(g, b.mul(x, b.rsub(x, 1)))
     if isinstance(eps, (int, float)) and eps < 0:  # as none at all
         eps = None
+    slope = b.div(g, b.mul(b.abs(x), b.rsub(x, 1)))  # that of -0.0 is 0.0's
     low, high = (0.0, 1.0) if eps is None else (eps, 1.0 - eps)
     outside = b.full((), math.nan if eps is None else 0.0, g.dtype, g.type.device)
     return b.where(b.logical_or(b.lt(x, low), b.gt(x, high)), outside, slope)

@@ -58,6 +58,14 @@ def _extremes(b: Any, g: Any, y: Any, x: Any, dims: Any, keepdim: bool) -> tuple
     return best, b.to_dtype(count, g.dtype)
 
 
+def _extreme_of_all(b: Any, g: Any, y: Any, x: Any, dims: tuple[int, ...]) -> Any:
+    """Elements that are equally extreme share the cotangent: those that are NaN, if the result
+    is."""
+    best = b.logical_or(b.eq(x, y), b.logical_and(b.isnan(x), b.isnan(y)))
+    count = b.sum(best, dims, True) if dims else best
+    return masked(b, best, b.div(g, b.to_dtype(count, g.dtype)))
+
+
 def _extremum(
     of_two: Mapping[str, Rule],
     b: Any,
@@ -74,8 +82,8 @@ def _extremum(
         return of_two["input"](b, g, y, x, other)
     if dim is None:
         dims = tuple(range(len(x.shape)))
-        best, count = _extremes(b, g, y, x, dims, False)
-        return b.div(masked(b, best, kept(b, g, x, dims, False)), count)
+        slope, best = (kept(b, v, x, dims, False) for v in (g, y))
+        return _extreme_of_all(b, slope, best, x, dims)
     (values, _), (_, indices) = g, y
     if values is None:
         return zeros(b, x)

@@ -347,7 +347,8 @@ def _trapezoid_expand(b: Any, y: Any, x: Any = None, *, dx: Any = None, dim: Any
     if y.dtype is bool_:
         raise OpError("trapezoid: received a bool input for `y`, but bool is not supported")
     if b.cx.decide(eq(size, 0)):
-        return b.full((*y.shape[:d], *y.shape[d + 1 :]), 0, y.dtype, y.type.device)
+        room = b.full((*y.shape[:d], *y.shape[d + 1 :]), 0, y.dtype, y.type.device)
+        return b.call("zero_", room)  # eager's zeros count as written
     if x is None:
         ends = b.add(b.select(y, d, 0), b.select(y, d, size - 1))
         step = 1.0 if dx is None else of_numbers("mul", dx, 1.0)

@@ -116,6 +116,14 @@ _loss(
 )
 
 
+def _filled(b: Any, like: Any, made: Any, reduction: Any) -> Any:
+    """What eager writes into memory that it has made in the format of ``like``."""
+    alike = len(made.shape) == len(like.shape) and all(map(b.cx.same, made.shape, like.shape))
+    if reduction != "none" or not alike:
+        return made
+    return b.call("overwrite", b.call("empty_like", like, dtype=made.dtype), made)
+
+
 def _huber_expand(
     b: Any, x: Any, y: Any, reduction: Any = "mean", delta: Any = 1.0, weight: Any = None
 ) -> Any:
@@ -123,7 +131,8 @@ def _huber_expand(
     if not x.dtype.is_floating:
         raise OpError("the loss of what is no floating number")
     _require_weights(b, x, weight)
-    made = finish(b, _huber(b, x, y, delta, weight), reduction)
+    made = _huber(b, x, y, delta, weight)
+    made = finish(b, _filled(b, x, made, reduction) if weight is None else made, reduction)
     return cast(b, made, x.dtype if weight is None else promoted(x, weight))
 
 
@@ -214,9 +223,10 @@ def _bce_logits_expand(
     if pos_weight is not None:
         factor = b.add(b.mul(b.sub(pos_weight, 1), q), 1)
         log_weight = b.mul(log_weight, factor)
-    made = _weighted(b, b.sub(b.mul(b.rsub(q, 1), p), log_weight), weight)
+    chosen, rest = reduction_of(size_average, reduce, reduction), b.rsub(q, 1)
     # eager computes it where it has put 1 - target
-    return finish(b, made, reduction_of(size_average, reduce, reduction), y.dtype)
+    unweighted = _filled(b, rest, b.sub(b.mul(rest, p), log_weight), chosen)
+    return finish(b, _weighted(b, unweighted, weight), chosen, y.dtype)
 
 
 _WEIGHTED = f"input, target, weight=None, {OLD_FLAGS}, reduction='mean'"
@@ -305,11 +315,11 @@ _reduced(
 
 
 def _soft_margin(b: Any, x: Any, y: Any) -> Any:
-    """It is of the input's type, as eager makes room for it there."""
+    """It is of the input's type, as eager makes room for it there, and lies as that."""
     if not x.dtype.is_floating:
         raise OpError("the loss of what is no floating number")
     _require_within(b.cx, y, x)
-    return cast(b, b.log1p(b.exp(b.mul(b.neg(y), x))), x.dtype)
+    return cast(b, b.log1p(b.exp(b.mul(x, b.neg(y)))), x.dtype)
 
 
 _reduced("soft_margin_loss", f"input, target, {OLD_FLAGS}, reduction='mean'", _soft_margin)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -119,6 +121,58 @@ def test_numbers_beside_numpys_are_of_numpys_classes(name: str) -> None:
         assert type(ours) is type(eager)
         assert ours == eager
     assert fast.stats().internal_errors == 0
+
+
+def integers(x: Tensor) -> tuple[object, ...]:
+    n = x.shape[0]
+    k = np.int64(2) * n
+    both = (k * np.float32(0.5), k / 4, k + np.int32(1), n + np.int32(3), k & 3, k**2, k >> 1)
+    alike = (max(k, np.int64(5)), min(k, k + 1), max(k, 7), sum([k, k]), abs(-k), -k)
+    others = (int(k), float(k), round(k), math.floor(k), k.item(), repr(k), f"{k}")
+    return (k, k // 2, k % 3, k > 7, type(k), isinstance(k, int), *both, *alike, *others)
+
+
+def chosen(x: Tensor) -> tuple[object, ...]:
+    n = x.shape[0]
+    w, k = np.float64(0.5) * n, np.int64(1) * n
+    if n > 5:
+        one, other, whole, alike, small = w, w, k, k, Small.FIVE
+    else:
+        one, other, whole, alike, small = 2.5, np.float64(2.5), n, np.int64(5), n
+    return one, other, whole, alike, small, max(w, 2.0), min(w, np.float64(2)), round(w, 1)
+
+
+class Small(enum.IntEnum):
+    FIVE = 5
+
+
+def made(x: Tensor) -> list[Tensor]:
+    n = x.shape[0]
+    w, k = np.sqrt(n), np.int32(2) * n
+    given = (w, [w, 1.0], -w, k, [k, k], k / 4, np.int64(2) * n)
+    return [torch.tensor(number) for number in given] + [torch.as_tensor(w)]
+
+
+@pytest.mark.parametrize("program", [integers, chosen, made])
+def test_what_is_computed_keeps_its_class(program: Callable[[Tensor], tuple[object, ...]]) -> None:
+    fast = anyshape.compile(program)
+    for rows in (3, 6, 5, 8):
+        ours, eager = fast(torch.ones(rows)), program(torch.ones(rows))
+        for a, b in zip(ours, eager, strict=True):
+            assert (type(a), repr(a)) == (type(b), repr(b))
+            assert not isinstance(b, Tensor) or a.dtype == b.dtype
+    assert fast.stats().internal_errors == 0
+
+
+def test_an_integer_of_numpys_is_a_size() -> None:
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        k = np.int64(2) * x.shape[0]
+        return torch.zeros(k, 3) + k, x.reshape(k // 2), x.new_ones(k + np.int32(1)), x.repeat(k)
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for rows in (3, 4, 1, 0):
+        torch.testing.assert_close(fast(torch.ones(rows)), program(torch.ones(rows)))
+    assert fast.stats().specializations == 1
 
 
 class Unit(np.float64):

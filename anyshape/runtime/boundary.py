@@ -85,7 +85,7 @@ class Boundary:
     """For each part, those of its results that eager's formulas keep."""
     _earlier: dict[Part, tuple[int, ...]] = field(default_factory=dict)
     """For each part, the results on the way that the program was handed before its own."""
-    _held: dict[Part, tuple[int, ...]] = field(default_factory=dict)
+    _referenced: dict[Part, tuple[int, ...]] = field(default_factory=dict)
     """Of those, what this part's formulas of eager's keep themselves."""
     _eager: dict[tuple[Part | None, tuple[int, ...]], Run] = field(default_factory=dict)
     _decide: Run | None = None
@@ -109,7 +109,7 @@ class Boundary:
             for part in self.layout.parts
         }
         self._earlier = self.layout.earlier_results()
-        self._held = {
+        self._referenced = {
             part: tuple(p for p in earlier if p in self.layout.kept_results)
             for part, earlier in self._earlier.items()
         }
@@ -185,10 +185,10 @@ class Boundary:
             made = Differentiated.apply(self, call, part, _MARKER, *wanted)
             outs.update(zip(part.outputs, made if isinstance(made, tuple) else (made,)))
 
-    def held(self, part: Part, wanted: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def results_referenced(self, part: Part, wanted: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The very results that eager's formulas of this part keep, so that it is known of those
         that the program has dropped, too, what it has done to them."""
-        kept = self._held[part]
+        kept = self._referenced[part]
         return [t for i, t in zip(part.wanted, wanted) if i < 0 and made_by(i) in kept]
 
     def inputs(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
@@ -409,7 +409,7 @@ class Boundary:
                 return found
             kept = [p for p in self.layout.kept if p not in replaced and p not in call.copies]
             made = stand_ins.tied(found)
-            results = {p: tensor for p, tensor in results.items() if p in self._held[part]}
+            results = {p: tensor for p, tensor in results.items() if p in self._referenced[part]}
             call.watch_data(kept, results, [g for g in made if not any(g is c for c in cotangents)])
             return made
 
@@ -452,7 +452,7 @@ class Differentiated(torch.autograd.Function):
         own = boundary._owns[part]
         ctx.save_for_backward(*(call.kept(one, part, layout) for one in (*own, *layout.watched)))
         ctx.boundary, ctx.call, ctx.part, ctx.own = boundary, call, part, own
-        ctx.held = boundary.held(part, wanted)
+        ctx.referenced = boundary.results_referenced(part, wanted)
         made = tuple([call.outs[position] for position in part.outputs])
         return made if len(made) != 1 else made[0]
 
@@ -464,7 +464,7 @@ class Differentiated(torch.autograd.Function):
         found = _gradients(ctx, call, cotangents) if given else [None] * len(ctx.part.wanted)
         is_done = not _C._autograd._get_current_graph_task_keep_graph()
         if is_done and not ctx.boundary.layout.is_repeatable:
-            ctx.call = ctx.held = None  # as autograd lets go of what was saved
+            ctx.call = ctx.referenced = None  # as autograd lets go of what was saved
         return None, None, None, None, *found
 
 

@@ -85,6 +85,8 @@ class Boundary:
     """For each part, those of its results that eager's formulas keep."""
     _earlier: dict[Part, tuple[int, ...]] = field(default_factory=dict)
     """For each part, the results on the way that the program was handed before its own."""
+    _referenced: dict[Part, tuple[int, ...]] = field(default_factory=dict)
+    """Of those, what this part's formulas of eager's keep themselves."""
     _eager: dict[tuple[Part | None, tuple[int, ...]], Run] = field(default_factory=dict)
     _decide: Run | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -107,6 +109,10 @@ class Boundary:
             for part in self.layout.parts
         }
         self._earlier = self.layout.earlier_results()
+        self._referenced = {
+            part: tuple(p for p in earlier if p in self.layout.kept_results)
+            for part, earlier in self._earlier.items()
+        }
         self._read_earlier = {
             part: tuple(
                 (i, one.position)
@@ -178,6 +184,12 @@ class Boundary:
             wanted = [call.inputs[i] if i >= 0 else outs[made_by(i)] for i in part.wanted]
             made = Differentiated.apply(self, call, part, _MARKER, *wanted)
             outs.update(zip(part.outputs, made if isinstance(made, tuple) else (made,)))
+
+    def results_referenced(self, part: Part, wanted: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The very results that eager's formulas of this part keep, so that it is known of those
+        that the program has dropped, too, what it has done to them."""
+        kept = self._referenced[part]
+        return [t for i, t in zip(part.wanted, wanted) if i < 0 and made_by(i) in kept]
 
     def inputs(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """All inputs of the graph, parameters and constants included."""
@@ -397,7 +409,8 @@ class Boundary:
                 return found
             kept = [p for p in self.layout.kept if p not in replaced and p not in call.copies]
             made = stand_ins.tied(found)
-            call.watch_data(kept, [g for g in made if not any(g is c for c in cotangents)])
+            results = {p: tensor for p, tensor in results.items() if p in self._referenced[part]}
+            call.watch_data(kept, results, [g for g in made if not any(g is c for c in cotangents)])
             return made
 
     def _eager_of(self, part: Part, given: tuple[int, ...]) -> Run:
@@ -439,6 +452,7 @@ class Differentiated(torch.autograd.Function):
         own = boundary._owns[part]
         ctx.save_for_backward(*(call.kept(one, part, layout) for one in (*own, *layout.watched)))
         ctx.boundary, ctx.call, ctx.part, ctx.own = boundary, call, part, own
+        ctx.referenced = boundary.results_referenced(part, wanted)
         made = tuple([call.outs[position] for position in part.outputs])
         return made if len(made) != 1 else made[0]
 
@@ -450,7 +464,7 @@ class Differentiated(torch.autograd.Function):
         found = _gradients(ctx, call, cotangents) if given else [None] * len(ctx.part.wanted)
         is_done = not _C._autograd._get_current_graph_task_keep_graph()
         if is_done and not ctx.boundary.layout.is_repeatable:
-            ctx.call = None  # as autograd lets go of what was saved
+            ctx.call = ctx.referenced = None  # as autograd lets go of what was saved
         return None, None, None, None, *found
 
 

@@ -7,7 +7,7 @@ of them since: written in place, or given other data.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -107,10 +107,17 @@ class Call:
         memory, inputs = self.memory, self.inputs
         return not all([memory[i].is_set_to(inputs[i]) for i in positions])
 
-    def watch_data(self, positions: Sequence[int], gradients: Sequence[Any]) -> None:
-        """Who goes through these gradients is refused where one of these inputs has got other data
-        by then: eager's formulas would read them, and those of what ran again do not."""
+    def watch_data(
+        self,
+        positions: Sequence[int],
+        results: Mapping[int, torch.Tensor],
+        gradients: Sequence[Any],
+    ) -> None:
+        """Who goes through these gradients is refused where one of these inputs, or of these
+        results, has got other data by then: eager's formulas would read them, and those of what ran
+        again do not."""
         watched = [(self.inputs[i], self.memory[i]) for i in positions]
+        watched += [(t, m) for i, t in results.items() for m in self.results[i].memory]
 
         def refuse(_: Sequence[Any]) -> None:
             if not all([memory.is_set_to(given) for given, memory in watched]):

@@ -236,3 +236,26 @@ def test_other_data_between_a_gradient_and_its_gradient_are_refused_or_eagers(
         assert "replaced" in ours
     else:
         assert_same(ours, theirs, 1e-7)
+
+
+@pytest.mark.parametrize("use", ["dropped", "between two gradients"])
+def test_other_data_of_a_result_on_the_way_are_refused(use: str) -> None:
+    """Eager's formula of the second sine keeps the result, whoever has dropped it."""
+
+    def gradient(run: Program, replaced: bool) -> Any:
+        leaves = [torch.ones(*size).requires_grad_() for size in ((3, 4), (4, 4), (4,))]
+        h, y = run(*leaves)
+        again = use != "dropped"
+        if again:
+            (g,) = torch.autograd.grad(y.sum(), leaves[0], create_graph=True)
+        if replaced:
+            h.data = torch.full_like(h, 2.0)
+        del h
+        (made,) = torch.autograd.grad((g * g).sum() if again else y.sum(), leaves[0])
+        return made
+
+    fast = anyshape.compile(on_the_way, fullgraph=True)
+    assert_same(gradient(fast, False), gradient(on_the_way, False), 1e-7)
+    assert not torch.allclose(gradient(on_the_way, True), gradient(on_the_way, False))
+    with pytest.raises(RuntimeError, match="replaced"):
+        gradient(fast, True)

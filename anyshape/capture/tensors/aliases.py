@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 
-from anyshape.capture.guards.no_alias import NoAlias, storage_of
+from anyshape.capture.guards.no_alias import Fixed, NoAlias
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.tensors.indexing import is_number
@@ -20,6 +20,7 @@ from anyshape.ir.graph import Arg, Node, TensorType, Value, values_in
 from anyshape.nouns import frozen
 from anyshape.ops import OPS
 from anyshape.ops.context import OpError, TypeContext, Undecided
+from anyshape.ops.gradients.backward import is_recorded, requires
 from anyshape.ops.layout import dense_order, is_contiguous
 from anyshape.ops.row_major_results import LED, makes_rows
 from anyshape.ops.rules import is_empty
@@ -171,24 +172,36 @@ def no_alias_of(recorder: Recorder) -> NoAlias | None:
     touched = {classes.of(value) for value in recorder.written}
     inputs = [entry.value for entry in recorder.builder.inputs]
     written = {value for value in inputs if classes.of(value) in touched}
-    arguments = [
-        (source, v) for source, v in recorder.input_sources if isinstance(v.type, TensorType)
-    ]
-    if not written or not arguments:
+    given = [(source, v) for source, v in recorder.input_sources if isinstance(v.type, TensorType)]
+    if not written:
         return None
     constants = {v: recorder.constants[v.name] for v in inputs if v.name in recorder.constants}
-    found = NoAlias(
-        tuple(source for source, value in arguments if value in written),
-        tuple(source for source, value in arguments if value not in written),
-        frozenset(storage_of(tensor) for value, tensor in constants.items() if value in written),
-        frozenset(map(storage_of, constants.values())),
+    of_written = {id(t): t for value, t in constants.items() if value in written}
+    left = {id(t): t for t in constants.values() if id(t) not in of_written}
+    fixed = Fixed.of([*of_written.values()], [*left.values()])
+    alone = len(given) == 1 and not (constants if given[0][1] in written else of_written)
+    if fixed.disjoint and (not given or (alone and _is_dense(given[0][1]))):
+        return None
+    given.sort(key=lambda pair: pair[1] not in written)
+    known = {classes.of(value) for value in _known_to_autograd(recorder)}
+    return NoAlias(
+        tuple(source for source, value in given if value in written),
+        tuple(source for source, value in given if value not in written),
+        frozenset(n for n, (_, value) in enumerate(given) if classes.of(value) in known),
+        fixed,
     )
-    alone = (
-        len(arguments) == 1
-        and dense_order(arguments[0][1].shape, arguments[0][1].tensor.strides) is not None
-        and not (found.fixed if found.written else found.fixed_written)
-    )
-    return None if alone else found
+
+
+def _is_dense(value: Value) -> bool:
+    return dense_order(value.shape, value.tensor.strides) is not None
+
+
+def _known_to_autograd(recorder: Recorder) -> Iterator[Value]:
+    """What formulas of recorded operators may keep, and what is written by such."""
+    for node in recorder.builder.nodes:
+        if is_recorded(node) and any(map(requires, node.outputs)):
+            yield from node.inputs()
+            yield from node.outputs
 
 
 @frozen

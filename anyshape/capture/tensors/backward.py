@@ -2,8 +2,9 @@
 
 In: the tensors that are differentiated. Out: one node `gradients`, whose results are added to the
 `.grad` of the leaves that were reached, by autograd's own rules: a new object where there was none,
-else a write into the one that there is. Leaves are tensors handed in, without a `grad_fn` or hooks;
-whatever else autograd would call or walk through ends the segment, and is native then.
+else a write into the one that there is. Leaves are tensors handed in, without a `grad_fn`; their
+hooks are interpreted where they only compute (``tensor_hooks.py``). Whatever else autograd would
+call or walk through ends the segment, and is native then.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import Call, TensorValue
 from anyshape.capture.recording import gradients
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.tensors import autograd_functions, second_gradients
+from anyshape.capture.tensors import autograd_functions, second_gradients, tensor_hooks
 from anyshape.capture.tensors.aliases import is_any_written
 from anyshape.capture.tensors.autograd_functions import Walk
 from anyshape.capture.tensors.leaves import is_written_nowhere
@@ -224,11 +225,12 @@ def _backward(
             raise not_captured("with these inputs")
         found.ends_early = len(at) < len(found.leaves)
         found.leaves = [value for value in found.leaves if value in at]
+    finish = functools.partial(_accumulate_all, domain)
     if found.results and not retained:
-        finish = functools.partial(_accumulate_all, domain)
         return Call(autograd_functions.walk, (Walk(tensors, seeds, retain, finish),))
-    leaves = taken_leaves(domain, found)
-    if not leaves:
+    hooks: dict[int, Any] = {}
+    leaves = taken_leaves(domain, found, hooks)
+    if not leaves or (hooks and retained):
         raise not_captured("of what the program made a leaf")
     rows = [tuple(reversed(range(x.value.tensor.rank))) for x in retained]
     orders = *[None for _ in leaves], *rows
@@ -236,7 +238,9 @@ def _backward(
     results = [TensorValue(gradient) for gradient in made]
     for x, gradient in zip(retained, results[len(leaves) :], strict=True):
         _keep(domain, x, gradient)
-    _accumulate_all(domain, leaves, results[: len(leaves)])
+    if hooks:
+        return tensor_hooks.ask_leaves(domain, hooks, leaves, results, finish)
+    finish(leaves, results[: len(leaves)])
 
 
 def _retained(domain: RecordingDomain, found: Reached) -> list[TensorValue]:

@@ -62,16 +62,38 @@ def rely_on_no_hooks(domain: RecordingDomain, x: TensorValue) -> None:
         recorder.guard(recorder.sources.child(source, "attr", name), "equals", None)
 
 
-def taken_leaves(domain: RecordingDomain, found: Reached) -> list[TensorValue]:
-    """The leaves, of which all are relied on that autograd would ask."""
+def taken_leaves(
+    domain: RecordingDomain, found: Reached, hooks: dict[int, Any] | None = None
+) -> list[TensorValue]:
+    """The leaves, of which all are relied on that autograd would ask. ``hooks`` gets those of the
+    leaves that have some, by their number; None where there may be none."""
     made, known = domain.functions.leaves, domain.recorder.proxy_of
     proxies = [made[v] if v in made else known(v) for v in found.leaves]
     leaves = [leaf for leaf in proxies if leaf is not None]
     if len(leaves) != len(found.leaves):
         raise not_captured("of what the program made a leaf")
-    for leaf in leaves:
-        rely_on_leaf(domain, leaf)
+    for number, leaf in enumerate(leaves):
+        own = None if hooks is None else _hooks_of(domain, leaf)
+        if own is None or hooks is None:
+            rely_on_leaf(domain, leaf)
+        else:
+            hooks[number] = own
     return leaves
+
+
+def _hooks_of(domain: RecordingDomain, x: TensorValue) -> Any:
+    """The dictionary of the hooks that a tensor from outside has had from the start."""
+    recorder, functions = domain.recorder, domain.functions
+    source, real = recorder.source_of(x.value), recorder.real_tensor(x)
+    own, after = (getattr(real, name, None) for name in HOOKS)
+    if source is None or own is None or after is not None:
+        return None
+    if functions.refused or functions.inside or x.value in functions.hooked:
+        return None
+    rely_on_no_result(domain, x)
+    at, behind = (recorder.sources.child(source, "attr", name) for name in HOOKS)
+    recorder.guard(behind, "equals", None)
+    return domain.see(at, own)
 
 
 def differentiated(

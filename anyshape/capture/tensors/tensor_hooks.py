@@ -7,12 +7,13 @@
 In: a call on a tensor that the segment has made. Out: a node right behind the one that makes it,
 whose region is the hook, interpreted at once as the backward of a function of the program's own is
 (``own_backwards.py``). A tensor that was handed in is given the very hook where the segment ends.
+Hooks that leaves have already are interpreted where `backward()` has the gradients of those.
 Where the handle is used, or the hook does more than to compute, the program breaks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -31,9 +32,11 @@ from anyshape.capture.tensors.own_backwards import (
     stand_in,
 )
 from anyshape.capture.tensors.reached import rely_on_no_result
+from anyshape.capture.tensors.tensor_ops import call_row
 from anyshape.ir.graph import Node, Value
-from anyshape.nouns import replace
+from anyshape.nouns import mutable, replace
 from anyshape.ops.gradients.backward import APPLIED
+from anyshape.ops.layout import is_contiguous
 from anyshape.ops.table import OPS
 
 HOOK: Any = torch.Tensor.register_hook
@@ -63,6 +66,106 @@ def begun(x: Any) -> Any:
 def ended(section: Any, made: Any) -> Any:
     """The hook has given this. See ``HANDLERS``."""
     raise AssertionError("capture handles this function")
+
+
+@mutable(eq=False)
+class Hooked:
+    """Gradients of leaves that have hooks, while these run; ``finish`` is handed what they give.
+    The rest says how much there was before them."""
+
+    leaves: Sequence[TensorValue]
+    made: list[TensorValue]
+    finish: Callable[[Sequence[TensorValue], Sequence[TensorValue]], None]
+    nodes: int
+    checks: int
+    effects: int
+    writes: int
+    layouts_read: bool
+    given: tuple[Value, ...]
+
+
+def asked(state: Any, every: Any) -> None:
+    """Interpreted like a program's own code: the hooks of each leaf, in their order."""
+    for number, hooks, gradient in every:
+        try:
+            with torch.no_grad():
+                for hook in hooks.values():
+                    made = hook(gradient)
+                    if made is not None:
+                        gradient = made
+        except Exception:
+            refuse("whose backward raises")
+        took(state, number, gradient)
+    all_asked(state)
+
+
+def took(state: Any, number: Any, gradient: Any) -> None:
+    """What the hooks of a leaf have given. See ``HANDLERS``."""
+    raise AssertionError("capture handles this function")
+
+
+def all_asked(state: Any) -> None:
+    """There are no more hooks. See ``HANDLERS``."""
+    raise AssertionError("capture handles this function")
+
+
+def ask_leaves(
+    domain: RecordingDomain,
+    hooks: Mapping[int, Any],
+    leaves: Sequence[TensorValue],
+    made: list[TensorValue],
+    finish: Callable[[Sequence[TensorValue], Sequence[TensorValue]], None],
+) -> Call:
+    """Eager asks one leaf after the other, in an order of its own; it is all the same where hooks
+    only compute, and do not ask how a gradient lies. ``hooks``: by the number of the leaf."""
+    recorder, heap = domain.recorder, domain.machine.heap
+    nodes, checks = len(recorder.builder.nodes), len(recorder.builder.checks)
+    given = tuple([gradient.value for gradient in made])
+    before = nodes, checks, len(heap.effects), heap.old_writes, recorder.layouts_read, given
+    recorder.layouts_read = False
+    recorder.taken.update(given)
+    recorder.modes = replace(recorder.modes, backward=True)
+    domain.functions.inside += 1
+    every = tuple([(number, found, made[number]) for number, found in hooks.items()])
+    return Call(asked, (Hooked(leaves, made, finish, *before), every))
+
+
+def _took(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    state, number, given = args
+    leaf, before = state.leaves[number], state.made[number]
+    gradient = fitted(domain, leaf, given)
+    if gradient.value is before.value:
+        return
+    is_kept = is_contiguous(domain.recorder.cx, leaf.value.tensor)
+    if not is_kept or given.value.dtype is not leaf.value.dtype:
+        raise left_native(domain, "beside a hook that gives a gradient of another kind")
+    # autograd keeps it laid out as the leaf, in memory of its own
+    kept = call_row(domain, "clone", gradient, memory_format=torch.contiguous_format)
+    state.made[number] = kept
+
+
+def _all_asked(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    state: Hooked = args[0]
+    recorder, heap = domain.recorder, domain.machine.heap
+    if (len(heap.effects), heap.old_writes) != (state.effects, state.writes):
+        raise left_native(domain, "beside a hook that does more than to compute")
+    nodes, checks = recorder.builder.nodes[state.nodes :], len(recorder.builder.checks)
+    if recorder.layouts_read or checks > state.checks or not all(map(_only_computes, nodes)):
+        raise left_native(domain, "beside a hook that asks data, or how a gradient lies")
+    recorder.layouts_read = state.layouts_read
+    recorder.taken.difference_update(state.given)
+    recorder.modes = replace(recorder.modes, backward=False)
+    domain.functions.inside -= 1
+    state.finish(state.leaves, state.made)
+
+
+def _only_computes(node: Node) -> bool:
+    """Does it make a new tensor, whatever the order in which it runs, and however what it reads
+    lies?"""
+    row = OPS.get(node.op)
+    if row is None or row.resource is not None or row.mutates or row.alias != "none":
+        return False
+    return not (row.guessed or row.by_layout or row.random)
 
 
 def _register_hook(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -216,4 +319,6 @@ HANDLERS: dict[Any, Callable[..., Any]] = {
     AFTER: _register_after,
     begun: _begun,
     ended: _ended,
+    took: _took,
+    all_asked: _all_asked,
 }

@@ -1,0 +1,138 @@
+"""Inputs that lie in one storage, of which some are written: parts that do not overlap are compiled, what
+overlaps runs natively, whoever holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import anyshape
+
+Step = Callable[[Tensor], Any]
+
+
+def tied_by_their_data() -> tuple[Step, nn.Module]:
+    first, second = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+    second.weight.data = first.weight.data
+    net = nn.Sequential(first, nn.Tanh(), second)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1, weight_decay=0.5)
+
+    def step(x: Tensor) -> Any:
+        optimizer.zero_grad()
+        net(x).square().mean().backward()
+        optimizer.step()
+        with torch.no_grad():
+            first.weight.mul_(0.9)
+            return net(x), second.weight.sum()
+
+    return step, net
+
+
+def a_row_of_another_parameter() -> tuple[Step, nn.Module]:
+    net = nn.Linear(4, 4)
+    row = net.weight.data[1]
+
+    def step(x: Tensor) -> Any:
+        with torch.no_grad():
+            before = net(x)
+            row.add_(1.0)
+            return before, net(x), net.weight.sum()
+
+    return step, net
+
+
+@pytest.mark.parametrize("make", [tied_by_their_data, a_row_of_another_parameter])
+def test_parameters_that_overlap_are_seen_written(make: Callable[[], Any]) -> None:
+    runs = []
+    for compiled in (True, False):
+        torch.manual_seed(0)
+        step, net = make()
+        run = anyshape.compile(step) if compiled else step
+        made = [run(torch.ones(rows, 4)) for rows in (3, 1, 2)]
+        runs.append([made, [p.detach() for p in net.parameters()]])
+    torch.testing.assert_close(*runs)
+
+
+def in_one_vector(net: nn.Module) -> Tensor:
+    """Parameters and gradients that are parts of two vectors; that of the gradients."""
+    vector = nn.utils.parameters_to_vector(net.parameters()).detach()
+    nn.utils.vector_to_parameters(vector, net.parameters())
+    gradients, start = torch.zeros_like(vector), 0
+    for p in net.parameters():
+        p.grad = gradients[start : start + p.numel()].view_as(p)
+        start += p.numel()
+    return gradients
+
+
+def test_parts_of_one_vector_are_one_segment() -> None:
+    runs = []
+    for compiled in (True, False):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+        gradients = in_one_vector(net)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+
+        def step(x: Tensor, net: nn.Module = net, optimizer: Any = optimizer) -> Tensor:
+            optimizer.zero_grad(set_to_none=False)
+            loss: Tensor = net(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        run = anyshape.compile(step) if compiled else step
+        seen = []
+        for rows in (3, 1, 5):
+            seen += [run(torch.ones(rows, 3)), gradients.clone()]
+        runs.append([seen, gradients._version, [p._version for p in net.parameters()]])
+        if compiled:
+            stats = run.stats()  # type: ignore[attr-defined]
+            assert (stats.segments, stats.graph_breaks, stats.eager_graphs) == (1, 0, ())
+    torch.testing.assert_close(*runs)
+
+
+def written_and_read(x: Tensor, y: Tensor) -> Tensor:
+    before = y * 1
+    x.add_(1)
+    return before + y
+
+
+def parts(first: slice, second: slice) -> tuple[Tensor, Tensor]:
+    base = torch.arange(8.0)
+    return base[first], base[second]
+
+
+def of_arrays(first: slice, second: slice) -> tuple[Tensor, Tensor]:
+    """Storages of their own, which overlap."""
+    base = np.arange(8.0)
+    return torch.from_numpy(base[first]), torch.from_numpy(base[second])
+
+
+def test_parts_that_do_not_overlap_are_compiled_and_others_are_not() -> None:
+    disjoint, meet = (slice(0, 4), slice(4, 8)), (slice(0, 4), slice(2, 6))
+    fast = anyshape.compile(written_and_read)
+    for make in (parts, of_arrays):
+        for slices in (disjoint, meet, disjoint[::-1], meet[::-1]):
+            ours, theirs = make(*slices), make(*slices)
+            assert torch.equal(fast(*ours), written_and_read(*theirs))
+            torch.testing.assert_close([*ours], [*theirs])
+            assert [t._version for t in ours] == [t._version for t in theirs]
+    assert fast.stats().segments == 1
+
+
+def test_a_part_that_a_formula_keeps_is_refused_where_eager_refuses_it() -> None:
+    """Writes to one part of a tensor are counted as writes to the other one."""
+
+    def program(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+        loss = (y * w).sum()
+        x.add_(1)
+        loss.backward()
+        return loss.detach()
+
+    for run in (program, anyshape.compile(program)):
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            run(*parts(slice(0, 4), slice(4, 8)), torch.ones(4, requires_grad=True))

@@ -108,6 +108,33 @@ def test_numbers_and_state_are_eagers(name: str, recorded: bool) -> None:
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("draw", ["randn", "rand", "normal", "bernoulli", "randint"])
+def test_numbers_are_drawn_in_the_order_of_out(draw: str) -> None:
+    def program(x: Tensor, out: Tensor) -> Any:
+        if draw == "randint":
+            return torch.randint(0, 99, x.shape, out=out)
+        given = {"normal": (x, 2.0), "bernoulli": (x,)}.get(draw, (x.shape,))
+        return getattr(torch, draw)(*given, out=out)
+
+    fast = anyshape.compile(program)
+    dtype = torch.int64 if draw == "randint" else torch.float32
+    for rows, columns in ((5, 4), (4, 4), (1, 20), (0, 3)):
+        x = torch.full((rows, columns), 0.5)
+        whole, spaced = (
+            torch.zeros(2, rows, columns, dtype=dtype)[1:],
+            torch.zeros(rows, 2, columns),
+        )
+        turned = torch.zeros(columns, rows, dtype=dtype).t()
+        for out in (whole[0], turned, spaced.to(dtype)[:, 1]):
+            found = []
+            for run in (program, fast):
+                torch.manual_seed(3)
+                made = run(x, out.zero_())
+                found.append((made.clone(), torch.rand(2)))
+            assert all(map(torch.equal, *found)), (x.shape, out.stride())
+
+
+@torch.no_grad()
 def test_a_generator_that_is_handed_in_is_drawn_from() -> None:
     def program(x: Tensor, generator: torch.Generator) -> Tensor:
         return x + torch.rand(x.shape, generator=generator)

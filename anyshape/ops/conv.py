@@ -25,9 +25,17 @@ from anyshape.symbolic import Dim, ceildiv, eq, floordiv, ge, le, ne
 
 
 def spread(value: Any, count: int) -> tuple[Any, ...]:
-    """One number for each spatial dimension."""
-    values = sequence(value)
-    return tuple(values) * count if len(values) == 1 else tuple(values)
+    """One number for each spatial dimension; eager refuses other counts than one or all."""
+    values = tuple(sequence(value))
+    if len(values) not in (1, count):
+        raise OpError(f"expected one number or {count}, got {len(values)}")
+    return values * count if len(values) == 1 else values
+
+
+def _positive(cx: TypeContext, *given: tuple[Any, ...]) -> None:
+    """Eager refuses windows of no elements, and steps that lead nowhere."""
+    for number in (number for numbers in given for number in numbers):
+        cx.require(ge(number, 1), "sizes, strides and dilations of windows have to be positive")
 
 
 def _image(cx: TypeContext, t: TensorType, shape: Shape, last: bool) -> TensorType:
@@ -250,6 +258,7 @@ def _pool_type(n: int, with_indices: bool) -> Callable[..., Any]:
         kernels = spread(kernel_size, n)
         steps = spread(kernel_size if stride in (None, ()) else stride, n)
         pads, gaps = spread(padding, n), spread(dilation, n)
+        _positive(cx, kernels, steps, gaps)
         sizes = [
             _pooled(cx, t.shape[d - n], kernels[d], steps[d], pads[d], gaps[d], ceil)
             for d in range(n)
@@ -461,6 +470,7 @@ def _patches_type(
 ) -> TensorType:
     t = tensor(x)
     kernels, gaps, pads, steps = (spread(v, 2) for v in (kernel_size, dilation, padding, stride))
+    _positive(cx, kernels, gaps, steps)
     windows: Dim = 1
     for d in range(2):
         windows = windows * _window(t.shape[d - 2], kernels[d], steps[d], pads[d], gaps[d])
@@ -482,6 +492,7 @@ def _fold_type(
 ) -> TensorType:
     t = tensor(x)
     kernels = spread(kernel_size, 2)
+    _positive(cx, kernels)
     channels = floordiv(t.shape[-2], kernels[0] * kernels[1])
     shape = (*t.shape[:-2], channels, *spread(output_size, 2))
     return TensorType(t.dtype, t.device, shape, contiguous_strides(cx, shape))

@@ -225,6 +225,10 @@ op(
 def normal_index(cx: TypeContext, x: Any, indices: Any) -> Normal:
     """One index, or ``None``, for each dimension."""
     rank = tensor(x).rank
+    for i in (tensor(i) for i in indices if i is not None):
+        whole = not i.shape and not i.dtype.is_floating and not i.dtype.is_complex
+        if i.dtype not in (int64, int32, uint8, bool_) and not whole:  # an integer is a number
+            raise OpError("tensors used as indices must be long, int, byte or bool tensors")
     used = sum(len(i.shape) if _is_mask(i) else 1 for i in indices)
     if max(used, len(indices)) > rank:  # a mask without dimensions counts, and says nothing
         raise OpError(f"too many indices for tensor of dimension {rank}")

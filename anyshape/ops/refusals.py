@@ -74,6 +74,8 @@ LIMITS: Mapping[str, Mapping[str, tuple[float, float]]] = MappingProxyType(
     }
 )
 """The least and the greatest number that eager takes, by row and parameter."""
+EXCLUDED: Mapping[str, Mapping[str, float]] = MappingProxyType({"celu": {"alpha": 0}})
+"""The one number that eager does not take, by row and parameter."""
 ANY_INSIDE = frozenset({"label_smoothing", "margin"})
 """Of these a formula takes all numbers inside: a computed one is checked in each call. Others have
 to be known while capturing."""
@@ -120,10 +122,13 @@ def refuse_ranks(name: str, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]) ->
 
 def refuse_numbers(name: str, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]) -> None:
     """Raises ``OpError`` where a number is outside of its limits, or may be; sizes are inside."""
-    limits = LIMITS.get(name.rstrip("_"))
-    if limits is None:
+    limits, excluded = LIMITS.get(name.rstrip("_"), {}), EXCLUDED.get(name.rstrip("_"), {})
+    if not limits and not excluded:
         return
     bound: Mapping[str, Any] = OPS[name].signature.bind(args, kwargs)
+    for parameter, number in excluded.items():
+        if bound[parameter] == number:
+            raise OpError(f"{name} does not support {parameter}={number}")
     for parameter, (least, greatest) in limits.items():
         number = bound[parameter]
         if isinstance(number, (Scalar, ScalarInput)) and parameter not in ANY_INSIDE:

@@ -223,6 +223,18 @@ op(
     data_indices=ranges.indices_along,
     raises=True,
 )
+
+
+def _refuse_short_index(name: str, index: Any) -> None:
+    if tensor(index).dtype is not int64:
+        raise OpError(f"{name}(): Expected dtype int64 for index")
+
+
+def _index_copy_type(cx: TypeContext, x: Any, dim: int, index: Any, source: Any) -> TensorType:
+    _refuse_short_index("index_copy", index)
+    return _indexed_source_type(cx, x, dim, index, source)
+
+
 op(
     "index_copy",
     "input, dim, index, source",
@@ -232,7 +244,7 @@ op(
     spellings=("torch.Tensor.index_copy",),
     overload=of_scalars("index_copy", "input, dim, index, source"),
     normalize=dim_second,
-    type=_indexed_source_type,
+    type=_index_copy_type,
     expand=lambda b, x, dim, index, source: b.index_put(x, (*(None,) * dim, index), source),
     refuses=lambda b, x, dim, index, source: b.lt(index, 0),
 )
@@ -246,6 +258,11 @@ def _index_fill_expand(b: Any, x: Any, dim: int, index: Any, value: Any) -> Any:
     return b.index_put(x, (*(None,) * dim, index), _in_dtype_of(b, x, value))
 
 
+def _index_fill_type(cx: TypeContext, x: Any, dim: int, index: Any, value: Any) -> TensorType:
+    _refuse_short_index("index_fill", index)
+    return like(0)(cx, x)
+
+
 op(
     "index_fill",
     "input, dim, index, value",
@@ -253,7 +270,7 @@ op(
     vjp=gradients.INDEX_FILL,
     spellings=("torch.Tensor.index_fill",),
     normalize=dim_second,
-    type=like(0),
+    type=_index_fill_type,
     expand=_index_fill_expand,
     refuses=lambda b, x, dim, index, v: does_not_fit(b, v, x.dtype) if is_tensor(v) else (),
 )

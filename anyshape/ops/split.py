@@ -74,6 +74,7 @@ def _split_lengths(cx: TypeContext, size: Dim, lengths: Arg) -> tuple[Dim, ...]:
         cx.require(eq(total(pieces), size), text)
         return pieces
     length = size_of(lengths)
+    cx.require(ge(length, 0), "split expects split_size be non-negative")
     if size == length:
         return (size,)
     if length == 0:

@@ -75,3 +75,20 @@ def test_numbers_and_refusals_are_eagers(name: str) -> None:
         else:
             torch.testing.assert_close(found, expected, rtol=2e-6, atol=2e-6)
     assert fast.stats().internal_errors == 0
+
+
+def test_results_given_as_out_have_eagers_names() -> None:
+    def program(x: Tensor) -> Any:
+        pairs = [(torch.empty(x.shape), torch.empty(x.shape, dtype=torch.int64)) for _ in range(2)]
+        ordered = torch.sort(x, 0, out=pairs[0])
+        greatest = torch.cummax(x, 0, out=pairs[1])
+        parts = torch.unbind_copy(x, 1, out=[torch.empty(x.shape[0]) for _ in range(2)])
+        very = ordered.values is pairs[0][0], greatest.indices is pairs[1][1]
+        return ordered.indices + greatest.indices, very, type(ordered), type(greatest), parts
+
+    fast = anyshape.compile(program)
+    for rows in (3, 1, 0, 2):
+        x = torch.randn(rows, 2)
+        found, wanted = fast(x), program(x)
+        assert torch.equal(found[0], wanted[0])
+        assert found[1:] == wanted[1:]

@@ -260,6 +260,9 @@ def _from_zero(recorder: Recorder, index: Value, size: Dim) -> Any:
 
 
 def _tensor_part(recorder: Recorder, x: Value, part: Any) -> Any:
+    if isinstance(part, Value) and (part.dtype.is_floating or part.dtype.is_complex):
+        why = f"a tensor of {part.dtype} is no index"
+        raise broken("operator-raises", what="indexing", why=why)
     if isinstance(part, (slice, Value, Expr, bool, int, EllipsisType)) or part is None:
         return part
     if isinstance(part, (list, tuple)):

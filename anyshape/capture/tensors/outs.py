@@ -17,7 +17,8 @@ from anyshape.capture.heap.values import Break, TensorValue
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.tensors import storage
 from anyshape.capture.tensors.tensor_ops import call_row
-from anyshape.ir.graph import values_in
+from anyshape.ir.graph import Value, values_in
+from anyshape.ops.layout import is_contiguous
 from anyshape.symbolic import Condition, all_of, eq
 
 
@@ -37,6 +38,14 @@ def all_or_nothing(domain: RecordingDomain, written: Any) -> Iterator[None]:
         raise
 
 
+def refuse_drawing_into(domain: RecordingDomain, shown: str, target: Value) -> None:
+    """Ends the segment where a tensor given as ``out=`` is not known to be row-major: eager draws
+    its numbers in the order of that memory."""
+    if not is_contiguous(domain.recorder.cx, target.tensor):
+        why = "random numbers are drawn in the order of the memory of its out="
+        raise broken("operator-unknown", what=shown, why=why)
+
+
 def into(domain: RecordingDomain, shown: str, made: Any, out: Any) -> Any:
     """Writes results into the tensors given as `out=`, which must have their shapes and dtypes. Of
     another dtype eager casts some, computes others in that of `out`, and refuses the rest: abs,
@@ -54,7 +63,16 @@ def into(domain: RecordingDomain, shown: str, made: Any, out: Any) -> Any:
         _alike(domain, shown, old, new)
     for new, old in pairs:
         write(domain, shown, old, new)
-    return out
+    return _named(shown, made, out) if isinstance(made, tuple) else out
+
+
+def _named(shown: str, made: tuple[Any, ...], out: Any) -> Any:
+    """The tensors that were written, under the names that eager gives them; what gives them none,
+    as `unbind_copy`, gives back nothing at all."""
+    named = getattr(torch.return_types, f"{type(made).__name__}_out", None)
+    if named is None:
+        raise broken("unknown-call", f"{shown} with out=")
+    return named(tuple(out))
 
 
 def _refuse_another_category(shown: str, old: TensorValue, new: TensorValue) -> None:

@@ -58,7 +58,7 @@ from anyshape.capture.tensors.leaves import (
     may_make_leaves,
 )
 from anyshape.capture.tensors.meta import eager_call
-from anyshape.capture.tensors.outs import all_or_nothing, into
+from anyshape.capture.tensors.outs import all_or_nothing, into, refuse_drawing_into
 from anyshape.capture.tensors.tensor_ops import (
     SizeTuple,
     call_row,
@@ -183,8 +183,11 @@ def _with_out(
 ) -> Any:
     rest = {k: v for k, v in kwargs.items() if k != "out"}
     read = [*values_in(domain.arguments((*args, *rest.values())))]
-    elementwise = isinstance(OPS[torchmap.ROWS[fn]].lower, Pointwise)
+    row = OPS[torchmap.ROWS[fn]]
+    elementwise = isinstance(row.lower, Pointwise)
     for target in values_in(domain.argument(kwargs["out"])):
+        if row.random:
+            refuse_drawing_into(domain, str(fn), target)
         refuse_out(domain.recorder.builder, str(fn), target, read, elementwise=elementwise)
     with all_or_nothing(domain, kwargs["out"]), without_autocast(domain.recorder):
         return into(domain, str(fn), call_torch(domain, fn, args, rest), kwargs["out"])

@@ -334,7 +334,11 @@ def read_index(domain: RecordingDomain, part: Any) -> Any:
     """An end of a slice, a size, a stride: a tensor is read as an index."""
     if isinstance(part, torch.Tensor):
         part = domain.lift(part)
-    return read_number(domain, part, "index") if isinstance(part, TensorValue) else part
+    if not isinstance(part, TensorValue):
+        return part
+    if part.value.dtype.category != "int":  # eager refuses some of them
+        raise broken("unknown-call", f"reading a tensor of {part.value.dtype} as an index")
+    return read_number(domain, part, "index")
 
 
 # ---- shapes --------------------------------------------------------------------------------------

@@ -45,7 +45,9 @@ class Options:
     max_variants: int = option(
         8, "specializations of a program point; one more replaces the oldest"
     )
-    unroll_budget: int = option(50_000, "turns of all unrolled Python loops of one capture")
+    unroll_budget: int = option(
+        50_000, "turns of all unrolled Python loops of one capture; calls, five times as many"
+    )
     fork_budget: int = option(2_000, "branches on sizes of one capture that run both sides")
     # how sure to be
     verify: bool = option(False, "run the reference interpreter after every pass and compare")

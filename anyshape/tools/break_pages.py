@@ -238,9 +238,10 @@ def f(x):
         ),
         "budget": Example(
             "",
-            "A Python loop is unrolled while it is captured; this one turns too often. What runs "
-            "in it until then is compiled; the rest of the call runs natively, and CPython goes on "
-            "with the loop from where it stands.",
+            "A Python loop is unrolled while it is captured, and each call of a function in Python "
+            "is followed; this loop turns too often, or these calls are too many, as those of a "
+            "recursion. What runs until then is compiled; the rest of the call runs natively, and "
+            "CPython goes on with the loop from where it stands.",
         ),
         "outside-iterator": Example(
             """

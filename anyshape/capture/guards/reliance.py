@@ -60,6 +60,10 @@ class Reliance:
         if table is not None and (id(table), name) not in self._found:
             self._found[id(table), name] = holder_name(holder), table, value
 
+    def has_found(self, names: dict[str, Any], name: Any) -> bool:
+        """Whether the name in the names of a library's module is relied on already."""
+        return (id(names), name) in self._found
+
     def is_fixed(self, fn: types.FunctionType) -> bool:
         """Is it the very object each time? Of others the code is relied on where they lie."""
         source = self.sources.of(fn)

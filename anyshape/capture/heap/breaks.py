@@ -106,7 +106,7 @@ BREAKS: Mapping[str, BreakKind] = {
     "budget": BreakKind(
         "E220",
         "capture took more than {what}",
-        "raise unroll_budget in options={...}, or keep the loop outside",
+        "raise unroll_budget in options={...}, or keep the loop or the recursion outside",
     ),
     "outside-iterator": BreakKind(
         "E201",

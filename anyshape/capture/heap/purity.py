@@ -93,6 +93,13 @@ MUTATORS: frozenset[Any] = frozenset(
     ]
 )
 
+_MOVING = (
+    "append appendleft clear extend extendleft insert pop popleft reverse rotate __setitem__ "
+    "__delitem__ __iadd__ __getitem__"
+)
+# C methods that look into none of the elements of their first argument.
+MOVERS: frozenset[Any] = frozenset([*_methods(list, _MOVING), *_methods(deque, _MOVING)])
+
 # C methods whose first argument after the container is hashed.
 KEYED: frozenset[Any] = frozenset(
     [
@@ -347,6 +354,21 @@ OF_VALUES: frozenset[Any] = frozenset(
             if type(value) is types.BuiltinFunctionType
         ],
         *[zlib.crc32, zlib.adler32, zlib.compress, zlib.decompress, os.fspath],
+    ]
+)
+NUMBERS = frozenset({int, float, bool, complex})
+_OF_NUMBERS = (
+    *("abs", "add", "and_", "eq", "floordiv", "ge", "gt", "index", "inv", "invert", "le", "lshift"),
+    *("lt", "mod", "mul", "ne", "neg", "or_", "pos", "pow", "rshift", "sub", "truediv", "truth"),
+    *("xor", "iadd", "iand", "ifloordiv", "ilshift", "imod", "imul", "ior", "ipow", "irshift"),
+    *("isub", "itruediv", "ixor"),
+)
+# C functions that make numbers of numbers, and nothing else of them.
+ARITHMETIC: frozenset[Any] = frozenset(
+    [
+        *[getattr(operator, name) for name in _OF_NUMBERS],
+        *[value for value in vars(math).values() if type(value) is types.BuiltinFunctionType],
+        *[abs, divmod, pow, round, min, max],
     ]
 )
 _ENCODINGS = "utf_8 ascii latin_1 raw_unicode_escape unicode_escape escape utf_16 utf_32"

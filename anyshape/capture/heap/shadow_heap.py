@@ -446,7 +446,8 @@ class Heap(Journal):
 
     def _name_in(self, scope: dict[str, Any], name: str) -> Any:
         """What was there before is relied on, not what the program has written since."""
-        known = self._known_for(scope, name)
+        seen_here = self.unread or id(scope) in self.mirrors
+        known = self._known_for(scope, name) if seen_here else None
         self.domain.will_look_up(scope, name)
         value = (scope if known is None else known.state).get(name, NULL)
         before = value if known is None else scope.get(name, NULL)

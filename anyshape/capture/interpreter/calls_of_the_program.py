@@ -12,7 +12,7 @@ import re
 import sys
 import typing
 from collections.abc import Callable
-from types import BuiltinFunctionType, CodeType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType
 from typing import Any
 
 from anyshape.capture.interpreter.frame import Code, Frame, handled_exception
@@ -24,6 +24,8 @@ ASKING = frozenset(
     for name in ("TypeVar", "ParamSpec", "TypeVarTuple", "TypeAliasType")
 )
 """Classes whose objects know the module of the program that made them; since 3.12 they are C."""
+OF_RE = frozenset({re.Pattern, re.Match})
+"""Classes whose methods, of an object or of the class, call the library's Python for a template."""
 MARK = "<called for the program>"
 """A name in such a frame's code: tracebacks leave it out."""
 
@@ -82,9 +84,11 @@ def calls_python(fn: Callable[..., Any]) -> bool:
     """Whether a function of C looks further up than at its caller, or calls library code that does:
     `warn` and `re` warn of a program, and hooks of `typing`'s protocols ask who wants to know.
     Classes of C that ask for the module of their caller are called so, too."""
+    if isinstance(fn, MethodDescriptorType):
+        return fn.__objclass__ in OF_RE
     if type(fn) is not BuiltinFunctionType:
         return type(fn) is type and fn in ASKING
-    return type(fn.__self__) is re.Pattern or fn.__module__ in ("_abc", "_warnings")
+    return type(fn.__self__) in OF_RE or fn.__module__ in ("_abc", "_warnings")
 
 
 def _template(fn: Any, args: Any, kwargs: Any) -> Any: return fn(*args, **kwargs)  # fmt: skip  # noqa: E704

@@ -126,8 +126,11 @@ def _sifted(name: str, count: int) -> Handler:
 
     def handler(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         fits = machine.recording and len(args) == count and type(args[0]) is list and not kwargs
-        if not fits or list.__len__(machine.heap.mirror(args[0])) > sort_polyfills.LARGE_HEAP:
+        size = list.__len__(machine.heap.mirror(args[0])) if fits else 0
+        if not fits or (size > sort_polyfills.LARGE_HEAP and name == "heapify"):
             return machine.native(function, args, kwargs)
+        if size > FEW_ELEMENTS and name != "heapify":
+            return Call(polyfill, args)
         if any(_is_programs(machine, arg) for arg in args):
             return Call(polyfill, args)
         return machine.native(function, args, kwargs)
@@ -135,6 +138,8 @@ def _sifted(name: str, count: int) -> Handler:
     return handler
 
 
+FEW_ELEMENTS = 32
+"""To look what all of more elements are takes longer than to compare those that C would compare."""
 SIFTED = {"heappush": 2, "heappop": 1, "heapify": 1, "heapreplace": 2, "heappushpop": 2}
 BISECTED = frozenset({"x", "lo", "hi", "key"})
 BISECT = ("bisect_left", "bisect_right", "insort_left", "insort_right")

@@ -60,7 +60,7 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
         return domain.defer(fn, args, kwargs)
     if callables.is_torch(fn):
         return _call_torch(domain, fn, args, kwargs)
-    _refuse_ids(domain, fn, (*args, *kwargs.values()))
+    _refuse_ids(domain, fn, (*_looked_at(fn, args), *kwargs.values()))
     if any(type(a) in PROXIES for a in args) or any(type(a) in PROXIES for a in kwargs.values()):
         return _call_with_proxies(domain, fn, args, kwargs)
     if c_callbacks.runs_program_code(domain.machine, fn, (*args, *kwargs.values())):
@@ -135,6 +135,13 @@ def _refuse_ids(domain: RecordingDomain, fn: Any, values: tuple[Any, ...]) -> No
         domain.will_compute(*_items(values))
 
 
+def _looked_at(fn: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Without the container of which C moves the elements, whatever they are: to go through them
+    all at each write would be quadratic."""
+    moves = type(fn) in purity.CALLABLE_TYPES and fn in purity.MOVERS
+    return args[1:] if moves else args
+
+
 _KEEPING_IDS = purity.UNLOOKING | purity.KEYED | {list, tuple, set, frozenset, dict, len, id}
 """Functions that store numbers or look for them, and make no others of them."""
 
@@ -166,7 +173,7 @@ def _call_pure(
         read = domain.machine.heap.read_whole
         named = {name: read(value) for name, value in kwargs.items()}
         return decimals.called(fn, tuple(map(read, args)), named)
-    _refuse_opaque(fn, (*args, *kwargs.values()))
+    _refuse_opaque(fn, (*_looked_at(fn, args), *kwargs.values()))
     if callables.keeps(fn):
         return fn(*args, **kwargs)
     heap = domain.machine.heap

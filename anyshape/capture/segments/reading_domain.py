@@ -98,6 +98,9 @@ HASHED_AS_NUMBERS = frozenset({int, float, complex, bool, tuple})
 """Classes of keys that an object of the program's may well have the hash of, and so be asked; to
 have that of a text it has to be made for it."""
 
+NAMES = frozenset({"global", "unbound"})
+"""Reads of the names of a module, or of none there."""
+
 READ_AS_THEY_ARE = (tuple, list, dict, set, frozenset, BaseException)
 """Classes of objects that nobody but the segment has had, where nobody knows where they are from:
 what C made, or raised."""
@@ -145,6 +148,8 @@ class ReadingDomain(RecordingDomain):
             raise broken("unknown-call", "reading a weak reference behind gc.collect,")
         if effects := self.machine.heap.effects:
             self._ended.refuse(obj, effects, keeps=self.machine.heap.journal is None)
+        if kind in NAMES and self.relied.has_found(obj, key):
+            return value
         if kind == "keys" and any(c_callbacks.hashes_outside(self.machine, key) for key in value):
             raise broken("unknown-call", f"__hash__ of keys of a {bare_name(type(obj))}")
         if kind in self._read_by_code(obj):
@@ -438,7 +443,8 @@ class ReadingDomain(RecordingDomain):
     def will_compute(self, *values: Any) -> None:
         """The id of an object that may be another one is good to be compared and kept; any other
         number made of it would be that of the first call."""
-        if self.ids and any(map(self._is_unknown_id, values)):
+        ids = self.ids
+        if ids and any([type(value) is int and value in ids for value in values]):
             raise broken("unknown-call", "computing with the id of an object that may be another,")
 
     def _is_unknown_id(self, value: Any) -> bool:

@@ -83,6 +83,10 @@ OF_SEQUENCES = {"+": operator.add, "*": operator.mul, "+=": operator.iadd, "*=":
 UNSTREAMED = (print, sys.audit)
 """Effects that go to no stream but those that are named, or that `sys` has."""
 TURNS = "the allowed number of turns of its loops"
+CALLS = "the allowed number of calls of functions in Python"
+CALLS_A_TURN = 5
+"""How many functions may be entered for each turn of a loop that is allowed: a recursion takes as
+long to capture as a loop does."""
 GUARD_TURNS = 50
 """How many turns of unrolled loops a guard on a branch counts for: it costs as much to capture."""
 
@@ -110,6 +114,7 @@ class SymbolicDomain(ReadingDomain):
         self.kept_in_c = []
         self.turns_left = turns
         self.jumps_left = turns
+        self.calls_left = turns * CALLS_A_TURN
         self.forks = Forks(left=forks)
         self.interpreted: set[types.CodeType] = set()
         self.cleared: dict[int, int] = {}  # see `cleared_gradients.py`
@@ -260,6 +265,9 @@ class SymbolicDomain(ReadingDomain):
         return modules.call(self, fn, args, kwargs)
 
     def entered(self, fn: types.FunctionType) -> None:
+        self.calls_left -= 1
+        if self.calls_left < 0:
+            raise broken("budget", CALLS)
         if not self.recorder.is_dropped:
             self.interpreted.add(fn.__code__)
         if fn in self.plain:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 import anyshape
 from anyshape.capture.interpreter import handover
+from anyshape.errors import GraphBreakError
 
 TURNS = 40
 LOG: list[Any] = []
@@ -428,3 +429,21 @@ def _result(fn: Callable[..., Any], x: Tensor, n: int) -> Any:
     value = fn(x, n)
     log = [entry for entry in LOG if type(entry) is not weakref.ref]
     return str(value), str(log)
+
+
+def fibonacci(n: int) -> int:
+    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+
+def recursion(x: Tensor, n: int) -> Any:
+    return x + 1, fibonacci(n)
+
+
+def test_a_recursion_of_more_calls_than_capture_takes_goes_on_in_cpython() -> None:
+    x, options = torch.ones(2), {"unroll_budget": TURNS}
+    fast = anyshape.compile(recursion, options=options)
+    for n in (12, 12, 13):
+        assert str(fast(x, n)) == str(recursion(x, n))
+    with pytest.raises(GraphBreakError, match="E220.*number of calls of functions"):
+        anyshape.compile(recursion, fullgraph=True, options=options)(x, 12)
+    assert anyshape.compile(recursion, fullgraph=True, options=options)(x, 6)[1] == 8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import re
 import sys
@@ -159,3 +160,21 @@ def test_who_calls_the_function_is_no_frame_of_ours(program: Any) -> None:
 
 def test_a_function_has_a_caller() -> None:
     assert anyshape.compile(goes_back)(torch.ones(2))[1] != ""
+
+
+def warns_of_a_template(x: torch.Tensor) -> tuple[torch.Tensor, list[str]]:
+    """In 3.11 and 3.12 `re` warns of a name in bytes that is no ASCII; later it refuses it."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with contextlib.suppress(IndexError, re.error):
+            re.sub(b"(?P<a>x)", b"\\g<\xc2\xb5>", b"xx")
+    return x + 1, [f"{one.filename}:{one.lineno}" for one in told]
+
+
+@pytest.mark.parametrize("options", [{}, {"break_every": 3}])
+def test_re_warns_of_the_program_however_deep_it_calls(options: Any) -> None:
+    x = torch.ones(2)
+    re.purge()
+    expected = warns_of_a_template(x)[1]
+    re.purge()
+    assert anyshape.compile(warns_of_a_template, options=options)(x)[1] == expected

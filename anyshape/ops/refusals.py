@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from anyshape.ir.dtypes import Category
-from anyshape.ir.graph import Arg
+from anyshape.ir.graph import HOST, Arg
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.context import OpError
 from anyshape.ops.layout import numel
@@ -38,6 +38,11 @@ REFUSED: Mapping[str, frozenset[Category]] = MappingProxyType(
     }
 )
 """The categories that eager refuses, by row; in-place rows are as those that they are made from."""
+
+REFUSED_ON_DEVICES: Mapping[str, frozenset[Category]] = MappingProxyType(
+    dict.fromkeys(("dot", "vdot"), frozenset({"bool", "int"}))
+)
+"""The same on other devices than the host; of products of nothing no library is asked."""
 
 
 def _degrees_of_freedom(
@@ -164,9 +169,11 @@ def refuse_gradients(name: str, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]
 
 def refuse_dtypes(name: str, args: tuple[Arg, ...]) -> None:
     """Raises ``OpError`` where eager has no kernel for tensors of these dtypes."""
-    refused = REFUSED.get(name.rstrip("_"))
-    if refused is None:
+    row = name.rstrip("_")
+    if row not in REFUSED and row not in REFUSED_ON_DEVICES:
         return
-    found = tensors_of(args)
+    found, refused = tensors_of(args), REFUSED.get(row, frozenset())
+    if any(t.device != HOST for t in found):
+        refused |= REFUSED_ON_DEVICES.get(row, frozenset())
     if found and all(t.dtype.category in refused for t in found):
         raise OpError(f"{name} is not implemented for {found[0].dtype}")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 
 import anyshape
-from anyshape.ir.dtypes import DType, bfloat16, bool_, float16, float32
+from anyshape.ir.dtypes import DType, bfloat16, bool_, float16, float32, int64
 from anyshape.ir.graph import HOST, TensorType, Value
 from anyshape.ops.build import Builder
 from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.refusals import refuse_dtypes
 from anyshape.symbolic import Facts, Space
 
 IMAGE, ROWS, TURNED = (2, 8, 5, 5), (200, 25, 5, 1), (200, 1, 40, 8)
@@ -105,6 +107,14 @@ def test_a_mask_of_another_device_is_refused() -> None:
     mask = b.input(TensorType(bool_, GPU, (), ()), "argument", "m")
     with pytest.raises(OpError, match="same device"):
         b.call("masked_fill", x, mask, 0.0)
+
+
+def test_products_of_integers_are_refused_though_there_are_none() -> None:
+    b = builder()
+    for device, dtype, refused in ((HOST, int64, 0), (GPU, int64, 1), (GPU, float32, 0)):
+        x = b.input(TensorType(dtype, device, (0,), (1,)), "argument", "x")
+        with pytest.raises(OpError, match="not implemented") if refused else nullcontext():
+            refuse_dtypes("dot", (x, x))
 
 
 def test_no_turn_is_a_row_major_copy() -> None:

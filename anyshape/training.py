@@ -25,6 +25,7 @@ from anyshape.autograd.inlined import differentiates_again, inline_gradients, re
 from anyshape.autograd.kept import (
     kept_as_left,
     kept_as_they_are,
+    kept_by_each,
     kept_by_eager,
     kept_by_row,
     reads_unchecked,
@@ -395,8 +396,9 @@ def _layout(
                 stage.outputs,
                 (*stage.wanted, *map(made_by, stage.before)),
                 of_stages[stage.outputs].residuals,
+                tuple(sorted(kept)),
             )
-            for stage in chained.stages
+            for stage, kept in zip(chained.stages, _results_kept(outlined, chained))
         ]
     read = [one.position for one in halves.residuals if one.kind == "input"]
     tensors = (
@@ -415,14 +417,21 @@ def _layout(
         tuple(parts),
         len(chained.hidden),
         tuple(sorted(kept)),
-        _results_kept(outlined) if chained.stages else (),
         not (halves.residuals or halves.watched) and keeps_nothing(outlined.marked),
     )
 
 
-def _results_kept(outlined: Outline) -> tuple[int, ...]:
-    results = {v: p for p in outlined.differentiable for v in values_in(outlined.marked.outputs[p])}
-    return tuple(sorted(kept_as_they_are(outlined.marked, OPS, kept_themselves, results)))
+def _results_kept(outlined: Outline, chained: _Chained) -> list[frozenset[int]]:
+    """Of each stage, the results that its formulas of eager's keep themselves."""
+    marked = outlined.marked
+    results = {v: p for p in outlined.differentiable for v in values_in(marked.outputs[p])}
+    outputs = (*marked.outputs, *named_in(marked, chained.hidden, OPS))
+    ways = (
+        [[*values_in(tuple(outputs[p] for p in ps))] for ps in (stage.outputs, stage.before)]
+        for stage in chained.stages
+    )
+    stages = [(made, frozenset(before)) for made, before in ways]
+    return kept_by_each(marked, OPS, kept_themselves, results, stages)
 
 
 def _writes(node: Node) -> bool:

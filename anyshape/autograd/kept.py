@@ -8,13 +8,16 @@ are saved though nothing here reads them: a later write to one is the error that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import field
 
 from anyshape.autograd.memory import roots
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values, values_in
+from anyshape.nouns import frozen
 from anyshape.ops.gradients.kept import KEPT, STATISTICS, UNCHECKED, Given, Kept
 from anyshape.ops.table import OpDef
 
 Refuses = Callable[[Graph, Node, frozenset[Value]], bool]
+NOTHING: frozenset[Value] = frozenset()
 
 
 def kept_by_eager(
@@ -65,12 +68,20 @@ def _left_to_eager(node: Node, ops: Mapping[str, OpDef], recorded: Set[str]) -> 
 def _leading_to_gradients(graph: Graph, owner: Mapping[Value, Value]) -> list[Node]:
     """The nodes behind the outputs that require gradients: eager lets go of what others keep."""
     outputs = (v for v in values_in(graph.outputs) if _requires_gradients([v]))
-    wanted = {owner.get(v, v) for v in outputs}
+    return _leading_to(graph, owner, outputs)
+
+
+def _leading_to(
+    graph: Graph, owner: Mapping[Value, Value], values: Iterable[Value], ends: Set[Value] = NOTHING
+) -> list[Node]:
+    """The nodes behind these values, the last one first, and none behind what ``ends`` names."""
+    wanted = {owner.get(v, v) for v in values}
+    passed = {owner.get(v, v) for v in ends} - wanted
     found = []
     for node in reversed(graph.nodes):
         if not wanted.isdisjoint(owner.get(v, v) for v in node.outputs):
             found.append(node)
-            wanted.update(owner.get(v, v) for v in node.inputs())
+            wanted.update({owner.get(v, v) for v in node.inputs()} - passed)
     return found
 
 
@@ -92,22 +103,46 @@ def kept_as_they_are(
 ) -> frozenset[int]:
     """The positions of those values that one of eager's formulas keeps themselves, and not as a
     view alone: it reads what ``x.data = new`` has put there."""
-    owner = roots(graph, ops)
-    answers: dict[str, frozenset[int]] = {}
-    themselves: set[int] = set()
-    for node in _leading_to_gradients(graph, owner):
-        row = ops.get(node.op)
-        read = list(dict.fromkeys(node.inputs()))
-        if values.keys().isdisjoint(read):
-            continue
+    asked = _AsTheyAre(graph, ops, kept_themselves, values)
+    return asked.kept_by(_leading_to_gradients(graph, roots(graph, ops)))
+
+
+def kept_by_each(
+    graph: Graph,
+    ops: Mapping[str, OpDef],
+    kept_themselves: Asked,
+    values: Mapping[Value, int],
+    stages: Iterable[tuple[Sequence[Value], Set[Value]]],
+) -> list[frozenset[int]]:
+    """The same of the formulas between what each stage makes and what stages before hand it."""
+    asked, owner = _AsTheyAre(graph, ops, kept_themselves, values), roots(graph, ops)
+    return [asked.kept_by(_leading_to(graph, owner, made, before)) for made, before in stages]
+
+
+@frozen(eq=False)
+class _AsTheyAre:
+    """Which of some ``values`` formulas keep themselves; ``answers`` are those of nodes alike."""
+
+    graph: Graph
+    ops: Mapping[str, OpDef]
+    asked: Asked
+    values: Mapping[Value, int]
+    answers: dict[str, frozenset[int]] = field(default_factory=dict)
+
+    def kept_by(self, nodes: Iterable[Node]) -> frozenset[int]:
+        return frozenset(position for node in nodes for position in self._kept(node))
+
+    def _kept(self, node: Node) -> Iterator[int]:
+        row, read = self.ops.get(node.op), list(dict.fromkeys(node.inputs()))
+        if self.values.keys().isdisjoint(read):
+            return
         if row is not None and row.alias != "none" and not row.mutates:
-            continue
+            return
         key = _signature(node, read)
-        if key not in answers:
-            kept = kept_themselves(graph, node)
-            answers[key] = frozenset(i for i, value in enumerate(read) if value in kept)
-        themselves.update(values[read[i]] for i in answers[key] if read[i] in values)
-    return frozenset(themselves)
+        if key not in self.answers:
+            kept = self.asked(self.graph, node)
+            self.answers[key] = frozenset(i for i, value in enumerate(read) if value in kept)
+        yield from (self.values[read[i]] for i in self.answers[key] if read[i] in self.values)
 
 
 Asked = Callable[[Graph, Node], frozenset[Value]]

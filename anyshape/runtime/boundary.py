@@ -87,6 +87,8 @@ class Boundary:
     """For each part, the results on the way that the program was handed before its own."""
     _referenced: dict[Part, tuple[int, ...]] = field(default_factory=dict)
     """Of those, what this part's formulas of eager's keep themselves."""
+    _kept_results: frozenset[int] = frozenset()
+    """Those of all parts."""
     _eager: dict[tuple[Part | None, tuple[int, ...]], Run] = field(default_factory=dict)
     _decide: Run | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -110,9 +112,10 @@ class Boundary:
         }
         self._earlier = self.layout.earlier_results()
         self._referenced = {
-            part: tuple(p for p in earlier if p in self.layout.kept_results)
+            part: tuple(p for p in earlier if p in part.kept_results)
             for part, earlier in self._earlier.items()
         }
+        self._kept_results = frozenset(chain.from_iterable(self._referenced.values()))
         self._read_earlier = {
             part: tuple(
                 (i, one.position)
@@ -155,7 +158,7 @@ class Boundary:
             made[position] = tensor
         call.saved = [(p, counter_of(made[p]), version_now(made[p])) for p in self._saved_outputs]
         for position in self._shown:
-            is_kept = position in self.layout.kept_results
+            is_kept = position in self._kept_results
             call.results[position] = Result.of(made[position], is_kept=is_kept)
         return tuple(made[: self.layout.outputs - self.layout.hidden])
 
@@ -478,7 +481,7 @@ def _gradients(ctx: Any, call: Call, cotangents: Sequence[Any]) -> list[Any]:
             raise
         return boundary.though_written(call, part, cotangents, SavedTensors(ctx, refusal))
     is_replaced = call.is_replaced(boundary.layout.kept)
-    call.refuse_replaced_results(boundary._read_earlier[part], saved, boundary._earlier[part])
+    call.refuse_replaced_results(boundary._read_earlier[part], saved, boundary._referenced[part])
     half = None if is_replaced else boundary.half_for(part, cotangents)
     marker, _ = ctx.next_functions[0]
     # of `torch.autograd.grad`, and not of `backward()`, how gradients lie is seen

@@ -20,11 +20,13 @@ def made_by(position: int) -> int:
 @frozen(eq=False)
 class Part:
     """Outputs, and the inputs and outputs of earlier parts (``made_by``) that autograd goes from
-    them to: one node of its graph, which saves some of the ``residuals``, by their numbers."""
+    them to: one node of its graph, which saves some of the ``residuals``, by their numbers.
+    ``kept_results``: outputs of earlier parts that eager's formulas of this one keep themselves."""
 
     outputs: tuple[int, ...]
     wanted: tuple[int, ...]
     residuals: tuple[int, ...]
+    kept_results: tuple[int, ...] = ()
 
 
 @frozen
@@ -34,8 +36,8 @@ class Layout:
     the ``outputs``, the last of which are ``hidden`` from the program. ``residuals`` are read by
     the backward half, ``watched`` are saved for their versions alone; ``numbers`` is where the
     numbers begin in what the forward half returns. ``parts``: no operator keeps something for two
-    of them, so that each can be gone through once. ``kept``, ``kept_results``: inputs and outputs
-    that eager's formulas keep themselves, so that they find what ``x.data = new`` has put there.
+    of them, so that each can be gone through once. ``kept``: inputs that eager's
+    formulas keep themselves, so that they find what ``x.data = new`` has put there.
     ``is_repeatable``: they keep nothing at all, so that eager's graph can be gone through again.
     ``shared``: outputs that are views of one memory, which nobody may write to."""
 
@@ -48,7 +50,6 @@ class Layout:
     parts: tuple[Part, ...]
     hidden: int = 0
     kept: tuple[int, ...] = ()
-    kept_results: tuple[int, ...] = ()
     is_repeatable: bool = False
     shared: tuple[int, ...] = ()
 

@@ -70,11 +70,11 @@ class Call:
         self,
         read: Sequence[tuple[int, int]],
         saved: Sequence[torch.Tensor],
-        behind: Sequence[int],
+        kept: Sequence[int],
     ) -> None:
         """Raises where the program has put other data into one of the results that are read, or
-        that these formulas of eager's are ``behind``."""
-        if any([self.results[position].is_replaced() for position in behind]):
+        that these formulas of eager's have ``kept`` themselves."""
+        if any([self.results[position].is_replaced() for position in kept]):
             raise RuntimeError(REPLACED)
         for number, position in read:
             tensor = self.results[position].now()

@@ -3,6 +3,7 @@ what lies there then, those that keep a view of it, or what was made of it, what
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -259,3 +260,36 @@ def test_other_data_of_a_result_on_the_way_are_refused(use: str) -> None:
     assert not torch.allclose(gradient(on_the_way, True), gradient(on_the_way, False))
     with pytest.raises(RuntimeError, match="replaced"):
         gradient(fast, True)
+
+
+def test_a_result_that_another_result_alone_keeps_is_let_go_of_and_may_get_other_data() -> None:
+    """The second result's formula keeps itself, and not the first one, as the third one's does."""
+
+    def three(x: Tensor) -> Any:
+        y = x.sin()
+        z = y.exp()
+        return y, z, (y * z).cos()
+
+    def gradient(run: Callable[..., Any], replaced: bool, retain: bool) -> Any:
+        x = torch.linspace(-1, 1, 6, requires_grad=True)
+        y, z, _ = run(x)
+        if replaced:
+            y.data = torch.full_like(y, 2.0)
+        seen = weakref.ref(y)
+        del y, _
+        held = seen() is not None
+        z.sum().backward(retain_graph=retain)
+        return x.grad, held, seen() is not None
+
+    fast = anyshape.compile(three, fullgraph=True)
+    for replaced, retain in ((False, False), (True, False), (False, True)):
+        ours, theirs = (gradient(run, replaced, retain) for run in (fast, three))
+        assert ours[1:] == theirs[1:] == (False, False)
+        assert_same(ours[0], theirs[0], 1e-7)
+    for position in (0, 1):  # the third one's formula keeps both
+        results = list(fast(torch.ones(2, requires_grad=True)))
+        results[position].data = torch.zeros(2)
+        last = results.pop()
+        del results
+        with pytest.raises(RuntimeError, match="replaced"):
+            last.sum().backward()

@@ -7,13 +7,14 @@ are views of one vector) are disjoint.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Any
 
 import torch
 
 from anyshape.capture.heap.sources import Source, read_source
 from anyshape.nouns import frozen
+from anyshape.version_counters import set_version, version_of
 
 Span = tuple[int, int, bool]
 """Bytes: the address of the first, that behind the last, and whether they are written."""
@@ -23,21 +24,77 @@ Span = tuple[int, int, bool]
 class Fixed:
     """Tensors that are the same in each call, and lie in the same places.
 
-    ``disjoint``: what is written of them lies in none of the others.
+    ``recorded``: the numbers of the storages of those that autograd knows, as ``NoAlias`` says.
+    ``disjoint``: what is written of them lies in none of the others, and is counted with none where
+    autograd knows one of the two. ``starts``: the addresses of all storages, and of those that are
+    written; None where memory that torch does not own is among them.
     """
 
     storages: tuple[Span, ...]
     elements: tuple[Span, ...]
+    recorded: frozenset[int]
     disjoint: bool
+    starts: tuple[frozenset[int], frozenset[int]] | None
 
     @classmethod
-    def of(cls, written: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> Fixed:
-        storages, elements = (
-            tuple(sorted([*(span(t, True) for t in written), *(span(t, False) for t in others)]))
-            for span in (storage_span, element_span)
+    def of(
+        cls,
+        written: Sequence[torch.Tensor],
+        others: Sequence[torch.Tensor],
+        recorded: Sequence[torch.Tensor] = (),
+    ) -> Fixed:
+        known = {*map(id, recorded)}
+        marked = [(t, True) for t in written] + [(t, False) for t in others]
+        elements = sorted(element_span(*pair) for pair in marked)
+        storages = sorted((storage_span(*pair), id(pair[0]) in known) for pair in marked)
+        of_written = {id(t) for t in written}
+        disjoint = (
+            are_disjoint(elements)
+            and not any(map(overlaps_itself, written))
+            and not _are_counted_together([*written, *others], of_written, known)
         )
-        disjoint = are_disjoint(elements) and not any(map(overlaps_itself, written))
-        return cls(storages, elements, disjoint)
+        starts = starts_of_own([*written, *others])
+        return cls(
+            tuple(span for span, _ in storages),
+            tuple(elements),
+            frozenset(number for number, (_, is_known) in enumerate(storages) if is_known),
+            disjoint,
+            None if starts is None else (frozenset(starts), frozenset(starts[: len(written)])),
+        )
+
+
+def _are_counted_together(
+    tensors: Sequence[torch.Tensor], written: Set[int], recorded: Set[int]
+) -> bool:
+    """Does a write to one of these move the version of another one, of which autograd knows one?"""
+    together: dict[int, list[torch.Tensor]] = {}
+    for tensor in tensors:
+        if not tensor.is_inference():
+            together.setdefault(storage_of(tensor), []).append(tensor)
+    for in_one_storage in together.values():
+        ids = {id(tensor) for tensor in in_one_storage}
+        if len(ids) == 1 or ids.isdisjoint(written) or ids.isdisjoint(recorded):
+            continue
+        counters: dict[int, set[int]] = {}
+        for tensor, counter in zip(in_one_storage, _counters(in_one_storage)):
+            counters.setdefault(counter, set()).add(id(tensor))
+        for ids in counters.values():
+            if len(ids) > 1 and not (ids.isdisjoint(written) or ids.isdisjoint(recorded)):
+                return True
+    return False
+
+
+def _counters(tensors: Sequence[torch.Tensor]) -> list[int]:
+    """A number for each that tells whose version moves with its own. What lies in one storage may
+    have counters of its own (``x.data = part``)."""
+    before = [*map(version_of, tensors)]
+    try:
+        for number, tensor in enumerate(tensors):
+            set_version(tensor, number)
+        return [*map(version_of, tensors)]
+    finally:
+        for tensor, version in zip(tensors, before):
+            set_version(tensor, version)
 
 
 @frozen
@@ -48,7 +105,7 @@ class NoAlias:
     ``others`` are the other arguments. ``recorded``: the numbers of those arguments, the written
     ones first, of which a formula of autograd's may keep something, or which autograd sees written.
     They share no storage with what is written, and where they are written, with nothing: writes to
-    parts of one tensor are counted together.
+    parts of one tensor are counted together. So do those of the tensors that are ``fixed``.
     """
 
     written: tuple[Source, ...]
@@ -61,6 +118,8 @@ class NoAlias:
         fixed = self.fixed
         if not fixed.disjoint or any(map(overlaps_itself, written)):
             return False
+        if self._are_apart(written, others):
+            return True
         storages = [storage_span(t, True) for t in written]
         storages += [storage_span(t, False) for t in others]
         if are_disjoint([*storages, *fixed.storages]):
@@ -69,13 +128,42 @@ class NoAlias:
         elements += [element_span(t, False) for t in others]
         return are_disjoint([*elements, *fixed.elements]) and self._are_recorded_disjoint(storages)
 
+    def _are_apart(self, written: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+        """Is all of it memory that torch owns, and does what is written lie in storages of its own?
+        What torch owns begins where nothing else lies."""
+        mine, starts = starts_of_own(written), self.fixed.starts
+        theirs = None if mine is None else starts_of_own(others)
+        if mine is None or theirs is None or starts is None:
+            return False
+        every, of_written = starts
+        apart = set(mine)
+        return (
+            len(apart) == len(mine)
+            and apart.isdisjoint(theirs)
+            and every.isdisjoint(mine)
+            and of_written.isdisjoint(theirs)
+        )
+
     def _are_recorded_disjoint(self, storages: Sequence[Span]) -> bool:
         """Does what autograd knows lie in other storages than what is written?"""
-        for number in self.recorded:
-            start, end, is_written = storages[number]
-            others = (*storages[:number], *storages[number + 1 :], *self.fixed.storages)
-            if any(a < end and start < b and (w or is_written) for a, b, w in others):
+        fixed, known = self.fixed, self.recorded
+        marked = [
+            *((span, number in known, True) for number, span in enumerate(storages)),
+            *(
+                (span, number in fixed.recorded, False)
+                for number, span in enumerate(fixed.storages)
+            ),
+        ]
+        reach, together = 0, (0, False, False, False)
+        for (start, end, is_written), is_recorded, is_given in sorted(marked):
+            met = together if start < reach else (0, False, False, False)
+            count, written, recorded, given = met
+            together = (
+                count + 1, written or is_written, recorded or is_recorded, given or is_given,
+            )  # fmt: skip
+            if count and all(together):
                 return False
+            reach = max(reach, end)
         return True
 
     def holds_for(self, slots: list[Any]) -> bool:
@@ -123,6 +211,18 @@ def element_span(tensor: torch.Tensor, is_written: bool) -> Span:
         return storage_span(tensor, is_written)
     reach = sum([(size - 1) * step for size, step in zip(tensor.shape, tensor.stride())])
     return start, start + (reach + 1) * tensor.element_size(), is_written
+
+
+def starts_of_own(tensors: Sequence[torch.Tensor]) -> list[int] | None:
+    """Where their storages begin; None where one of them has memory that torch does not own and
+    something else may lie in, as an array of numpy's: it cannot be resized."""
+    starts = []
+    for tensor in tensors:
+        storage = tensor.untyped_storage()
+        if not storage.resizable():
+            return None
+        starts.append(storage.data_ptr() or storage._cdata)
+    return starts
 
 
 def storage_of(tensor: torch.Tensor) -> int:

@@ -178,12 +178,13 @@ def no_alias_of(recorder: Recorder) -> NoAlias | None:
     constants = {v: recorder.constants[v.name] for v in inputs if v.name in recorder.constants}
     of_written = {id(t): t for value, t in constants.items() if value in written}
     left = {id(t): t for t in constants.values() if id(t) not in of_written}
-    fixed = Fixed.of([*of_written.values()], [*left.values()])
+    known = {classes.of(value) for value in _known_to_autograd(recorder)}
+    recorded = [t for value, t in constants.items() if classes.of(value) in known]
+    fixed = Fixed.of([*of_written.values()], [*left.values()], recorded)
     alone = len(given) == 1 and not (constants if given[0][1] in written else of_written)
     if fixed.disjoint and (not given or (alone and _is_dense(given[0][1]))):
         return None
     given.sort(key=lambda pair: pair[1] not in written)
-    known = {classes.of(value) for value in _known_to_autograd(recorder)}
     return NoAlias(
         tuple(source for source, value in given if value in written),
         tuple(source for source, value in given if value not in written),

@@ -30,6 +30,9 @@ class NotDifferentiable(Exception):
         self.node = node
 
 
+WRITES_UNKNOWN = "writes memory that autograd takes for new"
+
+
 @frozen(eq=False)
 class Outline:
     """``graph`` makes nothing that requires gradients, by its types; ``marked`` is the graph whose
@@ -101,8 +104,8 @@ def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
     differentiated = {owner.get(v, v) for v in _values(graph) if requires(v)}
     for node in written_behind_parts(graph, ops):
         raise NotDifferentiable(f"{node.op} writes what was taken apart", node)
-    for node in _written_unknown(graph, ops):
-        raise NotDifferentiable(f"{node.op} writes memory that autograd takes for new", node)
+    for node in written_unknown(graph, ops):
+        raise NotDifferentiable(f"{node.op} {WRITES_UNKNOWN}", node)
     for node in graph.nodes:
         row = ops.get(node.op)
         if row is None or not row.mutates:
@@ -117,17 +120,22 @@ def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
             raise NotDifferentiable(f"{node.op} writes in place what requires gradients", node)
 
 
-def _written_unknown(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[Node]:
-    """Writes to a piece of ``unsafe_split``: what was split requires gradients as if nothing had
-    been written."""
-    unknown: set[Value] = set()
+def written_unknown(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[Node]:
+    """Writes to memory that ``unsafe_split`` has divided and autograd knows, by any name: the
+    pieces and what was split require gradients as if nothing had been written by another name, and
+    formulas that keep one read what was written by another."""
+    owner = roots(graph, ops)
+    recorded = (node for node in graph.nodes if is_recorded(node) and any(map(requires, node.read)))
+    known = {owner.get(value, value) for node in recorded for value in node.inputs()}
+    divided: set[Value] = set()
     for node in graph.nodes:
         row = ops.get(node.op)
-        if row is None or not node.read or (row.alias == "none" and not row.mutates):
+        if row is None or not node.read:
             continue
-        if node.op == "unsafe_alias" or node.read[0] in unknown:
-            unknown.update(node.outputs)
-        if row.mutates and node.read[0] in unknown and any(map(requires, node.read)):
+        root = owner.get(node.read[0], node.read[0])
+        if node.op == "unsafe_alias":
+            divided.add(root)
+        if row.mutates and root in divided and root in known:
             yield node
 
 

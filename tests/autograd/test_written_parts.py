@@ -230,3 +230,48 @@ def test_what_is_written_through_a_piece_that_autograd_does_not_know() -> None:
         torch.autograd.grad([made.sum() for made in f(x)], x)[0] for f in (fast, program)
     )
     torch.testing.assert_close(found, wanted)
+
+
+UNKNOWN_WRITES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "to what was split": lambda b, p, w: b.mul_(2),
+    "to a view of it": lambda b, p, w: b[0].mul_(w[0]),
+    "not recorded, through the piece": lambda b, p, w: p.detach().mul_(3),
+}
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["", "its own backward"])
+@pytest.mark.parametrize("differentiated", [True, False])
+@pytest.mark.parametrize("write", UNKNOWN_WRITES)
+def test_what_unsafe_split_divided_is_written_by_another_name(
+    write: str, differentiated: bool, own: bool
+) -> None:
+    """Autograd takes pieces for new memory: their gradients, and what formulas that keep one read,
+    are eager's."""
+
+    def program(x: Tensor, w: Tensor) -> Tensor:
+        b = x * 1 if differentiated else x.detach() * 1
+        p, _ = torch.unsafe_split(b, 2) if own else torch.unsafe_chunk(b, 2)
+        before = (p * w).sum()
+        UNKNOWN_WRITES[write](b, p, w)
+        loss = before + (p * p * w).sum() + (x * b).sum()
+        if own:
+            loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    def gradients(run: Any) -> Any:
+        x = torch.arange(1.0, 13.0).reshape(4, 3).requires_grad_()
+        w = torch.ones(3, requires_grad=True)
+        try:
+            loss = run(x, w)
+            if not own:
+                loss.backward()
+        except RuntimeError as error:
+            return str(error)[:60]
+        return loss.detach(), x.grad, w.grad
+
+    ours, theirs = gradients(anyshape.compile(program)), gradients(program)
+    assert isinstance(ours, str) == isinstance(theirs, str)
+    if isinstance(theirs, str):
+        assert ours == theirs
+    else:
+        torch.testing.assert_close(ours, theirs)

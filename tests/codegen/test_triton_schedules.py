@@ -378,6 +378,12 @@ def test_what_a_phase_has_written_of_two_tensors_is_read_back():
     assert "tl.load(p0" not in after and "tl.load(p1" not in after and "tl.load(p2" in after
     for other in (normed_sum(I + R), normed_sum(mode="sum")):  # cells that share an element
         assert "tl.load(p2" not in emit_triton(other, "kernel", schedule)
+    sum_of = normed_sum()
+    weighted = (*sum_of.elements, Op("mul", (4, 0), float32), Op("mul", (5, 1), float32))
+    for last in (5, 6):  # one of what is added is loaded anyway, or both are
+        stores = (sum_of.stores[0], replace(sum_of.stores[1], value=last))
+        text = emit_triton(replace(sum_of, elements=weighted, stores=stores), "kernel", schedule)
+        assert "tl.load(p2" not in text and "tl.debug_barrier()" not in text
     in_registers = Chooser.of(normed_sum()).schedule((0, 0, 0, 0, 4096, 4096)).schedule
     assert "tl.load(p2" not in emit_triton(normed_sum(), "kernel", in_registers)
 

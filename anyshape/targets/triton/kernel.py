@@ -256,8 +256,8 @@ class _Emitter(ElementPrinter):
         }
         self.again = {}
         if not self.schedule.pieces and self.schedule.phase is None:
-            self.again = read_back(kernel, phases, level)
-        if not self.again.keys().isdisjoint(phases.closure(roots, done | known)):
+            self.again = read_back(kernel, phases, level, roots, done | known)
+        if self.again:
             self._line("tl.debug_barrier()")  # what other threads have written is there
         body = self._made(roots, done | known)
         for n in body:

@@ -1,13 +1,13 @@
 """What a phase over rows reads back of what phases before it have written.
 
-In: a kernel and its phases. Out: for a phase the elements that are loaded from where they were
-stored, instead of being made again from two tensors or more: a norm of a sum that is a result too
-reads the sum.
+In: a kernel, its phases, and what a phase needs and knows. Out: the elements that it loads from
+where they were stored, instead of making them again, where that takes away two loads or more: a
+norm of a sum that is a result too reads the sum, unless the phase reads what is added anyway.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 
 from anyshape.ir.loops import Kernel, Load, Store
 from anyshape.symbolic import Dim, Expr
@@ -16,17 +16,24 @@ from anyshape.targets.reduction_phases import Phases
 LEAST_LOADS = 2
 
 
-def read_back(kernel: Kernel, phases: Phases, level: int) -> Mapping[int, Load]:
-    """Element -> the load that gives it."""
+def read_back(
+    kernel: Kernel, phases: Phases, level: int, roots: Sequence[int], known: Set[int]
+) -> Mapping[int, Load]:
+    """Element -> the load that gives it; in the phase ``level``, which needs ``roots``."""
     before = [store for n in range(level) for store in phases.stores(n, "cell")]
     written = [store.pointer for store in kernel.stores]
-    return {
-        store.value: _load(kernel, store)
+    whole = {
+        store.value: store
         for store in before
-        if written.count(store.pointer) == 1
-        and _is_whole(kernel, store)
-        and _loads(kernel, phases, store.value) >= LEAST_LOADS
+        if written.count(store.pointer) == 1 and _is_whole(kernel, store)
     }
+    found: dict[int, Load] = {}
+    for number in sorted(whole, reverse=True):  # what is made of others comes before these
+        loads = _loads(kernel, phases, roots, known | found.keys())
+        left = _loads(kernel, phases, roots, known | found.keys() | {number})
+        if loads - left >= LEAST_LOADS:
+            found[number] = _load(kernel, whole[number])
+    return found
 
 
 def _load(kernel: Kernel, store: Store) -> Load:
@@ -53,7 +60,7 @@ def _row_major(kernel: Kernel, index: Expr) -> Dim | None:
     return position
 
 
-def _loads(kernel: Kernel, phases: Phases, number: int) -> int:
-    """How many elements of a row it takes to make the element."""
-    made_of = (kernel.elements[n] for n in phases.closure((number,), ()) if phases.in_row(n))
+def _loads(kernel: Kernel, phases: Phases, roots: Sequence[int], known: Set[int]) -> int:
+    """How many elements of a row are loaded for these."""
+    made_of = (kernel.elements[n] for n in phases.closure(roots, known) if phases.in_row(n))
     return sum(isinstance(element, Load) for element in made_of)

@@ -118,7 +118,7 @@ class NoAlias:
         fixed = self.fixed
         if not fixed.disjoint or any(map(overlaps_itself, written)):
             return False
-        if self._are_apart(written, others):
+        if self._are_separate(written, others):
             return True
         storages = [storage_span(t, True) for t in written]
         storages += [storage_span(t, False) for t in others]
@@ -128,7 +128,9 @@ class NoAlias:
         elements += [element_span(t, False) for t in others]
         return are_disjoint([*elements, *fixed.elements]) and self._are_recorded_disjoint(storages)
 
-    def _are_apart(self, written: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+    def _are_separate(
+        self, written: Sequence[torch.Tensor], others: Sequence[torch.Tensor]
+    ) -> bool:
         """Is all of it memory that torch owns, and does what is written lie in storages of its own?
         What torch owns begins where nothing else lies."""
         mine, starts = starts_of_own(written), self.fixed.starts
@@ -136,10 +138,10 @@ class NoAlias:
         if mine is None or theirs is None or starts is None:
             return False
         every, of_written = starts
-        apart = set(mine)
+        own = set(mine)
         return (
-            len(apart) == len(mine)
-            and apart.isdisjoint(theirs)
+            len(own) == len(mine)
+            and own.isdisjoint(theirs)
             and every.isdisjoint(mine)
             and of_written.isdisjoint(theirs)
         )

@@ -133,6 +133,7 @@ class Captured:
     suspect: AnyshapeError | None = None  # what is to be reported where eager torch raises nothing
     cleared: tuple[Cleared, ...] = ()  # gradients that are set to None before the graph runs
     flagged: tuple[Flagged, ...] = ()  # whose flags are set before it
+    asked: bool = False  # hooks of leaves are part of it
     expected: tuple[str, ...] = ()  # what calls are to find in data, else they run natively
 
 
@@ -424,6 +425,7 @@ def _guarded(machine: Machine, domain: SymbolicDomain, entry: Entry, ended: _End
         returns=ended.returns,
         proved=ended.proved,
         watched=domain.functions.watched,
+        asked=domain.functions.asked,
         inference=under_inference(recorder, ended.outputs),
         once=ended.once,
         spent=ended.spent,

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from anyshape.capture.guards.overlaps import refuse_overlaps
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import Call, TensorValue
 from anyshape.capture.recording import gradients
@@ -232,6 +233,8 @@ def _backward(
     leaves = taken_leaves(domain, found, hooks)
     if not leaves or (hooks and retained):
         raise not_captured("of what the program made a leaf")
+    for leaf in leaves:  # what cannot be added to ends the segment in front of the call
+        _refuse_before(domain, leaf)
     rows = [tuple(reversed(range(x.value.tensor.rank))) for x in retained]
     orders = *[None for _ in leaves], *rows
     made = _taken(domain, tensors, seeds, [*leaves, *retained], found, retain, orders=orders)
@@ -343,6 +346,18 @@ def _refuse_unfit(domain: RecordingDomain, x: Any, seed: Any) -> None:
         raise not_captured("with this gradient")
     if not recorder.decide(all_of(*map(eq, x.value.shape, seed.value.shape))):
         raise not_captured("with this gradient")
+
+
+def _refuse_before(domain: RecordingDomain, leaf: TensorValue) -> None:
+    """Where what a leaf has by now is nothing that a gradient can be added to here."""
+    before = grad(domain, leaf)
+    if before is None:
+        return
+    if type(before) is not TensorValue or before.python is not None:
+        raise not_captured("into a tensor of a class of the program's")
+    if before.value.tensor.requires_grad:
+        raise not_captured("into what requires gradients itself")
+    refuse_overlaps(domain.recorder.builder, "add_", (before.value, leaf.value), {})
 
 
 def _accumulate(domain: RecordingDomain, leaf: TensorValue, gradient: TensorValue) -> None:

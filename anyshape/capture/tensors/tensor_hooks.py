@@ -126,6 +126,7 @@ def ask_leaves(
     recorder.taken.update(given)
     recorder.modes = replace(recorder.modes, backward=True)
     domain.functions.inside += 1
+    domain.functions.asked = True
     every = tuple([(number, found, made[number]) for number, found in hooks.items()])
     return Call(asked, (Hooked(leaves, made, finish, *before), every))
 
@@ -134,6 +135,8 @@ def _took(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]
     state, number, given = args
     leaf, before = state.leaves[number], state.made[number]
     gradient = fitted(domain, leaf, given)
+    if gradient.value.tensor.requires_grad:
+        raise left_native(domain, "beside a hook that gives what requires gradients")
     if gradient.value is before.value:
         return
     is_kept = is_contiguous(domain.recorder.cx, leaf.value.tensor)
@@ -155,8 +158,8 @@ def _all_asked(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str,
     recorder.layouts_read = state.layouts_read
     recorder.taken.difference_update(state.given)
     recorder.modes = replace(recorder.modes, backward=False)
-    domain.functions.inside -= 1
     state.finish(state.leaves, state.made)
+    domain.functions.inside -= 1  # a break in there begins capture again
 
 
 def _only_computes(node: Node) -> bool:

@@ -143,3 +143,88 @@ def test_a_hook_that_gives_what_requires_gradients_is_left_to_autograd() -> None
     for hook in (lambda g: scale, lambda g: torch.enable_grad()(lambda: g * scale)()):
         ours, theirs = both(step, hook)
         assert_same(ours, theirs)
+
+
+def hooks_that_see_when(net: nn.Linear, buffer: Tensor) -> dict[str, dict[str, Hook]]:
+    """By the parameter, hooks to which it matters what autograd has done before, or hands them."""
+
+    def reads(p: nn.Parameter) -> Hook:
+        return lambda g: g + (0.0 if p.grad is None else p.grad.sum())
+
+    def reads_in_a_branch(g: Tensor) -> Tensor:
+        return g if g.norm() > 1e6 else reads(net.bias)(g)
+
+    def raises(g: Tensor) -> Tensor:
+        raise ValueError("no")
+
+    def writes(number: float) -> Hook:
+        return lambda g: buffer.mul_(0.5).add_(number).sum() * g
+
+    return {
+        "reads": {"weight": reads(net.bias), "bias": reads(net.weight)},
+        "reads in a branch": {"weight": reads_in_a_branch},
+        "writes": {"weight": writes(1.0), "bias": writes(2.0)},
+        "raises": {"weight": raises},
+        "a base": {"weight": lambda g: g * (1.0 if g._base is None else 2.0)},
+        "a view": {"weight": lambda g: g * (2.0 if g._is_view() else 1.0)},
+    }
+
+
+@pytest.mark.parametrize("name", hooks_that_see_when(nn.Linear(1, 1), torch.ones(1)))
+def test_hooks_that_may_see_the_order_are_called_in_that_of_eager(name: str) -> None:
+    found = []
+    for compiled in (True, False):
+        torch.manual_seed(0)
+        net, buffer = nn.Linear(4, 3), torch.ones(3)
+        for at, hook in hooks_that_see_when(net, buffer)[name].items():
+            getattr(net, at).register_hook(hook)
+
+        def step(x: Tensor, net: nn.Linear = net) -> None:
+            net(x).square().mean().backward()
+
+        run = anyshape.compile(step) if compiled else step
+        for rows in (3, 2):
+            try:
+                run(torch.ones(rows, 4))
+            except ValueError:
+                assert name == "raises"
+        found.append([None if p.grad is None else p.grad for p in net.parameters()])
+    assert_same(found[0], found[1])
+
+
+def test_a_hook_that_reads_a_gradient_that_is_added_to_is_called_by_autograd() -> None:
+    found = []
+    for compiled in (True, False):
+        leaves = [torch.ones(2, 3, requires_grad=True) for _ in range(2)]
+        kept = [torch.ones(2, 3), torch.ones(2, 3)]
+        for leaf, other, own in zip(leaves, reversed(kept), kept):
+            leaf.register_hook(lambda g, other=other: g + other.view(-1)[0])
+            leaf.grad = own
+
+        def step(x: Tensor, leaves: list[Tensor] = leaves) -> None:
+            ((leaves[0] * x).sin() * leaves[1]).sum().backward()
+
+        run = anyshape.compile(step) if compiled else step
+        for _ in range(2):
+            run(torch.ones(2, 3))
+        found.append([leaf.grad for leaf in leaves])
+    assert_same(found[0], found[1])
+
+
+def test_a_program_reads_the_hooks_of_a_tensor() -> None:
+    p = torch.ones(3, requires_grad=True)
+    p.grad = torch.ones(3)
+    p.register_hook(lambda g: g)
+
+    def program(x: Tensor) -> Tensor:
+        y = x * 2.0
+        ours = 4.0 if y._backward_hooks is None else 8.0
+        return (
+            y
+            + (1.0 if p._backward_hooks is None else 2.0)
+            + (0.5 if p._grad is None else 0.0)
+            + ours
+        )
+
+    x = torch.ones(3)
+    assert_same(anyshape.compile(program)(x), program(x))

@@ -91,7 +91,7 @@ class Functions:
     is asked how what ``torch.autograd.grad`` gives lies in memory. ``retained``: what the segment
     has made and keeps the gradient of, by the value that it was then; ``versions``: how often
     autograd has written a gradient that it gave. ``asked``: hooks that leaves have are part of the
-    segment."""
+    segment; ``asking``: they are being interpreted."""
 
     refused: str = ""
     left: str = ""
@@ -110,3 +110,4 @@ class Functions:
     retained: dict[Value, TensorValue] = field(default_factory=dict)
     versions: dict[Value, int] = field(default_factory=dict)
     asked: bool = False
+    asking: bool = False

@@ -74,11 +74,11 @@ class Specializer:
         self, point: Point, entry: Entry, made: Specialization, nodes: Sequence[Node]
     ) -> Specialization:
         """Eager torch runs these nodes: it would keep all that checkpoints compute in the graph,
-        and autograd may call functions of the program's own itself."""
+        and autograd may call functions of the program's own itself, and hooks of leaves."""
         if any(node.modes is not None and node.modes.checkpoint for node in nodes):
             made = self._made(point, entry, checkpoints=False)
             nodes = _run_by_eager(made)
-        if any(node.op == APPLIED for node in nodes):
+        if nodes and (made.captured.asked or any(node.op == APPLIED for node in nodes)):
             made = self._made(point, entry, checkpoints=False, functions=False)
         return made
 

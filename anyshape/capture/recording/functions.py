@@ -90,7 +90,8 @@ class Functions:
     gradients before anything reads it; ``freezes``: a leaf may be told not to. ``lays_out``: eager
     is asked how what ``torch.autograd.grad`` gives lies in memory. ``retained``: what the segment
     has made and keeps the gradient of, by the value that it was then; ``versions``: how often
-    autograd has written a gradient that it gave."""
+    autograd has written a gradient that it gave. ``asked``: hooks that leaves have are part of the
+    segment; ``asking``: they are being interpreted."""
 
     refused: str = ""
     left: str = ""
@@ -108,3 +109,5 @@ class Functions:
     lays_out: bool = False
     retained: dict[Value, TensorValue] = field(default_factory=dict)
     versions: dict[Value, int] = field(default_factory=dict)
+    asked: bool = False
+    asking: bool = False

@@ -34,6 +34,7 @@ class Assumed:
     refused: frozenset[Location] = frozenset()  # tensors/refused_by_eager.py
     checkpoints: bool = True  # tensors/checkpoints.py
     functions: str = ""  # tensors/autograd_functions.py: why those of the program end it
+    ordered: bool = False  # tensors/tensor_hooks.py: autograd sees each operator
     own_backwards: bool = False  # tensors/own_backwards.py
     contexts: bool = True  # tensors/mode_contexts.py
     takes_gradients: bool = True  # tensors/aliases.py

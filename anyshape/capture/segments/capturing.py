@@ -133,6 +133,7 @@ class Captured:
     suspect: AnyshapeError | None = None  # what is to be reported where eager torch raises nothing
     cleared: tuple[Cleared, ...] = ()  # gradients that are set to None before the graph runs
     flagged: tuple[Flagged, ...] = ()  # whose flags are set before it
+    asked: bool = False  # hooks of leaves are part of it
     expected: tuple[str, ...] = ()  # what calls are to find in data, else they run natively
 
 
@@ -195,7 +196,8 @@ class Capturer:
             except FunctionsAreSeen as found:
                 self.functions += 1
                 why = found.why if assumed.own_backwards else ""
-                assumed = replace(assumed, own_backwards=True, functions=why)
+                ordered = assumed.ordered or found.ordered
+                assumed = replace(assumed, own_backwards=True, functions=why, ordered=ordered)
             except tuple(DENIALS) as found:
                 changes = DENIALS[type(found)](assumed, found)
                 assumed = replace(assumed, **changes)
@@ -233,6 +235,7 @@ class Capturer:
         recorder.contents.relies = assumed.relies_on_contents
         domain.enters_contexts = assumed.contexts
         domain.functions.refused = assumed.functions
+        domain.functions.watched = assumed.ordered
         domain.functions.lays_out = assumed.lays_gradients_out
         domain.functions.freezes = assumed.freezes
         if assumed.own_backwards:
@@ -343,7 +346,7 @@ class Capturer:
             raise aliases.GradientsAreSeen from None
         refuse_open(recorder)
         if unknown := why_native(domain.functions):
-            raise FunctionsAreSeen(unknown) from None
+            raise FunctionsAreSeen(unknown, domain.functions.asking) from None
         call_sites = frozenset(machine.heap.sorting.call_sites.values())
         if not call_sites <= domain.sorts_natively and not self.options.fullgraph:
             raise BreaksInSort(call_sites) from None
@@ -424,6 +427,7 @@ def _guarded(machine: Machine, domain: SymbolicDomain, entry: Entry, ended: _End
         returns=ended.returns,
         proved=ended.proved,
         watched=domain.functions.watched,
+        asked=domain.functions.asked,
         inference=under_inference(recorder, ended.outputs),
         once=ended.once,
         spent=ended.spent,

@@ -39,10 +39,11 @@ NOT_HERE = "whose gradients are taken outside of the segment"
 
 
 class FunctionsAreSeen(BaseException):
-    """A function was captured whose gradients the segment does not take; ``why`` not."""
+    """A function was captured whose gradients the segment does not take; ``why`` not. ``ordered``:
+    what hooks of leaves do may tell in which order these have their gradients."""
 
-    def __init__(self, why: str) -> None:
-        self.why = why
+    def __init__(self, why: str, ordered: bool = False) -> None:
+        self.why, self.ordered = why, ordered
 
 
 # ---- the call ------------------------------------------------------------------------------------

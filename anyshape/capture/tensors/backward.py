@@ -15,8 +15,9 @@ from typing import Any
 
 import torch
 
+from anyshape.capture.guards.overlaps import refuse_overlaps
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.values import Call, TensorValue
+from anyshape.capture.heap.values import Break, Call, TensorValue
 from anyshape.capture.recording import gradients
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.tensors import autograd_functions, second_gradients, tensor_hooks
@@ -43,7 +44,7 @@ from anyshape.symbolic import all_of, eq
 def grad(domain: RecordingDomain, x: TensorValue, name: str = "grad") -> TensorValue | None:
     """`x.grad`, as it is now."""
     heap, recorder = domain.machine.heap, domain.recorder
-    if domain.functions.section is not None:
+    if domain.functions.section is not None or domain.functions.asking:
         raise autograd_functions.left_native(domain, "whose backward reads a .grad")
     if x.value in domain.functions.leaves:
         return (x.attributes or {}).get("grad")
@@ -232,6 +233,13 @@ def _backward(
     leaves = taken_leaves(domain, found, hooks)
     if not leaves or (hooks and retained):
         raise not_captured("of what the program made a leaf")
+    # what cannot be added to ends the segment in front of the call
+    try:
+        added_to = [value for leaf in leaves for value in _added_to(domain, leaf)]
+    except Break:
+        if not hooks:
+            raise
+        raise tensor_hooks.in_order(domain, "beside a gradient that is not added to here") from None
     rows = [tuple(reversed(range(x.value.tensor.rank))) for x in retained]
     orders = *[None for _ in leaves], *rows
     made = _taken(domain, tensors, seeds, [*leaves, *retained], found, retain, orders=orders)
@@ -239,7 +247,7 @@ def _backward(
     for x, gradient in zip(retained, results[len(leaves) :], strict=True):
         _keep(domain, x, gradient)
     if hooks:
-        return tensor_hooks.ask_leaves(domain, hooks, leaves, results, finish)
+        return tensor_hooks.ask_leaves(domain, hooks, leaves, results, finish, added_to)
     finish(leaves, results[: len(leaves)])
 
 
@@ -343,6 +351,19 @@ def _refuse_unfit(domain: RecordingDomain, x: Any, seed: Any) -> None:
         raise not_captured("with this gradient")
     if not recorder.decide(all_of(*map(eq, x.value.shape, seed.value.shape))):
         raise not_captured("with this gradient")
+
+
+def _added_to(domain: RecordingDomain, leaf: TensorValue) -> tuple[Value, ...]:
+    """What the leaf has for a gradient by now, if it has one, and another can be added to it."""
+    before = grad(domain, leaf)
+    if before is None:
+        return ()
+    if type(before) is not TensorValue or before.python not in (None, torch.Tensor):
+        raise not_captured("into a tensor of a class of the program's")
+    if before.value.tensor.requires_grad:
+        raise not_captured("into what requires gradients itself")
+    refuse_overlaps(domain.recorder.builder, "add_", (before.value, leaf.value), {})
+    return (before.value,)
 
 
 def _accumulate(domain: RecordingDomain, leaf: TensorValue, gradient: TensorValue) -> None:

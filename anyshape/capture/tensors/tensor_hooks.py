@@ -8,7 +8,9 @@ In: a call on a tensor that the segment has made. Out: a node right behind the o
 whose region is the hook, interpreted at once as the backward of a function of the program's own is
 (``own_backwards.py``). A tensor that was handed in is given the very hook where the segment ends.
 Hooks that leaves have already are interpreted where `backward()` has the gradients of those.
-Where the handle is used, or the hook does more than to compute, the program breaks.
+Where the handle is used, or the hook does more than to compute, the program breaks. Where such a
+hook of a leaf may tell in which order leaves have their gradients, or what autograd hands it, eager
+torch runs the graph in front as well: ``FunctionsAreSeen.ordered``.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from anyshape.capture.heap.values import Break, Call, TensorValue
 from anyshape.capture.interpreter import value_opcodes
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.functions import Alone, Section
-from anyshape.capture.tensors.aliases import is_any_written
+from anyshape.capture.tensors.aliases import is_any_written, memory_classes
 from anyshape.capture.tensors.autograd_functions import fitted, left_native, refuse
 from anyshape.capture.tensors.own_backwards import (
     open_section,
@@ -71,7 +73,8 @@ def ended(section: Any, made: Any) -> Any:
 @mutable(eq=False)
 class Hooked:
     """Gradients of leaves that have hooks, while these run; ``finish`` is handed what they give.
-    The rest says how much there was before them."""
+    ``added_to``: what the leaves have for gradients by now. The rest says how much there was before
+    them."""
 
     leaves: Sequence[TensorValue]
     made: list[TensorValue]
@@ -82,6 +85,7 @@ class Hooked:
     writes: int
     layouts_read: bool
     given: tuple[Value, ...]
+    added_to: Sequence[Value]
 
 
 def asked(state: Any, every: Any) -> None:
@@ -115,6 +119,7 @@ def ask_leaves(
     leaves: Sequence[TensorValue],
     made: list[TensorValue],
     finish: Callable[[Sequence[TensorValue], Sequence[TensorValue]], None],
+    added_to: Sequence[Value],
 ) -> Call:
     """Eager asks one leaf after the other, in an order of its own; it is all the same where hooks
     only compute, and do not ask how a gradient lies. ``hooks``: by the number of the leaf."""
@@ -126,14 +131,24 @@ def ask_leaves(
     recorder.taken.update(given)
     recorder.modes = replace(recorder.modes, backward=True)
     domain.functions.inside += 1
+    domain.functions.asked = domain.functions.asking = True
     every = tuple([(number, found, made[number]) for number, found in hooks.items()])
-    return Call(asked, (Hooked(leaves, made, finish, *before), every))
+    return Call(asked, (Hooked(leaves, made, finish, *before, added_to), every))
+
+
+def in_order(domain: RecordingDomain, why: str) -> Break:
+    """Capture is to begin again, and autograd to ask the hooks, in an order of its own."""
+    domain.functions.inside += 1
+    domain.functions.asking = True
+    return left_native(domain, why)
 
 
 def _took(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     state, number, given = args
     leaf, before = state.leaves[number], state.made[number]
     gradient = fitted(domain, leaf, given)
+    if gradient.value.tensor.requires_grad:
+        raise left_native(domain, "beside a hook that gives what requires gradients")
     if gradient.value is before.value:
         return
     is_kept = is_contiguous(domain.recorder.cx, leaf.value.tensor)
@@ -150,13 +165,22 @@ def _all_asked(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str,
     if (len(heap.effects), heap.old_writes) != (state.effects, state.writes):
         raise left_native(domain, "beside a hook that does more than to compute")
     nodes, checks = recorder.builder.nodes[state.nodes :], len(recorder.builder.checks)
-    if recorder.layouts_read or checks > state.checks or not all(map(_only_computes, nodes)):
-        raise left_native(domain, "beside a hook that asks data, or how a gradient lies")
+    if recorder.layouts_read or not all(map(_only_computes, nodes)):
+        raise left_native(domain, "beside a hook that draws or writes, or asks how a gradient lies")
+    if checks > state.checks:
+        domain.functions.asking = False
+        raise left_native(domain, "beside a hook that asks data")
     recorder.layouts_read = state.layouts_read
     recorder.taken.difference_update(state.given)
     recorder.modes = replace(recorder.modes, backward=False)
-    domain.functions.inside -= 1
+    memory = memory_classes(recorder)
+    added_to = {memory.of(value) for value in state.added_to}
+    if any(memory.of(value) in added_to for node in nodes for value in node.inputs()):
+        # eager has added to some of them by then
+        raise left_native(domain, "beside a hook that reads what gradients are added to")
+    domain.functions.asking = False
     state.finish(state.leaves, state.made)
+    domain.functions.inside -= 1  # a break in there begins capture again
 
 
 def _only_computes(node: Node) -> bool:

@@ -508,8 +508,9 @@ def _outside_attribute(domain: RecordingDomain, x: TensorValue, name: str) -> An
     domain.recorder.choices.refuse_identity(x)
     if name == "grad_fn":
         return no_grad_fn(domain, x)
-    if name in ("_backward_hooks", "_grad"):
-        return None
+    if name in ("_backward_hooks", "_grad") and domain.recorder.real_tensor(x) is None:
+        if not x.value.tensor.requires_grad:  # nothing has been registered, or retained
+            return None
     if name == "_base" and views(domain, x) is False:
         return None
     raise broken("tensor-attribute", name)

@@ -20,9 +20,11 @@ from anyshape.ops.shared_memory import base_of, is_view
 def views(domain: RecordingDomain, x: TensorValue) -> bool | None:
     """Whether eager calls it a view, where that is known."""
     domain.recorder.asked[x.value] = None
-    builder = domain.recorder.builder
+    recorder = domain.recorder
+    builder = recorder.builder
     for value in (x.value, base_of(x.value, builder.makers, OPS)):
-        domain.recorder.choices.refuse_root(value)
+        recorder.choices.refuse_root(value)
+        recorder.layouts_read |= value in recorder.taken  # a gradient of eager's may be a view
     known = is_view(builder.cx, OPS, builder.makers, x.value)
     return _views_at_these_sizes(domain, x.value) if known is None else known
 

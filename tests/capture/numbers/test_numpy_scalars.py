@@ -153,6 +153,15 @@ def made(x: Tensor) -> list[Tensor]:
     return [torch.tensor(number) for number in given] + [torch.as_tensor(w)]
 
 
+def chosen_by_data(x: Tensor) -> tuple[object, ...]:
+    n, s = x.shape[0], x.sum().item()
+    wide = np.float64(1.5) * s if s > 5 else np.float64(1.5) * (s + 1)
+    narrow = np.int32(3) * n if s > 5 else np.int32(2) * n
+    alike = n if s > 5 else n + np.int64(0)
+    mixed = 1.5 * s if s > 5 else np.float64(1.5) * s
+    return wide, narrow, narrow * 10**8, alike, mixed, 2 * n if s > 5 else 3 * n
+
+
 def compared(x: Tensor) -> tuple[object, ...]:
     n = x.shape[0]
     k, w = n + np.int64(2), n * np.float64(2)
@@ -168,7 +177,8 @@ class Odd:
         return "yes"
 
 
-@pytest.mark.parametrize("program", [integers, chosen, made, compared])
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+@pytest.mark.parametrize("program", [integers, chosen, chosen_by_data, made, compared])
 def test_what_is_computed_keeps_its_class(program: Callable[[Tensor], tuple[object, ...]]) -> None:
     fast = anyshape.compile(program)
     for rows in (3, 6, 5, 8):

@@ -7,6 +7,7 @@ of which class of numpy's it is (``ScalarValue.is_wide``, ``SizeValue.kind``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -102,6 +103,16 @@ def _checked(recorder: Recorder, condition: Condition | bool) -> bool:
     return True
 
 
+def math_call(recorder: Recorder, fn: Any, values: Sequence[Any]) -> Any:
+    """`math.sqrt(n)` and the like; None where the values are needed. numpy's integers are floats
+    to ``math.floor`` and ``math.ceil``, and ``math.trunc`` refuses them."""
+    number = values[0] if values else None
+    if fn in ROUNDED and type(number) is SizeValue and number.kind is not int:
+        if fn is math.trunc or not _has_bits(recorder, number.expr, FLOAT_DIGITS):
+            return None
+    return numbers.math_call(recorder, fn, values)
+
+
 def extremum(recorder: Recorder, name: str, values: Sequence[Any]) -> Any:
     """`min` or `max` of ints, or of floats, of one class with symbolic ones among them;
     NotImplemented for anything else."""
@@ -189,5 +200,6 @@ MOST_TIMES = 2
 """To this power a size has less than 64 bits."""
 USUAL = 2**31
 """Sizes below it need no further guard for most of what is computed of them."""
+ROUNDED = math.trunc, math.floor, math.ceil
 FLOAT_DIGITS = 54
 """Bits of an integer, with its sign, that a float holds."""

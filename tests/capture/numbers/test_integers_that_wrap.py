@@ -3,6 +3,7 @@ bits and no more, whatever is beside them and however large a size is."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -28,10 +29,10 @@ SIZES: dict[str, Callable[[int], object]] = {
 }
 
 
-def outcome(program: Callable[[Tensor], object], x: Tensor) -> str:
+def outcome(program: Callable[..., object], *args: object) -> str:
     try:
-        return repr(program(x))
-    except OverflowError as error:
+        return repr(program(*args))
+    except (OverflowError, TypeError, RuntimeError) as error:
         return repr(error)
 
 
@@ -59,6 +60,26 @@ def test_what_data_makes_wrap_wraps() -> None:
             x[0] = number
             assert outcome(fast, x) == outcome(program, x)
     assert fast.stats().internal_errors == 0
+
+
+REFUSED: dict[str, Callable[[Tensor, np.int64], object]] = {
+    "pieces": lambda x, k: x.split(k),
+    "pieces of a function": lambda x, k: torch.split(x, split_size_or_sections=k),
+    "pieces in C": lambda x, k: torch.split_with_sizes(x, k),  # type: ignore[arg-type]
+    "dimensions": lambda x, k: torch.tensordot(x, x, k),  # type: ignore[arg-type]
+    "a whole number": lambda x, k: math.trunc(k),
+    "others are taken": lambda x, k: (x.chunk(k), x.split([k, k - k]), x.narrow(0, k - 1, 1)),
+    "rounded as a float": lambda x, k: (math.floor(k * 2**40 * 2**12 + k), math.ceil(k)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_wants_an_int_refuses_them(name: str) -> None:
+    program = lambda x, k: REFUSED[name](x, k)
+    computed = lambda x: REFUSED[name](x, x.shape[0] * np.int64(1))
+    x = torch.ones(3)
+    for f, args in ((computed, (x,)), (program, (x, np.int64(3)))):
+        assert outcome(anyshape.compile(f), *args) == outcome(f, *args)
 
 
 def test_small_integers_of_numpys_cost_one_specialization() -> None:

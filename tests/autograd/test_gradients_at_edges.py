@@ -50,8 +50,6 @@ def slope(program: Callable[[Tensor], Tensor], value: float, count: int) -> Tens
 
 
 OF_ROWS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu6": F.relu6,
-    "hardtanh": F.hardtanh,
     "logit": torch.logit,
     "logit of what is not clamped": lambda x: torch.logit(x, 0.0),
     "celu without an end": lambda x: F.celu(x, alpha=float("inf")),
@@ -70,6 +68,16 @@ def test_a_gradient_of_a_row_beside_what_is_no_number_is_eagers() -> None:
             torch.testing.assert_close(
                 found, wanted, equal_nan=True, msg=lambda text, name=name: f"{name}: {text}"
             )
+
+
+@pytest.mark.parametrize("program", [F.relu6, F.hardtanh])
+def test_a_gradient_of_no_number_is_that_of_eagers_vectors(
+    program: Callable[[Tensor], Tensor],
+) -> None:
+    """Of the few elements behind the last vector eager makes another one."""
+    fast = anyshape.compile(program, fullgraph=True)
+    found, wanted = (slope(f, float("nan"), 64) for f in (fast, program))
+    assert torch.equal(found, wanted)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

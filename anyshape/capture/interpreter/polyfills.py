@@ -358,7 +358,7 @@ def dict_compare(a: Any, b: Any, sign: Any) -> Any:
 
 def has_entry(table: Any, key: Any, value: Any) -> Any:
     other = native(dict.get, table, key, ABSENT)
-    return other is not ABSENT and is_or_equals(value, other)
+    return True if other is not ABSENT and is_or_equals(value, other) else False
 
 
 # ---- truth, length, containment ------------------------------------------------------------------

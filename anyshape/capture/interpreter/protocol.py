@@ -215,7 +215,11 @@ def _compare_containers(
 
 
 def _are_sizes(values: Sequence[Any]) -> bool:
-    return all(type(value) is int or type(value) is SizeValue for value in values_of(values))
+    """Ints, of which two make one condition; a comparison with numpy's is a bool of numpy's."""
+    return all(
+        type(value) is int or (type(value) is SizeValue and value.kind is int)
+        for value in values_of(values)
+    )
 
 
 def _equal_sizes(machine: Interpreter, a: Sequence[Any], b: Sequence[Any]) -> Any:

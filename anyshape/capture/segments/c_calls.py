@@ -28,7 +28,7 @@ from anyshape.capture.interpreter import c_callbacks, calls_of_the_program, prot
 from anyshape.capture.python.builtin_exceptions import stores_arguments
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.segments import callables, listeners, number_attributes, weak_references
-from anyshape.capture.sizes import formed_texts, numbers
+from anyshape.capture.sizes import beside_numpy, formed_texts
 from anyshape.capture.tensors import tensor_methods, tensor_ops
 from anyshape.capture.tensors.meta import eager_call
 
@@ -292,7 +292,7 @@ def _call_with_proxies(
     domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     if not kwargs:
-        made = numbers.math_call(domain.recorder, fn, args)
+        made = beside_numpy.math_call(domain.recorder, fn, args)
         if made is None:
             made = number_attributes.method_call(domain, fn, args)
         if made is not None:

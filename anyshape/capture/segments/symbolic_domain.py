@@ -342,7 +342,7 @@ class SymbolicDomain(ReadingDomain):
             if op == "not":
                 return self.unary(op, tensor_ops.read_number(self, a, "bool"))
             return tensor_ops.unary(self, op, a)
-        return numbers.unary(self.recorder, op, a)
+        return beside_numpy.unary(self.recorder, op, a)
 
     @unread
     def binary(self, op: str, a: Any, b: Any) -> Any:

@@ -7,9 +7,11 @@ of which class of numpy's it is (``ScalarValue.is_wide``, ``SizeValue.kind``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.numpy_scalars import (
     float64,
     is_narrow,
@@ -23,14 +25,14 @@ from anyshape.capture.heap.values import PROXIES, ScalarValue, SizeValue
 from anyshape.capture.interpreter.operators import COMPARISONS
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.sizes import numbers
-from anyshape.symbolic import Dim, all_of, ge, lt, maximum, minimum
+from anyshape.symbolic import Condition, Dim, Expr, all_of, ge, lt, maximum, minimum
 
 
 def binary(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
     """`a op b`."""
     if not (_is_numpys(a) or _is_numpys(b)):
         return numbers.binary(recorder, op, a, b)
-    if _is_another_number(op, a, b):
+    if _is_another_number(op, a, b) or not _are_exact(recorder, op, a, b):
         return _at_these_values(recorder, op, a, b)
     made = numbers.binary(recorder, op, a, b)
     if numbers.is_float(made):  # a narrow float gives one only beside a wide one
@@ -39,9 +41,17 @@ def binary(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
     if number is None or type(made) is bool:
         return made
     kind = _integer_class(a, b)
-    if not _fits(recorder, number, kind):
+    if not _has_bits(recorder, number, _bits_of(kind)):
         return _at_these_values(recorder, op, a, b)
     return numbers.size(number, kind)
+
+
+def unary(recorder: Recorder, op: str, a: Any) -> Any:
+    """`op a`: of the least integer of a class there is no negative one."""
+    if type(a) is SizeValue and a.kind is not int and op in ("-", "abs"):
+        if not _has_bits(recorder, -a.expr, _bits_of(a.kind)):
+            return numbers.UNARY_NATIVE[op](at_its_value(recorder, a, f"{op} of numpy's"))
+    return numbers.unary(recorder, op, a)
 
 
 def _at_these_values(recorder: Recorder, op: str, a: Any, b: Any) -> Any:
@@ -56,11 +66,51 @@ def _integer_class(a: Any, b: Any) -> type:
     return type(zeros[0] + zeros[-1])
 
 
-def _fits(recorder: Recorder, number: Dim, kind: type) -> bool:
-    """Has the class as many bits? Those of 64 have, for sizes."""
-    bits = 8 * kind().itemsize
-    within = all_of(ge(number, -(2 ** (bits - 1))), lt(number, 2 ** (bits - 1)))
-    return bits == 64 or recorder.decide(within)
+def _are_exact(recorder: Recorder, op: str, a: Any, b: Any) -> bool:
+    """Does numpy compute with these very integers? A quotient is one of floats, and Python's
+    number has to fit the class beside it."""
+    if not (numbers.is_int(a) and numbers.is_int(b)):
+        return True
+    bits = FLOAT_DIGITS if op == "/" else _bits_of(_integer_class(a, b))
+    dims = (numbers.dim(x) for x in (a, b) if op == "/" or not _is_numpys(x))
+    return all(_has_bits(recorder, number, bits) for number in dims if number is not None)
+
+
+def _bits_of(kind: type) -> int:
+    return 8 * int(kind().itemsize)
+
+
+def _has_bits(recorder: Recorder, number: Dim, bits: int) -> bool:
+    """Is a number with its sign one of so many bits? Guarded; where data decides, it is checked
+    while the program runs. Sizes that have all less than 32 are relied on once."""
+    bound = 2 ** (bits - 1)
+    within = all_of(ge(number, -bound), lt(number, bound))
+    known = recorder.cx.known(within)
+    if known is not None:
+        return known
+    if recorder.cx.hint(within) is None:
+        return _checked(recorder, within)
+    if isinstance(number, Expr) and not recorder.is_dropped:
+        for symbol in sorted(number.symbols, key=lambda each: each.name):
+            recorder.decide(lt(symbol.expr, USUAL))
+    return recorder.decide(within)
+
+
+def _checked(recorder: Recorder, condition: Condition | bool) -> bool:
+    if recorder.depth:
+        raise broken("fork", "an integer of numpy's that data may make wrap")
+    recorder.call("number", "check", (condition,))
+    return True
+
+
+def math_call(recorder: Recorder, fn: Any, values: Sequence[Any]) -> Any:
+    """`math.sqrt(n)` and the like; None where the values are needed. numpy's integers are floats
+    to ``math.floor`` and ``math.ceil``, and ``math.trunc`` refuses them."""
+    number = values[0] if values else None
+    if fn in ROUNDED and type(number) is SizeValue and number.kind is not int:
+        if fn is math.trunc or not _has_bits(recorder, number.expr, FLOAT_DIGITS):
+            return None
+    return numbers.math_call(recorder, fn, values)
 
 
 def extremum(recorder: Recorder, name: str, values: Sequence[Any]) -> Any:
@@ -148,3 +198,8 @@ def _is_another_number(op: str, a: Any, b: Any) -> bool:
 
 MOST_TIMES = 2
 """To this power a size has less than 64 bits."""
+USUAL = 2**31
+"""Sizes below it need no further guard for most of what is computed of them."""
+ROUNDED = math.trunc, math.floor, math.ceil
+FLOAT_DIGITS = 54
+"""Bits of an integer, with its sign, that a float holds."""

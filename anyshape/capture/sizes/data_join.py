@@ -39,12 +39,12 @@ from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.marks import RecorderMark
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.recording.refused_calls import is_in_vain
-from anyshape.capture.sizes import numbers, sides, written_containers
+from anyshape.capture.sizes import beside_numpy, numbers, sides, written_containers
 from anyshape.capture.sizes.merging import Merger, NotJoined, NotMerged
 from anyshape.capture.sizes.written_containers import Containers
 from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import Node, Value
-from anyshape.ir.scalars import Kind, Operand, Scalar
+from anyshape.ir.scalars import Operand, Scalar
 from anyshape.nouns import frozen, mutable, replace
 from anyshape.ops import OPS
 from anyshape.ops.context import TypeContext, Undecided
@@ -505,18 +505,18 @@ class _Merger(Merger):
                 raise NotMerged("a tensor on one side only")
             return b if a.value is b.value else self._tensor(a, b)
         x, y = numbers.operand(a), numbers.operand(b)
-        if x is None or y is None:
+        kind = beside_numpy.class_of(b)
+        if x is None or y is None or beside_numpy.class_of(a) is not kind:
             raise NotMerged("numbers of different kinds")
         if Scalar("int", "value", (x,)) == Scalar("int", "value", (y,)) and type(x) is type(y):
             return b
-        kinds = {_kind(a), _kind(b)}
         chosen = (self.condition, x, y)
-        if kinds == {int}:
-            return self.recorder.wrap(self.recorder.call("number", "select", chosen))
-        if len(kinds) > 1:
-            raise NotMerged("numbers of different kinds")
-        name: Kind = "bool" if kinds == {bool} else "float"
-        return ScalarValue(Scalar(name, "select", chosen), kinds.pop())
+        if numbers.is_int(b) and kind is not bool:
+            made = self.recorder.wrap(self.recorder.call("number", "select", chosen))
+            return numbers.size(made.expr, kind)
+        if kind is bool:
+            return ScalarValue(Scalar("bool", "select", chosen), bool)
+        return ScalarValue(Scalar("float", "select", chosen), float, is_wide=kind is not float)
 
     def _tensor(self, a: TensorValue, b: TensorValue) -> TensorValue:
         """One tensor or the other, as long as nobody can tell (``choices.py``)."""
@@ -558,9 +558,3 @@ def _are_equal(cx: TypeContext, a: Dim, b: Dim) -> bool:
         return cx.decide(same)
     except Undecided:
         return False
-
-
-def _kind(number: Any) -> type:
-    if type(number) is ScalarValue:
-        return number.kind
-    return int if numbers.is_int(number) and type(number) is not bool else type(number)

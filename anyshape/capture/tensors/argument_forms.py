@@ -17,6 +17,7 @@ import torch
 
 from anyshape.capture.guards.tensor_specs import TORCH_OF_DTYPE
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.numpy_scalars import is_numpy_number
 from anyshape.capture.heap.values import ScalarValue, SizeValue, TensorValue, TextValue
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import TensorType
@@ -24,6 +25,8 @@ from anyshape.ir.graph import TensorType
 IN_C = types.MethodDescriptorType, types.BuiltinFunctionType, types.WrapperDescriptorType
 NUMBERS = {int: 1, float: 0.5, complex: 0.5j}
 AS_THEY_ARE = bool, str, type(None), type(...), torch.dtype, torch.device, torch.layout
+ASK_FOR_INT = torch.Tensor.split, torch.functional.split, torch.tensordot
+"""Functions in Python that ask for the class of a number."""
 Form = Any
 """Of an argument: hashable, and equal for those that the parser cannot tell apart."""
 
@@ -50,7 +53,10 @@ def refuse_forms(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None
         return
     if not any(map(_has_tensor, forms)):  # it would make one with memory
         return
-    why = _refusal(fn, *forms, tuple(kwargs))
+    if fn in ASK_FOR_INT and any(is_numpys(form) for form in (*forms[0], *forms[1])):
+        why = "an integer of numpy's is no int"
+    else:
+        why = _refusal(fn, *forms, tuple(kwargs))
     if why:
         raise broken("operator-raises", what=getattr(fn, "__name__", str(fn)), why=why)
 
@@ -64,8 +70,8 @@ def _form(arg: Any) -> Form:
     if isinstance(arg, torch.Tensor):
         return TensorValue, arg.dtype, arg.dim()
     if kind is SizeValue or kind is ScalarValue:
-        return int if kind is SizeValue else arg.kind
-    if kind in NUMBERS:
+        return arg.kind
+    if kind in NUMBERS or is_numpy_number(arg, "i"):
         return kind
     if kind is TextValue:
         return ""
@@ -106,4 +112,11 @@ def _made(form: Form) -> Any:
             return value
         case str():
             return form
+        case type() if is_numpys(form):
+            return form(1)
     return NUMBERS.get(form, True)
+
+
+def is_numpys(form: Form) -> bool:
+    """Is it the form of an integer of numpy's?"""
+    return isinstance(form, type) and form not in (*NUMBERS, bool)

@@ -153,7 +153,32 @@ def made(x: Tensor) -> list[Tensor]:
     return [torch.tensor(number) for number in given] + [torch.as_tensor(w)]
 
 
-@pytest.mark.parametrize("program", [integers, chosen, made])
+def chosen_by_data(x: Tensor) -> tuple[object, ...]:
+    n, s = x.shape[0], x.sum().item()
+    wide = np.float64(1.5) * s if s > 5 else np.float64(1.5) * (s + 1)
+    narrow = np.int32(3) * n if s > 5 else np.int32(2) * n
+    alike = n if s > 5 else n + np.int64(0)
+    mixed = 1.5 * s if s > 5 else np.float64(1.5) * s
+    return wide, narrow, narrow * 10**8, alike, mixed, 2 * n if s > 5 else 3 * n
+
+
+def compared(x: Tensor) -> tuple[object, ...]:
+    n = x.shape[0]
+    k, w = n + np.int64(2), n * np.float64(2)
+    tuples = ((k,) == (n + 2,), [k] != [5], (k, 1) < (6, 0), x.shape == (k - 2,))
+    odd = ({"a": Odd()} == {"a": Odd()}, {"a": Odd()} != {"a": Odd()}, [Odd()] == [Odd()])
+    return (*tuples, {"a": k} == {"a": 5}, {"a": w} == {"a": 6.0}, k in (5,), *odd, n == k - 2)
+
+
+class Odd:
+    """Its comparisons give a text: containers of it give bools."""
+
+    def __eq__(self, other: object) -> str:  # type: ignore[override]
+        return "yes"
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+@pytest.mark.parametrize("program", [integers, chosen, chosen_by_data, made, compared])
 def test_what_is_computed_keeps_its_class(program: Callable[[Tensor], tuple[object, ...]]) -> None:
     fast = anyshape.compile(program)
     for rows in (3, 6, 5, 8):

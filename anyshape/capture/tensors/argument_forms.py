@@ -53,7 +53,7 @@ def refuse_forms(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None
         return
     if not any(map(_has_tensor, forms)):  # it would make one with memory
         return
-    if fn in ASK_FOR_INT and any(is_numpys(form) for form in (*forms[0], *forms[1])):
+    if fn in ASK_FOR_INT and any(map(is_numpys, (*forms[0][1], *forms[1][1]))):
         why = "an integer of numpy's is no int"
     else:
         why = _refusal(fn, *forms, tuple(kwargs))

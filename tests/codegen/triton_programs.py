@@ -212,7 +212,7 @@ def launch(step, values, sizes, modules):
     if isinstance(module, tuple):
         return launch_shares(step, module, args)
     table = module.LAUNCH
-    tiles = tiles_of(step.kernel, table, args) if table["exact"] else 2
+    tiles = tiles_of(step.kernel, table, args) if table.get("exact") else 2
     if tiles:
         module.kernel[(tiles,)](*args, **table["constants"])
 
@@ -242,7 +242,7 @@ def launch_shares(step, modules, args, shares=3):
     scratch = [torch.empty(shares * cells, dtype=getattr(torch, d.name)) for d in dtypes_of]
     phases = analyse(online(step.kernel).kernel)
     table = modules[0].LAUNCH
-    tiles = tiles_of(step.kernel, table, args) if table["exact"] else 2
+    tiles = tiles_of(step.kernel, table, args) if table.get("exact") else 2
     for phase, module in enumerate(modules if tiles else ()):
         grid = (tiles, shares if works_in_row(phases, phase) else 1)
         module.kernel[grid](*args, *scratch, shares, each, **module.LAUNCH["constants"])

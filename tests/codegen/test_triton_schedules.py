@@ -388,6 +388,25 @@ def test_what_a_phase_has_written_of_two_tensors_is_read_back():
     assert "tl.load(p2" not in emit_triton(normed_sum(), "kernel", in_registers)
 
 
+def test_a_sum_that_was_rounded_is_read_back_rounded():
+    """Nothing behind it names the sum as it was before, which that phase does not make."""
+    at, wide = I * COLUMNS + R, float32
+    elements = (
+        *(Load("p0", at, bfloat16), Op("cast", (0,), wide), Load("p1", at, wide)),
+        *(Op("add", (1, 2), wide), Op("cast", (3,), bfloat16), Op("cast", (4,), wide)),
+        *(Reduce("sum", 5, wide), Op("div", (5, 6), wide)),
+    )
+    kinds = (("p0", bfloat16, "read"), ("p1", wide, "read"), ("p2", bfloat16, "write"))
+    pointers = (PointerParam(*kind) for kind in (*kinds, ("p3", wide, "write")))
+    kernel = Kernel(
+        (*pointers, *SIZES), (Axis("i0", ROWS),), (Axis("r0", COLUMNS),), elements,
+        (Store("p2", at, 4, "cell"), Store("p3", at, 7, "cell")),
+    )  # fmt: skip
+    schedule = Chooser.of(kernel).schedule((0, 0, 0, 0, 4096, 50_257)).schedule
+    before, after = emit_triton(kernel, "kernel", schedule).split("tl.debug_barrier()")
+    assert "as_rounded(v3" in before and "v4 = tl.load(p2" in after and "v3" not in after
+
+
 def test_a_grid_is_exact_where_rows_are_in_registers_and_sizes_are_the_hosts():
     at = (0, 0, 4096)
     assert Chooser.of(softmax_like()).schedule((*at, 4096)).schedule.exact_grid

@@ -39,7 +39,7 @@ SETTLED_SECONDS = 5.0
 LONG = 16
 """Terms of all sizes for each node, beyond which texts grow too long: sums of sums that data
 decides, each longer than the one before."""
-NESTED = 8
+DEEPEST = 8
 """Operations nested in one another in a size, beyond which texts grow too long: what a size is made
 of is written wherever it stands."""
 
@@ -57,7 +57,7 @@ class KeptTranslations:
         options, nodes, space = self.options, len(graph.nodes), graph.space
         if nodes < COSTS.kept_nodes or not options.cache:
             return False
-        if space.deepest > NESTED or space.term_count() > LONG * nodes:
+        if space.deepest > DEEPEST or space.term_count() > LONG * nodes:
             return False
         return not (options.verify or options.verify_programs or options.cuda_graphs)
 

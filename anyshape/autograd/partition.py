@@ -45,10 +45,8 @@ from anyshape.ir.graph import (
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput, names_of
 from anyshape.nouns import frozen, replace
 from anyshape.ops.gradients.decisions import decides
-from anyshape.ops.table import OpDef, is_done_by_library
+from anyshape.ops.table import OPS, OpDef, assignment, is_done_by_library
 from anyshape.symbolic import AllOf, AnyOf, Expr, Facts, Relation, Symbol
-
-ASSIGNMENTS = ("assign", "assign_data")
 
 
 @frozen
@@ -327,7 +325,7 @@ class _Partition:
                 waiting.extend(node.inputs())
         late = set(self.late_nodes)
         nodes = [n for n in self.graph.nodes if n in wanted and n not in late]
-        nodes.sort(key=lambda n: n.op in ASSIGNMENTS)  # what is saved may read the old contents
+        nodes.sort(key=_assigns)  # what is saved may read the old contents
         outputs = (*self.graph.outputs[: self.joint.outputs], *extra, *numbers)
         inputs = tuple(e for e in self.graph.inputs if e.value not in self.late)
         return replace(self.graph, inputs=inputs, nodes=tuple(nodes), outputs=outputs)
@@ -438,9 +436,13 @@ class _Costs:
         return cost_of_keeping(value, self.graph, self.stored)
 
 
+def _assigns(node: Node) -> bool:
+    return assignment(OPS.get(node.op)) is not None
+
+
 def _written(graph: Graph) -> set[Value]:
     """The inputs that nodes at the end of the graph assign to."""
-    return {next(node.inputs()) for node in graph.nodes if node.op in ASSIGNMENTS}
+    return {next(node.inputs()) for node in graph.nodes if _assigns(node)}
 
 
 # --- sizes and numbers --------------------------------------------------------------------------

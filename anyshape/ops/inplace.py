@@ -6,6 +6,7 @@ cast to the dtype and expanded to the shape of what is written, which the functi
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 from anyshape.ir.dtypes import CATEGORIES, bool_
@@ -303,19 +304,21 @@ _inplace("copy_", "input, src, non_blocking=False", "overwrite", type=_covers)
 _inplace("fill_", "input, value", "filled", "torch.fill_", type=_fillable)
 _inplace("zero_", "input", "zeroed", "torch.zero_")
 
-# What functionalization leaves of all writes to an input: one copy into it, at the end of the
-# graph. `assign_data` where the program wrote through `x.data` alone, which moves no version
-# counter.
-for _name, _assigns in (
-    ("assign", Assigns("torch.Tensor.copy_", counted=True)),
-    ("assign_data", Assigns("anyshape.eager.assign_data", counted=False)),
+ASSIGNMENTS = MappingProxyType({True: "assign", False: "assign_data"})
+"""What functionalization leaves of all writes to an input: one copy into it, at the end of the
+graph; by whether autograd counts it, which it does not where the program wrote through `x.data`
+alone."""
+for _counted, _function in (
+    (True, "torch.Tensor.copy_"),
+    (False, "anyshape.eager.assign_data"),
 ):
+    _name = ASSIGNMENTS[_counted]
     op(
         _name,
         "input, value",
         torch=f"anyshape.eager.{_name}",
         type=lambda cx, x, value: (),
-        lower=_assigns,
+        lower=Assigns(_function, counted=_counted),
     )
 
 # A condition on sizes that the program relies on from here on.

@@ -254,7 +254,7 @@ class Asserts:
 
 
 @frozen
-class Nested:
+class Regions:
     """What the node's regions say."""
 
 
@@ -302,7 +302,7 @@ order."""
 
 Lowering: TypeAlias = (
     "Pointwise | View | Reduce | Structural | Scan | Scatter | Extern | Assigns | Checks | Asserts"
-    " | Nested"
+    " | Regions"
 )
 
 
@@ -394,6 +394,11 @@ class OpDef:
         if self.guessed:
             return "unknown"
         return "generator" if self.random else None
+
+
+def assignment(row: OpDef | None) -> Assigns | None:
+    """How the row assigns to an input of the graph; None where it does not."""
+    return row.lower if row is not None and isinstance(row.lower, Assigns) else None
 
 
 def is_done_by_library(row: OpDef) -> bool:

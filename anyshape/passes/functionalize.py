@@ -21,10 +21,11 @@ from anyshape.ir.shortcuts import only_where
 from anyshape.nouns import mutable, replace
 from anyshape.ops.build import Builder
 from anyshape.ops.context import NoRow, OpError, Undecided
+from anyshape.ops.inplace import ASSIGNMENTS
 from anyshape.ops.shared_memory import OWN_COUNTERS, lies_in_argument
 from anyshape.ops.table import OpDef
 from anyshape.ops.write_back import WrittenThrough
-from anyshape.passes.nested_writes import ASSIGN, ASSIGN_DATA, assigns_inside, commit_behind
+from anyshape.passes.nested_writes import assigns_inside, commit_behind
 from anyshape.passes.outputs import escaping
 from anyshape.passes.rebuild import Reader
 
@@ -280,8 +281,8 @@ class _Functionalizer:
         sources = (self._whole_source(copied.get(value), value) for value in newest)
         values = [self._independent(value, written, views) for value in sources]
         for target, value in zip(written, values, strict=True):
-            seen = ASSIGN if target in self.seen else ASSIGN_DATA
-            self.builder.append(seen, (target, value), {}, (), single=False)
+            row = ASSIGNMENTS[target in self.seen]
+            self.builder.append(row, (target, value), {}, (), single=False)
 
     def _whole_source(self, source: Arg, target: Value) -> Value:
         """The source, where it has the elements of the target as they are: none converted or

@@ -15,9 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value
 from anyshape.ir.nesting import handed
 from anyshape.nouns import replace
+from anyshape.ops.table import OPS, assignment
 from anyshape.ops.write_back import WrittenThrough
-
-ASSIGN, ASSIGN_DATA = "assign", "assign_data"
 
 
 def assigns_inside(node: Node) -> bool:
@@ -53,11 +52,13 @@ def _assigned(region: Graph) -> Mapping[Value, Value]:
     """By target, what is assigned to it at the end of the region."""
     found: dict[Value, Value] = {}
     for node in region.nodes:
-        if node.op == ASSIGN_DATA:
+        how = assignment(OPS.get(node.op))
+        if how is None:
+            continue
+        if not how.counted:
             raise WrittenThrough("a region writes through `.data`")
-        if node.op == ASSIGN:
-            target, value = node.read
-            found[target] = value
+        target, value = node.read
+        found[target] = value
     return found
 
 
@@ -84,7 +85,7 @@ def _carrying(node: Node, written: Mapping[Value, object]) -> tuple[Arg, ...]:
 def _giving(region: Graph, targets: Sequence[Value], node: Node) -> Graph:
     """The region, which gives the new contents of its targets instead of assigning them."""
     assigned = _assigned(region)
-    nodes = [n for n in region.nodes if n.op != ASSIGN]
+    nodes = [n for n in region.nodes if assignment(OPS.get(n.op)) is None]
     contents = [_as_laid(assigned.get(target, target), target, nodes) for target in targets]
     at = _tensors(region.outputs)
     outputs = (*region.outputs[:at], *contents, *region.outputs[at:])

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anyshape.ir.graph import Node, Value, values_in
-from anyshape.ops.table import Assigns
+from anyshape.ops.table import assignment
 from anyshape.schedule.analysis import Analysis
 from anyshape.schedule.scatter import write_mode
 
@@ -43,8 +43,7 @@ def written_in_place(found: Analysis) -> Mapping[Value, Value]:
 
 def assigns(found: Analysis, node: Node) -> bool:
     """Is it the write that functionalization leaves of all those to an input?"""
-    row = found.ops.get(node.op)
-    return row is not None and isinstance(row.lower, Assigns)
+    return assignment(found.ops.get(node.op)) is not None
 
 
 def _is_set(found: Analysis, value: Value, target: Value) -> bool:

@@ -56,8 +56,8 @@ from anyshape.ops.table import (
     Assigns,
     Checks,
     Extern,
-    Nested,
     OpDef,
+    Regions,
     is_done_by_library,
 )
 from anyshape.ops.table import View as ViewLowering
@@ -77,7 +77,7 @@ from anyshape.symbolic import Dim, Expr, Symbol
 
 NEVER_REFUSED = frozenset({"view_as_real", "view_dtype"})
 """Views without an index map that torch makes of every argument of their type."""
-NESTED: Mapping[str, type[Loop | Branch]] = {"loop": Loop, "branch": Branch}
+STEPS_WITH_BODIES: Mapping[str, type[Loop | Branch]] = {"loop": Loop, "branch": Branch}
 """The steps of the rows with regions, which are given the row's arguments."""
 
 
@@ -387,7 +387,7 @@ class _Plan:
                 self._assign(node, how)
             case Checks():
                 self.steps.append(CheckStep(*checked(node), node.location))
-            case Nested():
+            case Regions():
                 self._nest(node)
             case Asserts(deferred=deferred):
                 condition = self._tensor(node.args[0])
@@ -411,7 +411,7 @@ class _Plan:
         given = tuple(map(self._arg, node.args))
         numbers = tuple(map(_number_of, node.outputs[len(tensors) :]))
         outputs = tuple(output.name for output in tensors)
-        self.steps.append(NESTED[node.op](given, bodies, outputs, numbers))
+        self.steps.append(STEPS_WITH_BODIES[node.op](given, bodies, outputs, numbers))
         self.bound.update(number for number in numbers if isinstance(number, Symbol))
         for output in tensors:
             self._bind_sizes(output)

@@ -27,7 +27,7 @@ from anyshape.symbolic.text import NOTHING_COMPUTED, Computed, Name, Printer, na
 
 SHALLOW = 4  # operations in one another up to which an evaluator is Python code
 SHORT = 128  # terms of such a form
-NESTED = 12  # operations in one another through which signs are followed
+DEEPEST = 12  # operations in one another through which signs are followed
 
 Evaluator: TypeAlias = Callable[[Mapping[Atom, int], dict[Atom, int]], int]
 
@@ -139,7 +139,7 @@ def not_negative(dim: Dim) -> bool:
 def _atom_not_negative(atom: Atom) -> bool:
     if isinstance(atom, Symbol):
         return not atom.signed
-    if atom.depth > NESTED:
+    if atom.depth > DEEPEST:
         return False  # a walk over all paths through it would be long
     if isinstance(atom, Mod):
         return not_negative(atom.args[1])

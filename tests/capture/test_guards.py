@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ import anyshape
 from anyshape.capture.guards.tensor_specs import TensorSpec
 from anyshape.capture.heap.sources import Sources, expression, read_path
 from anyshape.dispatch.parameter_guards import Layout, parameter_test
+from anyshape.nouns import replace
 from anyshape.options import Options
 from tests.capture.by_reference import compiled, same
 
@@ -221,6 +223,79 @@ def test_a_spec_fits_other_sizes_and_nothing_else() -> None:
         torch.zeros(3, 4, dtype=torch.complex64),
     ):
         assert not spec.holds(other)
+
+
+def _nested(x: Tensor) -> Tensor:
+    return torch.nested.nested_tensor([x, x[:1]])
+
+
+UNLIKE = {
+    "negated": lambda x: torch._neg_view(x.clone()),
+    "zeros without memory": lambda x: torch._efficientzerotensor(x.shape),
+    "nested": _nested,
+    "nested, of two columns": lambda x: _nested(x).transpose(1, 2),
+    "sparse": lambda x: x.to_sparse(),
+    "compressed": lambda x: x.to_sparse_csr(),
+    "of the library": lambda x: x.contiguous().to_mkldnn(),
+    "integers": lambda x: x.int(),
+    "meta": lambda x: x.to("meta"),
+    "requires gradients": lambda x: x.clone().requires_grad_(),
+    "parameter": lambda x: nn.Parameter(x.clone(), requires_grad=False),
+    "no tensor": lambda x: x.tolist(),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("alike", [True, False], ids=["torch's guard", "one by one"])
+@pytest.mark.parametrize("unlike", UNLIKE)
+def test_the_guard_of_a_tensor_refuses_what_differs(unlike: str, alike: bool) -> None:
+    """Torch's own guard ends the process at what has no strides, so it is not asked of that."""
+    example = torch.randn(2, 3, 4) if unlike.startswith("nested") else X
+    spec = TensorSpec.guarding(example)
+    if not alike:
+        spec = replace(spec, is_alike=lambda t: False)
+    names: dict[str, Any] = {}
+    text = spec.fails("x", lambda obj, head: names.update({f"{head}_": obj}) or f"{head}_")
+
+    def fits(x: Any) -> bool:
+        return not eval(text, names | {"x": x})
+
+    other = UNLIKE[unlike](X)
+    assert not fits(other) and not spec.holds(other)
+    assert fits(example) and spec.holds(example)
+    with torch.inference_mode():  # which torch's guard takes for another kind
+        inside = example.clone()
+        assert fits(example) and fits(inside)
+    assert fits(inside)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_nested_tensor_where_a_tensor_was_runs_natively() -> None:
+    program = lambda x: x * 2
+    fast = anyshape.compile(program)
+    same(fast(torch.ones(2, 3, 4)), torch.full((2, 3, 4), 2.0))
+    for x in (_nested(X), _nested(X).transpose(1, 2)):
+        for found, expected in zip(fast(x).unbind(), program(x).unbind(), strict=True):
+            same(found, expected)
+    assert "nested" in " ".join(fast.recompiles())
+
+
+def test_a_later_call_asks_once_what_a_tensor_is() -> None:
+    fast = compiled(lambda x: torch.relu(x) + 1)
+    fast(X)
+    asked: list[str] = []
+
+    def heard(frame: Any, event: str, given: Any) -> None:
+        if event == "c_call":
+            asked.append(given.__name__)
+
+    sys.setprofile(heard)
+    try:
+        fast(X)
+    finally:
+        sys.setprofile(None)
+    assert asked.count("check") == 1
+    assert not {"dim", "is_neg", "_is_zerotensor"} & {*asked}
 
 
 def test_guards_name_the_users_line() -> None:

@@ -167,6 +167,8 @@ def _referent(obj: Any) -> str:
 
 def short(value: Any) -> str:
     """A value on one line; no code of the program is called for it."""
+    if type(value) in (torch.Tensor, torch.nn.Parameter) and value.is_nested:  # it has no shape
+        return f"<nested {bare_name(type(value))} {value.dtype} {value.device}>"
     if type(value) in (torch.Tensor, torch.nn.Parameter):
         return f"<{bare_name(type(value))} {tuple(value.shape)} {value.dtype} {value.device}>"
     return descriptions.short(value)

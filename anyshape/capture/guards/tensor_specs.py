@@ -9,14 +9,16 @@ requires_grad, conj and neg bits. Sizes are not part of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from typing import Any, Literal
 
 import torch
+from torch._C._dynamo.guards import TensorGuards
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.quiet_classes import bare_name
 from anyshape.ir.dtypes import DTYPES, DType
-from anyshape.nouns import frozen
+from anyshape.nouns import frozen, replace
 from anyshape.symbolic import Dim
 
 TORCH_OF_DTYPE: dict[DType, torch.dtype] = {
@@ -25,6 +27,7 @@ TORCH_OF_DTYPE: dict[DType, torch.dtype] = {
 DTYPE_OF_TORCH: dict[torch.dtype, DType] = {value: key for key, value in TORCH_OF_DTYPE.items()}
 
 _EXACT = (torch.Tensor, torch.nn.Parameter)
+_LIKE: Any = TensorGuards  # torch's stub knows of no tensors that it is given
 
 Layout = Literal["contiguous", "permuted", "strided"]
 CHANNELS_INNERMOST = {4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
@@ -152,6 +155,18 @@ class TensorSpec:
     layout: Layout
     order: tuple[int, ...]
     requires_grad: bool
+    is_alike: Callable[[Any], bool] | None = field(default=None, compare=False, repr=False)
+    """Where true, the class, dtype, device, rank, keys of dispatch (negation, conjugation, zeros
+    without memory) and `requires_grad` are those of the example: torch's own guard, one question
+    for seven. It may be false of what fits (a tensor of inference mode), and ends the process where
+    a tensor has no strides: what is nested is not asked."""
+
+    @classmethod
+    def guarding(cls, tensor: torch.Tensor) -> TensorSpec:
+        """``of``, for a guard that each call asks."""
+        unknown = [[None] * tensor.dim()]
+        alike = _LIKE(tensor, dynamic_dims_sizes=unknown, dynamic_dims_strides=unknown)
+        return replace(cls.of(tensor), is_alike=alike.check)
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> TensorSpec:
@@ -185,26 +200,32 @@ class TensorSpec:
 
     def fails(self, path: str, name: Callable[[Any, str], str]) -> str:
         """Python text that is true where the tensor at `path` does not fit."""
-        device = (
-            "not t.is_cpu"
-            if self.device.type == "cpu"
-            else f"t.device != {name(self.device, 'device')}"
-        )
         tests = [
             f"type(t := {path}) is not {name(self.python, 'class')}",
+            f"t.layout is not {name(torch.strided, 'layout')}",
+            "t.is_nested",
+        ]
+        if self.is_alike is None:
+            tests += self._questions_fail(name)
+        else:
+            one_by_one = " or ".join(self._questions_fail(name))
+            tests.append(f"not {name(self.is_alike, 'is_alike')}(t) and ({one_by_one})")
+        return " or ".join(tests + self._layout_fails(name))
+
+    def _questions_fail(self, name: Callable[[Any, str], str]) -> list[str]:
+        is_cpu = self.device.type == "cpu"
+        tests = [
             f"t.dtype is not {name(self.dtype, 'dtype')}",
-            device,
+            "not t.is_cpu" if is_cpu else f"t.device != {name(self.device, 'device')}",
             f"t.dim() != {self.rank}",
             "not t.requires_grad" if self.requires_grad else "t.requires_grad",
-            f"t.layout is not {name(torch.strided, 'layout')}",
             "t.is_neg()",
         ]
         if self.dtype.is_complex:
             tests.append("t.is_conj()")
         if self.dtype.is_complex or self.dtype.is_floating_point:  # a gradient that autograd made
             tests.append("t._is_zerotensor()")
-        tests += self._layout_fails(name)
-        return " or ".join(tests)
+        return tests
 
     def _layout_fails(self, name: Callable[[Any, str], str]) -> list[str]:
         if self.layout == "contiguous":

@@ -535,7 +535,7 @@ class Recorder:
     def _argument(
         self, tensor: torch.Tensor, source: Source, shape: tuple[Dim, ...] | None
     ) -> Value:
-        spec = TensorSpec.of(tensor)
+        spec = TensorSpec.guarding(tensor)
         self.guard(source, "tensor", spec)
         if shape is None:
             shape = argument_shape(self, tensor, source)

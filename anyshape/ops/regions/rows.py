@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from anyshape.ops.context import NoRow, TypeContext
-from anyshape.ops.table import Nested, op
+from anyshape.ops.table import Regions, op
 
 
 def _typed_by_regions(cx: TypeContext, *args: Any) -> Any:
@@ -23,12 +23,12 @@ op(
     "trips, carried, captured",
     torch="anyshape.eager.loop",
     type=_typed_by_regions,
-    lower=Nested(),
+    lower=Regions(),
 )
 op(
     "branch",
     "predicate, captured",
     torch="anyshape.eager.branch",
     type=_typed_by_regions,
-    lower=Nested(),
+    lower=Regions(),
 )

@@ -80,6 +80,31 @@ def test_names_say_what_a_thing_is(folder: str) -> None:
     assert not found, "\n".join(found)
 
 
+def rows_without_columns(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Names of rows in a function, or among the fields of a class, that names no column."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found = [(name, line) for name, line in names_in(node)]
+            if not any("column" in word for name, _ in found for word in words_of(name)):
+                yield from ((name, line) for name, line in found if _is_of_rows(name))
+
+
+def _is_of_rows(name: str) -> bool:
+    parts = words_of(name)
+    return bool({"row", "rows"} & {*parts}) and "major" not in parts
+
+
+def test_only_matrices_have_rows_in_targets() -> None:
+    """A row is an operator's in the table; what a kernel reduces over is a fiber."""
+    read = "def f(rows, n):\n    return rows\ndef g(row, column): pass\ndef h(row_major): pass"
+    assert [*rows_without_columns(ast.parse(read))] == [("rows", 1), ("rows", 2)]
+    found = {
+        str(path.relative_to(ROOT)): [*rows_without_columns(ast.parse(path.read_text()))]
+        for path in sorted((ROOT / "anyshape/targets").rglob("*.py"))
+    }
+    assert not {path: names for path, names in found.items() if names}
+
+
 def test_each_kind_of_name_is_read() -> None:
     text = (
         "import a as place1\n"

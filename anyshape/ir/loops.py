@@ -219,7 +219,7 @@ Element: TypeAlias = Const | Read | Position | Load | Op | Reduce | Scan | Momen
 
 @frozen
 class Store:
-    """Writes ``value`` once for each ``cell``, or once for each ``row`` (position of the parallel
+    """Writes ``value`` once for each ``cell``, or once for each ``fiber`` (position of the parallel
     axes).
 
     ``mode`` other than ``set`` combines with what is there; ``atomic`` where elements may meet.
@@ -228,7 +228,7 @@ class Store:
     pointer: str
     index: Dim
     value: int
-    per: Literal["cell", "row"]
+    per: Literal["cell", "fiber"]
     mask: int | None = None
     mode: Literal["set", "sum", "prod", "max", "min"] = "set"
 

@@ -237,7 +237,7 @@ class _Attempt:
         if self.position in found.copies:  # kernels look through to its base
             readers = {r for r in readers if r >= len(found.kinds) or found.kinds[r] == "step"}
         self.high = min(map(found.order_of, readers), default=found.end)
-        self.stored.append(Stored(node.output, own, "row" if extra else "cell"))
+        self.stored.append(Stored(node.output, own, "fiber" if extra else "cell"))
         self._expand(node, own)
 
     def _with_kept_ones(self, node: Node, own: Index) -> Index:
@@ -469,7 +469,7 @@ class _Attempt:
             if set(axes) & wide == wide:
                 return Stored(node.output, index, "cell")
             if reduced and set(axes) & wide == wide - reduced:
-                return Stored(node.output, self._outside_reductions(index), "row")
+                return Stored(node.output, self._outside_reductions(index), "fiber")
         return None
 
     def _opens_reduction(self, position: int, indices: tuple[Index, ...]) -> bool:

@@ -87,7 +87,7 @@ class Stored:
 
     value: Value
     index: Index
-    per: Literal["cell", "row"]
+    per: Literal["cell", "fiber"]
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""How a kernel runs over its rows: which phases it needs and what each computes.
+"""How a kernel runs over its fibers: which phases it needs and what each computes.
 
 In: a ``Kernel``. Out: for each element the axes it depends on and the *phase* in which it can be
 known: an element needs phase 0 unless it depends on a ``Reduce``, which is known after the phase of
@@ -39,8 +39,8 @@ class Phases:
     ``stored`` are the stores by their phase and what they are done for, ``read`` is what
     ``read_by`` says of each element, ``steps`` what was found by ``step_of``, ``closures`` what by
     ``closure``.
-    ``after_reductions`` are the elements that a store per row reads, other than through a
-    reduction: they are needed of an empty row, too.
+    ``after_reductions`` are the elements that a store per fiber reads, other than through a
+    reduction: they are needed of an empty fiber, too.
     """
 
     kernel: Kernel
@@ -62,8 +62,8 @@ class Phases:
         ends += [self.level[e.arg] for e in self.kernel.elements if isinstance(e, Reduce)]
         return max(ends, default=0) + 1
 
-    def in_row(self, number: int) -> bool:
-        """Does the element vary along the row?"""
+    def in_fiber(self, number: int) -> bool:
+        """Does the element vary along the fiber?"""
         return not self.reduction_names.isdisjoint(self.axes_of[number])
 
     def needed_in(self, number: int) -> tuple[Axis, ...]:
@@ -93,7 +93,8 @@ class Phases:
 
     def read_by(self, element: Element) -> tuple[int, ...]:
         """What has to be known for the element: of a reduction nothing, as its pass is a loop of
-        its own, nor of a moment what is summed again, but what that is made of outside of rows."""
+        its own, nor of a moment what is summed again, but what that is made of outside of
+        fibers."""
         if isinstance(element, Reduce):
             return ()
         if isinstance(element, Moment):
@@ -149,8 +150,8 @@ class Phases:
 
 def analyse(kernel: Kernel) -> Phases:
     """Axes and phases of every element."""
-    rows = frozenset(axis.name for axis in kernel.reduction_axes)
-    names = rows | {axis.name for axis in kernel.axes}
+    fibers = frozenset(axis.name for axis in kernel.reduction_axes)
+    names = fibers | {axis.name for axis in kernel.axes}
     axes_of: list[frozenset[str]] = []
     level: list[int] = []
     read: list[tuple[int, ...]] = []
@@ -159,11 +160,11 @@ def analyse(kernel: Kernel) -> Phases:
         axes, above = index_names(element) & names, 0
         for number in own:
             axes, above = axes | axes_of[number], max(above, level[number])
-        if isinstance(element, OVER_ROWS):
+        if isinstance(element, OVER_FIBERS):
             if isinstance(element, Scan):
                 axes = axes | {kernel.reduction_axes[-1].name}
             else:
-                axes = axes - rows
+                axes = axes - fibers
             if isinstance(element, Reduce):
                 above, own = above + 1, ()
         axes_of.append(axes)
@@ -173,17 +174,17 @@ def analyse(kernel: Kernel) -> Phases:
     for store in kernel.stores:
         phase = max([level[n] for n in operands(store)])
         stored.setdefault((phase, store.per), []).append(store)
-    phases = Phases(kernel, tuple(axes_of), tuple(level), rows, stored, read=read)
+    phases = Phases(kernel, tuple(axes_of), tuple(level), fibers, stored, read=read)
     for number, element in enumerate(kernel.elements):
         if isinstance(element, Moment):  # what is below it has smaller numbers
             read[number] = phases.read_by(element)
-    after = [n for store in kernel.stores if store.per == "row" for n in operands(store)]
-    if not after or not rows:
+    after = [n for store in kernel.stores if store.per == "fiber" for n in operands(store)]
+    if not after or not fibers:
         return phases
     return replace(phases, after_reductions=frozenset(phases.closure(after, ())))
 
 
-OVER_ROWS = Reduce, Moment, Scan
+OVER_FIBERS = Reduce, Moment, Scan
 
 
 def coefficient(index: Dim, axis: str) -> Dim | None:
@@ -235,7 +236,7 @@ def lane(kernel: Kernel, phases: Phases) -> str | None:
         return None
     if not kernel.reduction_axes:
         return candidates[0]
-    inner = [item for item in accesses(kernel) if _in_row(phases, item)]
+    inner = [item for item in accesses(kernel) if _in_fiber(phases, item)]
 
     def steps(axis: str) -> tuple[int, int]:
         found = [step_of(phases, item, axis) for item in inner]
@@ -244,7 +245,7 @@ def lane(kernel: Kernel, phases: Phases) -> str | None:
     return max(candidates, key=steps)
 
 
-def _in_row(phases: Phases, item: Load | Store) -> bool:
+def _in_fiber(phases: Phases, item: Load | Store) -> bool:
     names = index_names(item).union(*(phases.axes_of[n] for n in index_elements(item.index)))
     return not phases.reduction_names.isdisjoint(names)
 

@@ -1,6 +1,6 @@
-"""How each target spells each scalar operator: a table a target, one row an operator.
+"""How each target spells each scalar operator: a table a target, one entry an operator.
 
-In: an operator, its operands' texts and dtype. Out: an expression with torch's semantics. A row
+In: an operator, its operands' texts and dtype. Out: an expression with torch's semantics. An entry
 has a text for floats and one for integers (``None``: the operator has no such form); helpers that
 a text calls are in the target's prelude. bfloat16 and float16 elements are kept as float32 and
 rounded by ``cast``.
@@ -138,8 +138,8 @@ def c_scalar(op: str, dtype: DType, args: Sequence[str]) -> str:
     """C text of an operator on operands of ``dtype``."""
     if dtype.name == "bool" and op in C_BOOL_TEXTS:
         return C_BOOL_TEXTS[op].format(*args)
-    row = C_TEXTS[op]
-    text = row.floats if dtype.is_floating else row.integers
+    texts = C_TEXTS[op]
+    text = texts.floats if dtype.is_floating else texts.integers
     if text is None:
         raise NotImplementedError(f"{op} on {dtype}")
     suffix = "" if dtype.name == "float64" else "f"
@@ -232,8 +232,8 @@ def triton_scalar(op: str, dtype: DType, args: Sequence[str]) -> str:
     """Triton text of an operator on operands of ``dtype``."""
     if dtype.name == "bool" and op in C_BOOL_TEXTS:
         return C_BOOL_TEXTS[op].replace("(!{0})", "({0} == 0)").format(*args)
-    row = TRITON_TEXTS.get(op)
-    text = None if row is None else row.floats if dtype.is_floating else row.integers
+    texts = TRITON_TEXTS.get(op)
+    text = None if texts is None else texts.floats if dtype.is_floating else texts.integers
     if dtype.name == "float64":
         text = TRITON_DOUBLES.get(op, text)
     if text is None:

@@ -121,7 +121,7 @@ def test_tiles_are_the_largest_of_which_each_multiprocessor_gets_one(gpu):
     few, many = chosen(16), chosen(1 << 16)
     assert (few.schedule.block, few.schedule.columns, few.tiles) == (16, 32, 1)
     assert (many.schedule.block, many.schedule.columns, many.tiles) == (64, 32, 1024)
-    assert few.schedule.row == 64  # no more than the summed axis has
+    assert few.schedule.fiber == 64  # no more than the summed axis has
     assert len(chooser.candidates([64] * len(names))) > 3
 
 
@@ -214,7 +214,7 @@ def sum_of_products(left, right, first=()) -> Kernel:
         PointerParam("p3", int64, "read"),
     )
     axes, row = (Axis("i0", N), Axis("i1", N)), (Axis("r0", N),)
-    stores = (Store("p2", I * N + J, at + 5, "row"),)
+    stores = (Store("p2", I * N + J, at + 5, "fiber"),)
     return Kernel((*pointers, SizeParam("n0")), axes, row, elements, stores)
 
 

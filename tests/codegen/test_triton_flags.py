@@ -45,7 +45,7 @@ ANY = Kernel(
     (),
     (Axis("r0", ROWS),),
     (Load("p0", R, bool_), Reduce("any", 0, bool_)),
-    (Store("p1", 0, 1, "row"),),
+    (Store("p1", 0, 1, "fiber"),),
 )
 BUFFERS = {
     "positions": tensor("positions", int64, "input"),
@@ -92,7 +92,7 @@ def test_what_is_read_besides_is_stored_and_the_next_kernel_sets_the_flag():
     for made in (flagged((*STEPS[:5], read, *STEPS[5:])), flagged(outputs=("safe", "bad"))):
         first, second = launches(made)
         assert first.kernel is NEGATIVE and second.args[1] == BufferRef(f"flag_{len(BUFFERS)}")
-        assert second.kernel.stores == (Store("p1", 0, 1, "row", mask=1),)
+        assert second.kernel.stores == (Store("p1", 0, 1, "fiber", mask=1),)
 
 
 def test_all_stays_where_the_condition_is_read_or_the_host_does_not_see_flags():

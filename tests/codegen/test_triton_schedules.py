@@ -28,13 +28,13 @@ from anyshape.targets.triton.binaries import compile_kernel
 from anyshape.targets.triton.elements import ElementPrinter
 from anyshape.targets.triton.kernel import emit_triton
 from anyshape.targets.triton.launch_lists import parted
-from anyshape.targets.triton.narrow import narrow_elements, row_start
+from anyshape.targets.triton.narrow import fiber_start, narrow_elements
 from anyshape.targets.triton.online import online
 from anyshape.targets.triton.schedules import (
     Chooser,
     KernelSchedule,
+    fiber_in_registers,
     passes,
-    row_in_registers,
     thread_elements,
 )
 
@@ -47,7 +47,7 @@ SIZES = (SizeParam("n0"), SizeParam("n1"))
 
 def rows(index) -> Kernel:
     elements = (Load("p0", index, float32), Reduce("sum", 0, float32))
-    stores = (Store("p1", I, 1, "row"),)
+    stores = (Store("p1", I, 1, "fiber"),)
     return Kernel(
         (*POINTERS, *SIZES), (Axis("i0", ROWS),), (Axis("r0", COLUMNS),), elements, stores
     )
@@ -74,11 +74,11 @@ LENGTHS = [*range(1, 40), 511, 512, 513, 640, 768, 769, 2560, 5120, 5121, 6144, 
 
 @pytest.mark.parametrize("length", LENGTHS)
 def test_pieces_hold_a_row_and_all_but_the_last_are_full(length):
-    made = row_in_registers(length)
-    assert made.row * (made.pieces - 1) < length <= made.row * made.pieces
-    assert made.even == (length == made.row * made.pieces)
+    made = fiber_in_registers(length)
+    assert made.fiber * (made.pieces - 1) < length <= made.fiber * made.pieces
+    assert made.even == (length == made.fiber * made.pieces)
     assert length > 1024 or made.pieces == 1
-    assert made.row * made.pieces <= max(16, 2 * length)
+    assert made.fiber * made.pieces <= max(16, 2 * length)
 
 
 @pytest.mark.parametrize("index", [I * COLUMNS + R, R * ROWS + I], ids=["rows", "columns"])
@@ -96,11 +96,11 @@ def test_every_candidate_covers_cells_and_row(index, sizes):
         schedule = choice.schedule
         assert choice.tiles * schedule.block >= cells > (choice.tiles - 1) * schedule.block
         if choice.shares > 1:
-            assert not schedule.pieces and choice.each % schedule.row == 0
+            assert not schedule.pieces and choice.each % schedule.fiber == 0
             assert choice.shares * choice.each >= row > (choice.shares - 1) * choice.each
         elif schedule.pieces:
-            assert schedule.row * (schedule.pieces - 1) < row <= schedule.row * schedule.pieces
-            assert schedule.even == (row == schedule.row * schedule.pieces)
+            assert schedule.fiber * (schedule.pieces - 1) < row <= schedule.fiber * schedule.pieces
+            assert schedule.even == (row == schedule.fiber * schedule.pieces)
 
 
 def test_indices_are_64_bits_where_the_largest_index_or_a_masked_one_after_it_needs_them():
@@ -124,7 +124,7 @@ def test_few_long_rows_are_cut_and_many_are_not():
 
 def reading(*elements, index=I * COLUMNS + R) -> Kernel:
     loaded = (Load("p0", index, float32), *elements)
-    store = Store("p1", I, len(loaded) - 1, "row")
+    store = Store("p1", I, len(loaded) - 1, "fiber")
     pointers = (POINTERS[0], PointerParam("p1", loaded[-1].dtype, "write"))
     return Kernel(
         (*pointers, *SIZES), (Axis("i0", ROWS),), (Axis("r0", COLUMNS),), loaded, (store,)
@@ -141,12 +141,12 @@ def test_long_rows_that_begin_at_any_address_are_walked_in_aligned_tiles():
 
 @pytest.mark.parametrize("index", [R, R * 2 + I * COLUMNS, COLUMNS - R], ids=str)
 def test_rows_that_share_a_start_or_have_gaps_are_not_aligned(index):
-    assert row_start(rows(index), analyse(rows(index))) is None
+    assert fiber_start(rows(index), analyse(rows(index))) is None
 
 
 def test_a_row_begins_where_most_of_what_is_done_for_its_cells_begins():
     kernel = rows(I * COLUMNS + R)
-    assert row_start(kernel, analyse(kernel)) == I * COLUMNS
+    assert fiber_start(kernel, analyse(kernel)) == I * COLUMNS
 
 
 def test_positions_in_a_row_are_narrow_and_what_else_reads_them_is_not():
@@ -181,7 +181,7 @@ def test_a_lone_row_is_cut_where_one_pass_is_enough():
 @pytest.mark.parametrize("row", range(1, 9))
 def test_each_element_of_the_shortest_strided_rows_is_a_tile(row):
     made = Chooser.of(rows(R * ROWS + I)).schedule((0, 0, 131072, row)).schedule
-    assert (made.row, made.pieces, made.even) == (1, row, True)
+    assert (made.fiber, made.pieces, made.even) == (1, row, True)
 
 
 def test_where_one_number_lies_chooses_no_schedule():
@@ -267,8 +267,8 @@ def test_large_tensors_of_short_elements_have_half_as_many_programs():
 def test_shares_of_one_tile_are_known_and_larger_ones_are_walked():
     chooser = Chooser.of(rows(I * COLUMNS + R))
     few, lone = chooser.schedule((0, 0, 3, 131072)), chooser.schedule((0, 0, 1, 1 << 26))
-    assert few.schedule.once and few.each == few.schedule.row
-    assert not lone.schedule.once and lone.each > lone.schedule.row == 4096
+    assert few.schedule.once and few.each == few.schedule.fiber
+    assert not lone.schedule.once and lone.each > lone.schedule.fiber == 4096
     assert lone.schedule.warps == 16 and lone.schedule.unroll == 2
 
 
@@ -281,10 +281,10 @@ def test_columns_have_more_programs_where_they_are_few_or_their_loads_are_narrow
     assert odd.shares == 2 and few.shares == many.shares == 1
     assert chooser.schedule((0, 0, 50257, 700)).shares == 1  # few elements in each
     large = chooser.schedule((0, 0, 5120, 4096)).schedule
-    assert (large.block, large.row, large.warps) == (32, 64, 4)
+    assert (large.block, large.fiber, large.warps) == (32, 64, 4)
     short = replace(rows(R * ROWS + I), params=(*joined(R).params[:2], *SIZES))
     tiles = [Chooser.of(short).schedule((0, 0, n, 4096)).schedule for n in (4096, 5120)]
-    assert [(t.block, t.row, t.warps) for t in tiles] == [(64, 64, 4), (64, 128, 8)]
+    assert [(t.block, t.fiber, t.warps) for t in tiles] == [(64, 64, 4), (64, 128, 8)]
 
 
 def test_rows_that_are_written_stay_in_registers_twice_as_long():
@@ -301,7 +301,7 @@ def test_rows_that_are_written_stay_in_registers_twice_as_long():
     )
     chooser, summed = Chooser.of(written), Chooser.of(rows(I * COLUMNS + R))
     made = chooser.schedule((0, 0, 4096, 32000)).schedule
-    assert (made.pieces, made.row, made.warps) == (8, 4096, 32)
+    assert (made.pieces, made.fiber, made.warps) == (8, 4096, 32)
     assert not summed.schedule((0, 0, 4096, 32000)).schedule.pieces
     assert not chooser.schedule((0, 0, 4096, 32001)).schedule.pieces
     assert not chooser.schedule((0, 0, 4096, 32784)).schedule.pieces
@@ -317,7 +317,7 @@ def softmax_like(below: str = "sub", combine: str = "max") -> Kernel:
     )
     return Kernel(
         (*POINTERS, *SIZES), (Axis("i0", ROWS),), (Axis("r0", COLUMNS),), elements,
-        (Store("p1", I, 4, "row"),),
+        (Store("p1", I, 4, "fiber"),),
     )  # fmt: skip
 
 
@@ -343,7 +343,7 @@ def test_what_one_thread_has_of_a_row_is_combined_without_the_others(columns, tm
         assert "tt.reduce" in body and "math.exp" in body
         assert "ttg.convert_layout" not in body, whole
     own = thread_elements(kernel, schedule)
-    assert own.turns * own.neighbours * 32 * schedule.warps == schedule.row
+    assert own.turns * own.neighbours * 32 * schedule.warps == schedule.fiber
 
 
 def test_tiles_that_lie_in_a_row_have_no_mask():

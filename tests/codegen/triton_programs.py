@@ -53,19 +53,19 @@ from anyshape.targets.triton.binaries import compile_kernel
 from anyshape.targets.triton.flags import with_flags
 from anyshape.targets.triton.kernel import emit_triton, total_dtype, totals
 from anyshape.targets.triton.launch_lists import parted
-from anyshape.targets.triton.narrow import row_start
+from anyshape.targets.triton.narrow import fiber_start
 from anyshape.targets.triton.online import online
 from anyshape.targets.triton.prelude import HEADER
 from anyshape.targets.triton.schedules import (
     Chooser,
     KernelSchedule,
     default_schedule,
+    fiber_in_registers,
     may_split,
     power_of_two,
-    row_in_registers,
     short_columns,
-    walks_along_rows,
-    works_in_row,
+    walks_along_fibers,
+    works_in_fiber,
 )
 from tests.triton_interpreter import mend
 
@@ -80,7 +80,7 @@ NOT_BUILT = replace(CPU, load=lambda wanted, options: dict.fromkeys(wanted, Load
 TURNS, ONCE = 6, 64
 
 
-def schedule_of(kernel, turn, row):
+def schedule_of(kernel, turn, fiber):
     """The default one; one of narrow indices that holds rows in registers; one that
     holds them in pieces of 64; one whose tiles are aligned; for rows that are cut into shares, which are
     walked in a loop or are one tile."""
@@ -89,22 +89,24 @@ def schedule_of(kernel, turn, row):
     if not kernel.reduction_axes:
         return KernelSchedule(64, wide=False, exact_grid=turn % 2 == 1)
     if turn == 1:
-        return KernelSchedule(4, max(512, power_of_two(row)), pieces=1, wide=False, exact_grid=True)
-    if turn == 2 and not walks_along_rows(kernel):
-        return replace(short_columns(row), wide=False)
+        return KernelSchedule(
+            4, max(512, power_of_two(fiber)), pieces=1, wide=False, exact_grid=True
+        )
+    if turn == 2 and not walks_along_fibers(kernel):
+        return replace(short_columns(fiber), wide=False)
     if turn == 2:
-        return KernelSchedule(1, 64, pieces=max(1, -(-row // 64)), even=row == 64, wide=False)
+        return KernelSchedule(1, 64, pieces=max(1, -(-fiber // 64)), even=fiber == 64, wide=False)
     if turn == 3:
-        aligned = row_start(kernel, analyse(kernel)) is not None and walks_along_rows(kernel)
+        aligned = fiber_start(kernel, analyse(kernel)) is not None and walks_along_fibers(kernel)
         return KernelSchedule(1, 64, aligned=aligned, wide=False, exact_grid=True)
     if turn == 4:
         return KernelSchedule(4, 16, wide=False, totals=16, exact_grid=True)
     return KernelSchedule(2, ONCE, wide=False, totals=16, once=True)
 
 
-def modules_of(kernel, directory, number, turn, row):
+def modules_of(kernel, directory, number, turn, fiber):
     """The module of a schedule; one for each phase where rows are cut into shares."""
-    schedule = schedule_of(kernel, turn, row)
+    schedule = schedule_of(kernel, turn, fiber)
     if turn >= 4 and may_split(kernel):
         parts = (
             replace(schedule, phase=phase) for phase in range(analyse(online(kernel).kernel).count)
@@ -207,7 +209,7 @@ def launch(step, values, sizes, modules):
         else:
             args.append(evaluate_scalar(arg, sizes, {}))
     module = modules[step.kernel](
-        Chooser.of(step.kernel).row(*whole_numbers(step.kernel.params, args))
+        Chooser.of(step.kernel).fiber(*whole_numbers(step.kernel.params, args))
     )
     if isinstance(module, tuple):
         return launch_shares(step, module, args)
@@ -231,12 +233,12 @@ def whole_numbers(params, args):
 
 def launch_shares(step, modules, args, shares=3):
     """Rows cut into shares that are whole tiles."""
-    row = Chooser.of(step.kernel).row(*whole_numbers(step.kernel.params, args))
+    fiber = Chooser.of(step.kernel).fiber(*whole_numbers(step.kernel.params, args))
     each = modules[0].LAUNCH["constants"]["RBLOCK"]
     if each == ONCE:
-        shares = max(1, -(-row // each))
+        shares = max(1, -(-fiber // each))
     else:
-        each = max(80, -(-row // (each * shares)) * each)
+        each = max(80, -(-fiber // (each * shares)) * each)
     cells = Chooser.of(step.kernel).cells(*whole_numbers(step.kernel.params, args))
     dtypes_of = [total_dtype(step.kernel, n) for n in totals(step.kernel)]
     scratch = [torch.empty(shares * cells, dtype=getattr(torch, d.name)) for d in dtypes_of]
@@ -244,7 +246,7 @@ def launch_shares(step, modules, args, shares=3):
     table = modules[0].LAUNCH
     tiles = tiles_of(step.kernel, table, args) if table.get("exact") else 2
     for phase, module in enumerate(modules if tiles else ()):
-        grid = (tiles, shares if works_in_row(phases, phase) else 1)
+        grid = (tiles, shares if works_in_fiber(phases, phase) else 1)
         module.kernel[grid](*args, *scratch, shares, each, **module.LAUNCH["constants"])
 
 
@@ -436,11 +438,11 @@ def schedules_of(kernel):
     yield choice.schedule
     yield default_schedule(kernel)
     if may_split(kernel):
-        cut = replace(choice.schedule, pieces=0, row=64, totals=16)
+        cut = replace(choice.schedule, pieces=0, fiber=64, totals=16)
         for phase in range(analyse(online(kernel).kernel).count):
             yield replace(cut, phase=phase)
     if kernel.reduction_axes:
-        yield row_in_registers(5000)
+        yield fiber_in_registers(5000)
 
 
 def run_compiled(name, architectures, ways):

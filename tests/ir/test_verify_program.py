@@ -67,7 +67,7 @@ def kernel(*operands: str, update: bool = False, index=I0, row: bool = False) ->
     elements = [Load(read[0], index, float32), *(Load(name, I0, float32) for name in read[1:])]
     last = len(elements) - 1
     elements.append(Reduce("sum", last, float32) if row else Op("neg", (last,), float32))
-    stores = (Store(written, I0, last + 1, "row" if row else "cell"),)
+    stores = (Store(written, I0, last + 1, "fiber" if row else "cell"),)
     rows = (Axis("r0", N0),) if row else ()
     return Kernel(params, AXES, rows, tuple(elements), stores, update)
 

@@ -194,7 +194,7 @@ def test_a_kernel_says_which_moments_it_sums_again() -> None:
     mean, squares = (Moment("joined", part, 0, (1, 1), float32) for part in ("mean", "squares"))
     elements = (Load("p0", 0, float32), Reduce("sum", 0, float32), mean, squares)
     params = (PointerParam("p0", float32, "read"), PointerParam("p1", float32, "write"))
-    kernel = Kernel(params, (), (Axis("r0", 3),), elements, (Store("p1", 0, 3, "row"),))
+    kernel = Kernel(params, (), (Axis("r0", 3),), elements, (Store("p1", 0, 3, "fiber"),))
     verify_kernel(kernel)
     assert "moment joined squares v0 near v1, v1" in str(kernel)
     assert [e.usual for e in (mean, squares)] == [1, 1] and operands(squares) == (0, 1, 1)

@@ -3,9 +3,9 @@
 In: a ``Kernel`` and a name. Out: text of ``void NAME(pointers, sizes, scalars)`` in the order of
 the kernel's parameters; it uses the helpers of ``prelude.py``. Parallel axes are shared among
 threads where there is enough work; the innermost axis with unit steps is vectorised. Reductions
-have vectors of accumulators, by blocks, so that long rows lose no precision; what is left of a row
-goes sixteen at a time, the last under a mask. Read on: ``schedules.py``, ``reduction_phases.py``,
-``c_columns.py``, ``c_loops.py``, ``c_lanes.py``.
+have vectors of accumulators, by blocks, so that long fibers lose no precision; what is left of a
+fiber goes sixteen at a time, the last under a mask. Read on: ``schedules.py``,
+``reduction_phases.py``, ``c_columns.py``, ``c_loops.py``, ``c_lanes.py``.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ BLOCK = 64
 TILE = 64
 """Side of the tiles in which transposed operands are turned; ``as_turn`` knows it too."""
 SCRATCH_BYTES = 262144
-"""Rows up to this size are kept on the stack between phases."""
+"""Fibers up to this size are kept on the stack between phases."""
 VECTOR_BYTES = 512
-"""What the last vector of a row may read and write behind what is kept: ``WIDE`` lanes."""
+"""What the last vector of a fiber may read and write behind what is kept: ``WIDE`` lanes."""
 
 
 def emit_c(kernel: Kernel, name: str, ways: Sequence[Variant[KernelSchedule]] = ()) -> str:
@@ -240,8 +240,8 @@ class _Emitter(ColumnPrinter):
         needed = self.phases.closure((n for s in self.kernel.stores for n in operands(s)), set())
         return [n for n in needed if self.lane not in self.phases.axes_of[n]]
 
-    def walk_rows(self) -> None:
-        """The row is the vector: one position of the parallel axes at a time, phase by phase."""
+    def walk_fibers(self) -> None:
+        """The fiber is the vector: one position of the parallel axes at a time, phase by phase."""
         axes = self.kernel.axes
         self._find_kept()
         if self.kept:
@@ -251,42 +251,42 @@ class _Emitter(ColumnPrinter):
         self._open_loops(axes)
         done: set[int] = set()
         for level in range(self.phases.count):
-            self._row_elements(level, done)
-            self._row_pass(level, done)
-            for store in self.phases.stores(level, "row"):
+            self._fiber_elements(level, done)
+            self._fiber_pass(level, done)
+            for store in self.phases.stores(level, "fiber"):
                 self._store(store)
         self._close(len(axes))
         self._free_scratch()
 
-    def walk_one_row(self) -> None:
-        """One row in all: each phase is shared among threads by blocks, whose results are combined
-        in order, so that the result does not depend on the number of threads."""
+    def walk_one_fiber(self) -> None:
+        """One fiber in all: each phase is shared among threads by blocks, whose results are
+        combined in order, so that the result does not depend on the number of threads."""
         self._find_kept()
         if self.kept:
             self._open("")
             self._scratch()
         done: set[int] = set()
         for level in range(self.phases.count):
-            self._row_elements(level, done)
+            self._fiber_elements(level, done)
             self._shared_pass(level, done)
-            for store in self.phases.stores(level, "row"):
+            for store in self.phases.stores(level, "fiber"):
                 self._store(store)
         self._free_scratch()
 
-    def _row_elements(self, level: int, done: set[int]) -> None:
-        """Elements that do not vary along the row and are known before phase ``level``."""
+    def _fiber_elements(self, level: int, done: set[int]) -> None:
+        """Elements that do not vary along the fiber and are known before phase ``level``."""
         phases = self.phases
         roots = [
             n
             for n in range(len(self.elements))
-            if not phases.in_row(n) and phases.level[n] == level
+            if not phases.in_fiber(n) and phases.level[n] == level
         ]
-        new = [n for n in phases.closure(roots, done) if not phases.in_row(n)]
+        new = [n for n in phases.closure(roots, done) if not phases.in_fiber(n)]
         plain = [n for n in new if not isinstance(self.elements[n], Reduce)]
         self._emit_elements(plain)
         done.update(plain)
 
-    def _row_pass(self, level: int, done: set[int]) -> None:
+    def _fiber_pass(self, level: int, done: set[int]) -> None:
         kernel, work = self.kernel, self._work(level, done)
         self._declare(work.reduces, "d", total=True)
         if not work:
@@ -312,7 +312,7 @@ class _Emitter(ColumnPrinter):
         if not work:
             return
         if self._scans(work):
-            self._row_pass_again(work, done)
+            self._fiber_pass_again(work, done)
             return
         *outer, inner = kernel.reduction_axes
         extent, block = self._dim(inner.extent), BLOCK * WIDE
@@ -339,8 +339,8 @@ class _Emitter(ColumnPrinter):
             self._line(f"free(q{n});")
         done.update(work.reduces)
 
-    def _row_pass_again(self, work: Work, done: set[int]) -> None:
-        """A scan over the only row runs in order."""
+    def _fiber_pass_again(self, work: Work, done: set[int]) -> None:
+        """A scan over the only fiber runs in order."""
         self._start_scans(work)
         *outer, inner = self.kernel.reduction_axes
         self._open_loops(outer)
@@ -371,7 +371,8 @@ class _Emitter(ColumnPrinter):
     # --- what is kept between phases ---
 
     def _find_kept(self) -> None:
-        """Costly elements of a row that several phases need are kept instead of computed again."""
+        """Costly elements of a fiber that several phases need are kept instead of computed
+        again."""
         phases, kernel = self.phases, self.kernel
         if phases.count < 2 or len(kernel.reduction_axes) != 1:
             return
@@ -385,7 +386,7 @@ class _Emitter(ColumnPrinter):
             if (
                 isinstance(element, Op)
                 and SCALAR_OPS[element.op].cost >= 8
-                and phases.in_row(n)
+                and phases.in_fiber(n)
                 and len(used.get(n, ())) > 1
             ):
                 self.kept[n] = f"s{n}"
@@ -419,8 +420,8 @@ WALKS: Mapping[Walk, Callable[[_Emitter], None]] = {
     "cells": _Emitter.walk_cells,
     "tiles": _Emitter.walk_tiles,
     "in order": _Emitter.walk_in_order,
-    "rows": _Emitter.walk_rows,
-    "one row": _Emitter.walk_one_row,
+    "fibers": _Emitter.walk_fibers,
+    "one fiber": _Emitter.walk_one_fiber,
     "columns": _Emitter.walk_columns,
     "shared columns": _Emitter.walk_shared_columns,
     "folded columns": _Emitter.walk_folded_columns,

@@ -1,7 +1,7 @@
 """What one cell of a kernel is in C: lines that compute elements and store them.
 
 In: a kernel whose loops someone else opens. Out: lines of text, kept in ``lines`` with their depth.
-Elements may be read from memory where an earlier loop has put them (``kept`` rows, turned
+Elements may be read from memory where an earlier loop has put them (``kept`` fibers, turned
 ``tiles``).
 """
 
@@ -57,7 +57,7 @@ class CellPrinter:
     tiles: dict[int, str] = field(default_factory=dict)
     loaded: dict[int, str] = field(default_factory=dict)  # float16 of a vector, as float32
     stored: dict[Store, str] = field(default_factory=dict)  # what will be float16, as float32
-    partial: str = ""  # the axis of the last vector of a row, where lanes need not be cells
+    partial: str = ""  # the axis of the last vector of a fiber, where lanes need not be cells
     running: list[str] = field(default_factory=list)  # the axis of each open loop, "" of none
     indices: dict[str, str] = field(default_factory=dict)  # of axes that are not their variables
 
@@ -141,7 +141,7 @@ class CellPrinter:
         raise NotImplementedError(type(element).__name__)
 
     def _moment(self, moment: Moment) -> str:
-        """As it is in all ordinary rows; else the call of its function (``c_moments.py``)."""
+        """As it is in all ordinary fibers; else the call of its function (``c_moments.py``)."""
         given = ", ".join(f"v{n}" for n in moment.given)
         suffix = C_SUFFIXES[moment.dtype.name]
         fits = f"as_fits_{len(moment.given)}_{suffix}({given})"
@@ -229,7 +229,7 @@ def moment_name(name: str, kernel: Kernel, moment: Moment) -> str:
 
 
 def siblings(kernel: Kernel, moment: Moment) -> list[Moment]:
-    """The moments of the same cells in the same order: one walk over the row gives all."""
+    """The moments of the same cells in the same order: one walk over the fiber gives all."""
     key = moment.order, moment.arg, moment.dtype
     moments = [element for element in kernel.elements if isinstance(element, Moment)]
     return [each for each in moments if (each.order, each.arg, each.dtype) == key]

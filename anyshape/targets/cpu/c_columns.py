@@ -1,9 +1,10 @@
-"""Strided rows in C: neighbouring rows are done together, with a vector over them.
+"""Strided fibers in C: neighbouring fibers are done together, with a vector over them.
 
-In: a kernel whose neighbours in memory lie across its rows, as in a sum over the first dimension.
-Out: lines. ``walk_columns`` takes LANES rows at a time and shares these blocks among threads. Where
-there is one such block, ``walk_shared_columns`` shares the cells of its rows instead;
-``walk_folded_columns`` takes several cells of each row at a time, too, so that the vector is full.
+In: a kernel whose neighbours in memory lie across its fibers, as in a sum over the first dimension.
+Out: lines. ``walk_columns`` takes LANES fibers at a time and shares these blocks among threads.
+Where there is one such block, ``walk_shared_columns`` shares the cells of its fibers instead;
+``walk_folded_columns`` takes several cells of each fiber at a time, too, so that the vector is
+full.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from anyshape.targets.cpu.c_loops import LoopPrinter
 from anyshape.targets.cpu.c_texts import c_combine, c_identity, total_type
 from anyshape.targets.cpu.schedules import LANES
 
-ROWS = 128
-"""Cells of a strided row that are summed in the elements' own type."""
+CELLS = 128
+"""Cells of a strided fiber that are summed in the elements' own type."""
 SLOW = 3
 """An operator of a column alone that costs this much, a quotient or a root, is done once for all of
 its cells."""
@@ -32,7 +33,7 @@ class ColumnPrinter(LoopPrinter):
     of_columns: dict[int, str] = field(default_factory=dict)  # what was computed for each column
 
     def walk_columns(self) -> None:
-        """``LANES`` neighbouring rows at a time, with a vector over them."""
+        """``LANES`` neighbouring fibers at a time, with a vector over them."""
         *outer, column = self.kernel.axes
         self._parallel(len(outer) + 1)
         self._open_loops(outer)
@@ -69,7 +70,7 @@ class ColumnPrinter(LoopPrinter):
             for n in self._scans(work):
                 self._spread(column, f"c{n}[{lane}] = {c_identity(self.elements[n])};")
             self._open_loops(outer)
-            self._open_blocks(inner, ROWS)
+            self._open_blocks(inner, CELLS)
             for n in work.reduces:
                 self._spread(column, f"a{n}[{lane}] = {c_identity(self.elements[n])};")
             name = inner.name
@@ -107,7 +108,7 @@ class ColumnPrinter(LoopPrinter):
         for n in self.phases.closure(roots, set()):
             element = self.elements[n]
             own = set(self.phases.read_by(element))
-            if self.phases.in_row(n):
+            if self.phases.in_fiber(n):
                 read |= own
             elif isinstance(element, Moment):
                 slow.add(n)
@@ -132,7 +133,7 @@ class ColumnPrinter(LoopPrinter):
 
     def _store_columns(self, level: int, column: Axis) -> None:
         """What is stored once for each column after phase ``level``."""
-        after = self.phases.stores(level, "row")
+        after = self.phases.stores(level, "fiber")
         if after:
             self._open_columns(column)
             self._columns_known([n for s in after for n in operands(s)], column)
@@ -177,8 +178,8 @@ class ColumnPrinter(LoopPrinter):
     # --- few columns ---
 
     def walk_shared_columns(self) -> None:
-        """The one block of columns, whose cells threads share by ``ROWS``: what is added up is what
-        ``walk_columns`` adds, in the same order."""
+        """The one block of columns, whose cells threads share by ``CELLS``: what is added up is
+        what ``walk_columns`` adds, in the same order."""
         (column,) = self.kernel.axes
         name, columns = column.name, self._dim(column.extent)
         self._line(f"const i64 {name}b = 0, {name}e = {columns};")
@@ -189,25 +190,25 @@ class ColumnPrinter(LoopPrinter):
             if work:
                 self._open("")
                 self._compute_of_columns(work, column)
-                self._pass_by_blocks(work, column, str(ROWS), self._block_of_rows)
+                self._pass_by_blocks(work, column, str(CELLS), self._block_of_cells)
                 self._close(1)
                 self.of_columns = {}
             self._store_columns(level, column)
 
-    def _block_of_rows(self, work: Work, column: Axis, row: Axis) -> None:
+    def _block_of_cells(self, work: Work, column: Axis, fiber: Axis) -> None:
         """The parts of one block of cells."""
         lane = _lane(column)
         for n in work.reduces:
             self._line(f"{self._type(n)} a{n}[{LANES}];")
             self._spread(column, f"a{n}[{lane}] = {c_identity(self.elements[n])};")
-        self._loop(row.name, f"{row.name}b", f"{row.name}e")
+        self._loop(fiber.name, f"{fiber.name}b", f"{fiber.name}e")
         self._column_cells(work, column)
         self._close(1)
         for n in work.reduces:
             self._spread(column, f"q{n}[b * {LANES} + {lane}] = a{n}[{lane}];")
 
     def walk_folded_columns(self) -> None:
-        """``fold`` cells of each row at a time: lane ``k * columns + c`` is column ``c`` of every
+        """``fold`` cells of each fiber at a time: lane ``k * columns + c`` is column ``c`` of every
         ``fold``-th cell from the ``k``-th on. Threads share blocks of cells, whose results are
         combined in order, so that the result does not depend on the number of threads."""
         (column,) = self.kernel.axes
@@ -221,7 +222,7 @@ class ColumnPrinter(LoopPrinter):
             work.known.clear()
             if work:
                 self._folded_pass(work, column)
-            if self.phases.stores(level, "row"):
+            if self.phases.stores(level, "fiber"):
                 self._open("")
                 self._line(f"const i64 {name}e = {columns};")
                 self._store_columns(level, column)
@@ -239,9 +240,9 @@ class ColumnPrinter(LoopPrinter):
     ) -> None:
         """The reductions of one phase: a part of each block of cells, and one total of each lane.
         The brackets around it are the caller's."""
-        (row,) = self.kernel.reduction_axes
-        name, lane = row.name, _lane(column)
-        self._line(f"const i64 cells = {self._dim(row.extent)}, block = {block};")
+        (fiber,) = self.kernel.reduction_axes
+        name, lane = fiber.name, _lane(column)
+        self._line(f"const i64 cells = {self._dim(fiber.extent)}, block = {block};")
         self._line("const i64 blocks = (cells + block - 1) / block;")
         for n in work.reduces:
             kind = self._type(n)
@@ -250,7 +251,7 @@ class ColumnPrinter(LoopPrinter):
         self._loop("b", "0", "blocks")
         self._line(f"const i64 {name}b = b * block;")
         self._line(f"const i64 {name}e = {name}b + block < cells ? {name}b + block : cells;")
-        cells(work, column, row)
+        cells(work, column, fiber)
         self._close(1)
         for n in work.reduces:
             element = self.elements[n]
@@ -268,7 +269,7 @@ class ColumnPrinter(LoopPrinter):
         self._line(f"const i64 {column.name}e = width;")
         self.indices[column.name] = f"{column.name} % ({start})"
         self._compute_of_columns(work, column)
-        self._pass_by_blocks(work, column, f"{ROWS} * fold", self._folded_block)
+        self._pass_by_blocks(work, column, f"{CELLS} * fold", self._folded_block)
         for n in work.reduces:
             first = f"t{n}[l % ({start})]"
             self._line(
@@ -279,9 +280,9 @@ class ColumnPrinter(LoopPrinter):
         self.of_columns = {}
         self._close(1)
 
-    def _folded_block(self, work: Work, column: Axis, row: Axis) -> None:
+    def _folded_block(self, work: Work, column: Axis, fiber: Axis) -> None:
         """The parts of the lanes of one block of cells."""
-        name = row.name
+        name = fiber.name
         for n in work.reduces:
             self._line(f"{self._type(n)} a{n}[{LANES}];")
             self._line(

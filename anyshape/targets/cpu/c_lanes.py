@@ -33,11 +33,11 @@ from anyshape.targets.reduction_phases import specialize, step_of
 WIDE = 64
 """Accumulators of a cheap reduction."""
 NARROW = 16
-"""Accumulators of any other, and of short rows and what is left of long ones."""
+"""Accumulators of any other, and of short fibers and what is left of long ones."""
 BYTES = 32
 """The same where bytes are read, as masks are."""
 FEW = 4
-"""Fewer cells of a row are done one by one: to combine accumulators would take longer."""
+"""Fewer cells of a fiber are done one by one: to combine accumulators would take longer."""
 CONVERTED = ("float16", "bfloat16")
 """What GCC makes poor vectors of when it converts: there are helpers for sixteen at a time."""
 CONVERTED_WIDE = ("float16",)
@@ -230,7 +230,7 @@ class LanePrinter(CellPrinter):
         return [*([(width, 2 * width)] if width > NARROW else []), (NARROW, NARROW)]
 
     def _are_truths(self, work: Work) -> bool:
-        """Is every total a truth? To combine WIDE of them is little, if not for each row."""
+        """Is every total a truth? To combine WIDE of them is little, if not for each fiber."""
         return all(self.elements[n].dtype is bool_ for n in work.reduces)
 
     def _is_gathered(self, element: Element) -> bool:

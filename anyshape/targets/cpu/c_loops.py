@@ -26,10 +26,10 @@ class LoopPrinter(LanePrinter):
             stores=phases.stores(level, "cell"),
             reduces=phases.reduces(level),
             keep=[n for n in self.kept if phases.level[n] == level],
-            known=done | self._known_rows(level),
+            known=done | self._known_fibers(level),
         )
 
-    def _known_rows(self, level: int) -> set[int]:
+    def _known_fibers(self, level: int) -> set[int]:
         """Reductions of earlier phases: their values are variables already."""
         return {
             n

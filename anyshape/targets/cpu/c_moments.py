@@ -1,9 +1,10 @@
-"""Functions that sum the moments of one row again, in the order of ATen's kernel.
+"""Functions that sum the moments of one fiber again, in the order of ATen's kernel.
 
-In: a kernel with moments. Out: a C function for those of the same cells, which is called of a row
-near whose moments squares overflow. It is handed the kernel's parameters, the position of the row,
-what is known of the row, and which moment is asked for; it computes the row's cells once more, one
-after the other, as the kernel's own elements, and hands them to the functions of ``moments.py``.
+In: a kernel with moments. Out: a C function for those of the same cells, which is called of a fiber
+near whose moments squares overflow. It is handed the kernel's parameters, the position of the
+fiber, what is known of the fiber, and which moment is asked for; it computes the fiber's cells once
+more, one after the other, as the kernel's own elements, and hands them to the functions of
+``moments.py``.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ def moment_functions(whole: CellPrinter) -> str:
 
 def _function(whole: CellPrinter, name: str, moment: Moment) -> str:
     kernel, phases = whole.kernel, whole.phases
-    printer = _RowPrinter(kernel, name, phases, whole.parameters, whole.sums)
-    printer.print_row(moment)
+    printer = _FiberPrinter(kernel, name, phases, whole.parameters, whole.sums)
+    printer.print_fiber(moment)
     elements = kernel.elements
     handed = [f"i64 {axis.name}" for axis in kernel.axes]
     handed += [f"{C_TYPES[elements[n].dtype.name]} v{n}" for n in phases.totals_below(moment)]
@@ -41,30 +42,30 @@ def _function(whole: CellPrinter, name: str, moment: Moment) -> str:
 
 
 @mutable(eq=False)
-class _RowPrinter(LoopPrinter):
-    """Prints one row, cell by cell."""
+class _FiberPrinter(LoopPrinter):
+    """Prints one fiber, cell by cell."""
 
-    def print_row(self, moment: Moment) -> None:
+    def print_fiber(self, moment: Moment) -> None:
         """The body of the function of the moment and its siblings."""
         phases, self.elements = self.phases, list(self.kernel.elements)
-        self.running += [axis.name for axis in self.kernel.axes]  # whoever calls it has a row
-        rows = self.kernel.reduction_axes
+        self.running += [axis.name for axis in self.kernel.axes]  # whoever calls it has a fiber
+        fibers = self.kernel.reduction_axes
         count: Dim = 1
-        for axis in rows:
+        for axis in fibers:
             count = count * axis.extent
         order, kind = f"as_{moment.order}", C_SUFFIXES[moment.dtype.name]
         self._line(f"{order}_{kind} s;")
         self._line(f"{order}_start_{kind}(&s, {self._dim(count)});")
-        self._open_loops(rows[:-1])
+        self._open_loops(fibers[:-1])
         cells = phases.closure((moment.arg,), set(phases.totals_below(moment)))
         for n in cells:
             element = self.elements[n]
             if isinstance(element, Scan):
                 self._line(f"{total_type(element)} c{n} = {c_identity(element)};")
-        self._open_loops(rows[-1:])
+        self._open_loops(fibers[-1:])
         self._emit_elements(cells)
         self._line(f"{order}_add_{kind}(&s, v{moment.arg});")
-        self._close(len(rows))
+        self._close(len(fibers))
         means, squares = (f"{order}_{part}_{kind}(&s)" for part in ("mean", "squares"))
         parts = {element.part for element in siblings(self.kernel, moment)}
         wanted = f"squares ? {squares} : {means}"

@@ -1,7 +1,7 @@
 """Library calls that C can make: which, and what they are handed.
 
 In: a ``Call`` of the program. Out: a ``LibraryCall``, or None where only Python can make it. One
-row a function of torch; each says which stable C function, or which operator of torch's
+function for each of torch's; it says which stable C function, or which operator of torch's
 dispatcher, gives the very bits that the Python line gives, and for which operands.
 """
 
@@ -31,14 +31,14 @@ Buffers = Mapping[str, Buffer]
 
 def library_call(step: Call, buffers: Buffers, kind: str = "cpu") -> LibraryCall | None:
     """The call as C makes it for a kind of device, None where it cannot."""
-    row = ROWS.get(step.function)
-    if row is None:
+    write = LIBRARY_CALLS.get(step.function)
+    if write is None:
         return None
     used = [buffers[name] for name in step.mentions()]
     on_device = all(b.device.partition(":")[0] == kind for b in used)
     if not on_device or buffers[step.outputs[0]].dtype not in DTYPES:
         return None
-    call = row(step, buffers)
+    call = write(step, buffers)
     return call if call is None or call.dispatched else of_kind(call, kind)
 
 
@@ -101,7 +101,7 @@ def _linear(step: Call, buffers: Buffers) -> LibraryCall | None:
         return None
     if any(len(b.shape) != 1 for b in bias) or step.kwargs:
         return None
-    out, left = _rows(result), _whole(value) if rank == 2 else _rows(value)
+    out, left = _as_matrix(result), _whole(value) if rank == 2 else _as_matrix(value)
     right = TensorArg(weight.name, weight.shape[::-1], weight.strides[::-1])
     tensors = (out, *map(_whole, bias), left, right)
     args: tuple[NativeArg, ...] = tuple(("tensor", tensor) for tensor in tensors)
@@ -126,7 +126,7 @@ def _attention(step: Call, buffers: Buffers) -> LibraryCall | None:
     return LibraryCall(step, "aten::scaled_dot_product_attention", args, dispatched=True)
 
 
-ROWS: Mapping[str, Callable[[Call, Buffers], LibraryCall | None]] = {
+LIBRARY_CALLS: Mapping[str, Callable[[Call, Buffers], LibraryCall | None]] = {
     "torch.mm": _mm,
     "torch.bmm": _bmm,
     "torch.addmm": _addmm,
@@ -151,7 +151,7 @@ def _whole(buffer: Buffer) -> TensorArg:
     return TensorArg(buffer.name, buffer.shape, buffer.strides)
 
 
-def _rows(buffer: Buffer) -> TensorArg:
+def _as_matrix(buffer: Buffer) -> TensorArg:
     """All but the last dimension as one."""
     rows: Dim = 1
     for size in buffer.shape[:-1]:

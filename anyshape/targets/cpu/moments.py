@@ -1,12 +1,13 @@
-"""Means and squares of a row in the order of ATen's kernels, as C that is handed number by number.
+"""Means and squares of a fiber in the order of ATen's kernels, as C that is handed number by
+number.
 
 In: nothing. Out: texts of the prelude: of each order the record that it keeps, and functions that
 start it, add a number and give a moment; and the tests whether squares near a moment fit into their
 type. The record is that of ATen's ``RowwiseMoments`` (``aten/src/ATen/native/cpu/moments_utils.h``,
-after Welford, and Chan, Golub and LeVeque): a row is read as vectors of ``AS_EAGER_BYTES``, sixteen
-of them are a chunk, chunks are joined two by two as a binary counter counts, then the lanes behind
-what is left of the row. Where means are squared, and by what that is multiplied, decides what is
-NaN.
+after Welford, and Chan, Golub and LeVeque): a fiber is read as vectors of ``AS_EAGER_BYTES``,
+sixteen of them are a chunk, chunks are joined two by two as a binary counter counts, then the lanes
+behind what is left of the fiber. Where means are squared, and by what that is multiplied, decides
+what is NaN.
 """
 
 from __future__ import annotations
@@ -144,4 +145,4 @@ MOMENTS = [
     *(_of_kind(FITS, kind) for kind in LIMITS),
     *(without_passes(_of_kind(text, kind)) for text in ORDERS for kind in LIMITS),
 ]
-"""Tests of each row, and what is done to the few rows that fail them."""
+"""Tests of each fiber, and what is done to the few fibers that fail them."""

@@ -1,6 +1,6 @@
 """A native region as C: a plan of numbers that says which step runs on what.
 
-In: a ``NativeRegion`` of a program. Out: a ``PrintedRegion``. Most steps are rows of the plan,
+In: a ``NativeRegion`` of a program. Out: a ``PrintedRegion``. Most steps are entries of the plan,
 which name a function that all programs share (``region_steps.py``), and what it is done to: slots
 of one array of pointers ``v`` (table entries, buffers, tensor handles) and of numbers ``n``
 (``region_numbers.py``). Loops, branches, lists of launches and what is unusual are small functions
@@ -145,7 +145,7 @@ class RegionPrinter(CallPrinter):
         """``anyshape_plan``, and what follows it."""
         numbers, operands = self.numbers, list[int]()
         steps: list[int] = []
-        for function, slots in self.rows:
+        for function, slots in self.planned:
             steps += (self._index(function), len(operands))
             operands += map(self._index, slots)
         pointers: list[int] = []
@@ -156,7 +156,7 @@ class RegionPrinter(CallPrinter):
         count = self._index(("blob", len(self.blobs)))
         return (
             *(self.outer, numbers.given, floats),
-            *(numbers.computed, len(self.own), len(self.table), len(self.setup), len(self.rows)),
+            *(numbers.computed, len(self.own), len(self.table), len(self.setup), len(self.planned)),
             *(len(self.handles), len(self.blobs), count, delete, kept),
             *(*numbers.code, *self.own, *pointers, *steps, *operands),
         )
@@ -246,7 +246,7 @@ class RegionPrinter(CallPrinter):
                 args.append(self._number(arg, part))
         prototype = f"void (*)({', '.join(types)})"
         part.lines.append(f"(({prototype}){function})({', '.join(args)});")
-        self._row(part)
+        self._do_part(part)
 
     def _assertion(self, step: Assertion) -> None:
         if not self.hollow:
@@ -257,15 +257,15 @@ class RegionPrinter(CallPrinter):
         function = part(self._entry(("kernel", self.kernel_names[first.kernel])))
         count = part(("number", self.numbers.index(len(step.launches))))
         handed = [[*self._listed(one, part, step.divided)] for one in step.launches]
-        rows, operands, width = len(part.slots), list[tuple[str, str]](), 0
+        begin, operands, width = len(part.slots), list[tuple[str, str]](), 0
         for kind, array, slot in handed[0]:
-            operands.append((kind, f"{array}[row[{width}]]" if isinstance(slot, tuple) else slot))
+            operands.append((kind, f"{array}[item[{width}]]" if isinstance(slot, tuple) else slot))
             width += isinstance(slot, tuple)
         for launch, own in zip(step.launches, handed, strict=True):
             part.slots += (slot for *_, slot in own if isinstance(slot, tuple))
             part.slots.append(("number", self.numbers.index(cells(launch))))
-        part.lines += list_lines(step, operands, Table(function, count, rows, width + 1))
-        self._row(part)
+        part.lines += list_lines(step, operands, Table(function, count, begin, width + 1))
+        self._do_part(part)
 
     def _listed(
         self, launch: Launch, part: Part, divided: bool
@@ -350,7 +350,7 @@ class RegionPrinter(CallPrinter):
         """The bodies have plans of their own and share the table: ``v`` begins with it."""
         part = Part()
         self._nest(nested, part)
-        self._row(part)
+        self._do_part(part)
 
     def _nest(self, nested: NativeNested, part: Part) -> None:
         step, (number, *_) = nested.step, nested.step.given

@@ -1,6 +1,6 @@
 """Calls of torch's library in a native region, and what steps are handed: slots of ``v`` and ``n``.
 
-In: a ``LibraryCall``. Out: rows of a plan (``region_steps.py``), the text of a ``Part`` where no
+In: a ``LibraryCall``. Out: steps of a plan (``region_steps.py``), the text of a ``Part`` where no
 such step does it. ``native.py`` does the other steps. The stable C interface of torch is
 torch/csrc/inductor/aoti_torch/c/shim.h and torch/csrc/stable/c/shim.h.
 """
@@ -63,26 +63,26 @@ class CallPrinter:
     kept: list[tuple[int, ...]] = field(default_factory=list)  # the same of each plan
     numbers: RegionNumbers = field(default_factory=RegionNumbers)
     scalars: dict[Operand, str | Slot] = field(default_factory=dict)
-    rows: list[tuple[Slot, tuple[Slot, ...]]] = field(default_factory=list)
+    planned: list[tuple[Slot, tuple[Slot, ...]]] = field(default_factory=list)
     own: list[int] = field(default_factory=list)  # with ``separate``: the size of each buffer
     outer: int = 0
     number: int = 0  # of its plan
     # As torch's C functions are told it: its type and its number.
     device: tuple[int, int] = 0, -1
 
-    # --- rows of the plan ---
+    # --- steps of the plan ---
 
     def _do(self, does: Does, *operands: Slot | int) -> None:
         """A step that is done as ``region_steps.py`` says; numbers stand for themselves."""
         slots = tuple(("given", each) if isinstance(each, int) else each for each in operands)
-        self.rows.append((("step", does), slots))
+        self.planned.append((("step", does), slots))
 
-    def _row(self, part: Part) -> None:
+    def _do_part(self, part: Part) -> None:
         """A step that has a text."""
         if part.lines:
             text = "".join(f"    {line}\n" for line in part.lines)
             number = self.parts.setdefault(text, len(self.parts))
-            self.rows.append((self._entry(("part", number)), tuple(part.slots)))
+            self.planned.append((self._entry(("part", number)), tuple(part.slots)))
 
     # --- torch's library ---
 
@@ -114,7 +114,7 @@ class CallPrinter:
         prototype = f"int (*)({', '.join(types)})"
         call = f"(({prototype}){function})({', '.join(args)})"
         self._fail_if(call, LIBRARY_FAILED, part)
-        self._row(part)
+        self._do_part(part)
 
     def _given(self, kind: str, value: object, part: Part) -> str:
         """What is optional is handed over as where it is."""
@@ -153,7 +153,7 @@ class CallPrinter:
         given = [*map(part, functions), *map(str, self.device), str(len(buffer.shape))]
         given += [self._array(dims, part) for dims in (buffer.shape, buffer.strides)]
         part.lines.append(f"anyshape_empty({', '.join(given)}, &{part(result)});")
-        self._row(part)
+        self._do_part(part)
 
     def _layout_of(self, buffer: Buffer) -> tuple[Slot, tuple[int, int], int, list[Slot]]:
         """A buffer's type, device, rank and dimensions, as torch's C functions are told them."""
@@ -241,7 +241,7 @@ class CallPrinter:
             dims = f"{len(shape)}, {self._array(shape, part)}, {self._array(strides, part)}"
             pointer = part(self.pointers[buffer])
             part.lines.append(f"anyshape_touch({pointer}, {width}, {dims});")
-            self._row(part)
+            self._do_part(part)
 
     def _fail_if(self, condition: str, status: int, part: Part) -> None:
         part.lines.append(f"{condition};" if self.hollow else f"if ({condition}) return {status};")

@@ -1,10 +1,10 @@
 """A list of launches as C: what its text is, whatever buffers and sizes the launches are on.
 
-In: a ``LaunchList``. Out: lines over ``v``, ``n``, ``f`` and ``a`` (``native.py``): ``a`` has a row
-for each launch, which says where its operands are, and its cells last. One team of threads does the
-whole list: of launches that are ``divided``, each thread does the same number of cells, of as many
-launches as it takes; of others, whole launches, where there are enough of them and none is large,
-else all do one after the other.
+In: a ``LaunchList``. Out: lines over ``v``, ``n``, ``f`` and ``a`` (``native.py``): ``a`` has an
+item for each launch, which says where its operands are, and its cells last. One team of threads
+does the whole list: of launches that are ``divided``, each thread does the same number of cells, of
+as many launches as it takes; of others, whole launches, where there are enough of them and none is
+large, else all do one after the other.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ ALONE = "#pragma omp parallel num_threads(1)"
 
 @frozen
 class Table:
-    """Where the rows are: ``function`` and ``count`` (how many rows) as text, the first row begins
-    at ``a[rows]``, and each has so many elements."""
+    """Where the items are: ``function`` and ``count`` (how many items) as text, the first item
+    begins at ``a[begin]``, and each has so many elements."""
 
     function: str
     count: str
-    rows: int
+    begin: int
     width: int
 
 
@@ -44,19 +44,19 @@ def list_lines(
     args = [text for _, text in operands] + ["first, end - first"] * launches.divided
     call = f"((void (*)({', '.join(types)})){table.function})({', '.join(args)});"
     least = COSTS.cells_for_threads(cell_cost(launches.launches[0].kernel))
-    row = f"const long *row = a + {table.rows} + k * {table.width}; "
-    row += f"long size = n[row[{table.width - 1}]];"
+    item = f"const long *item = a + {table.begin} + k * {table.width}; "
+    item += f"long size = n[item[{table.width - 1}]];"
     each = f"for (long k = 0; k < {table.count}; k++)"
     sums = [
         "long cells = 0, most = 0;",
-        f"{each} {{ {row} cells += size; most = size > most ? size : most; }}",
+        f"{each} {{ {item} cells += size; most = size > most ? size : most; }}",
     ]
     if launches.divided:
-        return [*sums, *_by_cells(row, each, call, least)]
-    return [*sums, *_whole(row, each, call, table.count, least)]
+        return [*sums, *_by_cells(item, each, call, least)]
+    return [*sums, *_whole(item, each, call, table.count, least)]
 
 
-def _by_cells(row: str, each: str, call: str, least: int) -> list[str]:
+def _by_cells(item: str, each: str, call: str, least: int) -> list[str]:
     return [
         f"#pragma omp parallel if (cells > {least})",
         "{",
@@ -65,7 +65,7 @@ def _by_cells(row: str, each: str, call: str, least: int) -> list[str]:
         "    long from = share * omp_get_thread_num(), to = from + share;",
         f"    {ALONE}",
         f"    {each} {{",
-        f"        {row}",
+        f"        {item}",
         "        long first = from > at ? from - at : 0, end = to - at < size ? to - at : size;",
         f"        if (first < end) {call}",
         "        at += size;",
@@ -74,15 +74,15 @@ def _by_cells(row: str, each: str, call: str, least: int) -> list[str]:
     ]
 
 
-def _whole(row: str, each: str, call: str, count: str, least: int) -> list[str]:
+def _whole(item: str, each: str, call: str, count: str, least: int) -> list[str]:
     shared = f"cells > {least} && most <= {COSTS.whole_launch * least}"
     return [
         f"if ({shared} && {count} >= omp_get_max_threads()) {{",
         "    #pragma omp parallel for schedule(dynamic)",
         f"    {each} {{",
-        f"        {row}",
+        f"        {item}",
         f"        {ALONE}",
         f"        {call}",
         "    }",
-        f"}} else {each} {{ {row} {call} }}",
+        f"}} else {each} {{ {item} {call} }}",
     ]

@@ -122,8 +122,8 @@ def _all_of(buffers: Mapping[str, Buffer], view: View | ViewCall) -> bool:
     """Is the view all of the base's memory, row by row? The base may lie in another order."""
     one, other = buffers[view.output], buffers[view.base]
     dense = dense_order(other.shape, other.strides) is not None
-    rows = one.strides == row_major(one.shape)
-    return dense and rows and one.dtype == other.dtype and numel(one.shape) == numel(other.shape)
+    packed = one.strides == row_major(one.shape)
+    return dense and packed and one.dtype == other.dtype and numel(one.shape) == numel(other.shape)
 
 
 def as_native_nested(

@@ -6,7 +6,7 @@ Buffers that live and die inside a native region get a slot in its arena (``aren
 serves several buffers that live at different times, an elementwise result may take its operand's
 slot, and so does memory from outside that dies in the native region. What outlives it is allocated
 before it, or takes all the memory of a buffer that dies in it. ``BLAS_PRODUCTS`` are done by BLAS
-directly, the rows of ``library.py`` by torch's library; a step stays outside where a library must
+directly, the calls of ``library.py`` by torch's library; a step stays outside where a library must
 be called through Python.
 """
 

@@ -36,7 +36,7 @@ AS_UNALIGNED(u16) AS_UNALIGNED(u32) AS_UNALIGNED(u64) AS_UNALIGNED(f32) AS_UNALI
 #define AS_FMA(a, b, c) ((a) * (b) + (c))
 #endif
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
-#define AS_MASKS /* of vectors: what is left of a row is one vector */
+#define AS_MASKS /* of vectors: what is left of a fiber is one vector */
 #endif
 #define AS_IS_MINUS_ONE(T, b) ((T)-1 < 0 && (b) == (T)-1)
 void *malloc(unsigned long), *aligned_alloc(unsigned long, unsigned long); void free(void *);

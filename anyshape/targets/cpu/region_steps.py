@@ -1,7 +1,7 @@
 """The steps that native regions are made of, as C that is compiled once for all of them.
 
-In: nothing. Out: ``STEPS``, a C function for each ``Does``. ``native.py`` writes the rows of a plan
-that name them: what a step is done to is numbers in the plan, and no text. Such a function is
+In: nothing. Out: ``STEPS``, a C function for each ``Does``. ``native.py`` writes the steps of a
+plan that name them: what a step is done to is numbers in the plan, and no text. Such a function is
 handed all slots ``v``, the numbers ``n`` and the scalars ``f`` of a region, and ``a``: which of
 them this step is about. Steps that are none of these have texts of their own.
 """

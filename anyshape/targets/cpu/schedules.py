@@ -19,14 +19,14 @@ Walk: TypeAlias = Literal[
     "cells",
     "tiles",
     "in order",
-    "rows",
-    "one row",
+    "fibers",
+    "one fiber",
     "columns",
     "shared columns",
     "folded columns",
 ]
 LANES = 64
-"""Columns that a reduction over a strided row keeps at a time."""
+"""Columns that a reduction over a strided fiber keeps at a time."""
 FOLDED_CELLS = 8192
 """Fewer cells than this are not worth the blocks of a fold."""
 
@@ -36,10 +36,10 @@ class KernelSchedule:
     """How a vector runs over the cells.
 
     ``cells``: along the last axis; ``tiles``: the same, as transposed operands are turned; ``in
-    order``: one cell after the other; ``rows``: along each row; ``one row``: along the only row,
-    whose blocks threads share; ``columns``: across strided rows; ``shared columns``: the same,
-    whose cells threads share; ``folded columns``: across a few strided rows and several cells of
-    each. ``known`` are the phases and the lane of the kernel that it was chosen for.
+    order``: one cell after the other; ``fibers``: along each fiber; ``one fiber``: along the only
+    fiber, whose blocks threads share; ``columns``: across strided fibers; ``shared columns``: the
+    same, whose cells threads share; ``folded columns``: across a few strided fibers and several
+    cells of each. ``known`` are the phases and the lane of the kernel that it was chosen for.
     """
 
     walk: Walk
@@ -79,7 +79,7 @@ def _walk(kernel: Kernel, phases: Phases, along: str | None) -> Walk:
     if kernel.reduction_axes:
         if along != kernel.reduction_axes[-1].name:
             return "columns"
-        return "rows" if axes else "one row"
+        return "fibers" if axes else "one fiber"
     if kernel.ordered or not axes:
         return "in order"
     return "cells" if turned(phases, axes[-1].name) is None else "tiles"
@@ -96,10 +96,10 @@ def _is_one_block(kernel: Kernel) -> bool:
 
 def _few_columns(kernel: Kernel, phases: Phases) -> Condition | bool:
     """Where folding brings something; False where it cannot be done: what is reduced must run
-    through memory as if the columns and the cells of their rows were one axis."""
+    through memory as if the columns and the cells of their fibers were one axis."""
     if len(kernel.axes) != 1 or len(kernel.reduction_axes) != 1:
         return False
-    (column,), (row,) = kernel.axes, kernel.reduction_axes
+    (column,), (fiber,) = kernel.axes, kernel.reduction_axes
     if any(store.per == "cell" for store in kernel.stores):
         return False
     reduced = phases.reduced_by(n for level in range(phases.count) for n in phases.reduces(level))
@@ -107,8 +107,8 @@ def _few_columns(kernel: Kernel, phases: Phases) -> Condition | bool:
         if isinstance(element, Scan):
             return False
         if isinstance(element, Load | Position):
-            along, across = (step_of(phases, element, axis.name) for axis in (row, column))
+            along, across = (step_of(phases, element, axis.name) for axis in (fiber, column))
             if along is None or across is None or along != across * column.extent:
                 return False
-    cells = column.extent * row.extent
+    cells = column.extent * fiber.extent
     return all_of(le(column.extent, LANES // 2), gt(cells, FOLDED_CELLS))

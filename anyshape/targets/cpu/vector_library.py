@@ -1,8 +1,8 @@
-"""The C library's functions: the same result for the same argument, wherever in a row it stands.
+"""The C library's functions: the same result for the same argument, wherever in a fiber it stands.
 
 In: nothing. Out: texts of C that declare each function, and the names that need them. glibc has a
 function for one number and others for vectors of several widths, whose results differ in the last
-bit. gcc takes the widest for most of a row, and narrower ones for what is left. So all but the
+bit. gcc takes the widest for most of a fiber, and narrower ones for what is left. So all but the
 widest are defined here, next to the kernels: the widest, of the argument repeated. Source: the
 vector function ABI of x86-64 (names and registers). Where glibc has no vectors of the machine's
 width, or another compiler is used, only the function for one number is called.

@@ -103,7 +103,7 @@ def signature(kernel: Kernel, schedule: KernelSchedule) -> dict[str, str]:
 
 def divisible(kernel: Kernel, schedule: KernelSchedule) -> tuple[int, ...]:
     """The positions of parameters that are multiples of 16: what the schedule says, and our own
-    memory for shares of rows, which are whole tiles."""
+    memory for shares of fibers, which are whole tiles."""
     if schedule.phase is None:
         return schedule.divisible
     count, scratch = len(kernel.params), len(totals(kernel))
@@ -142,7 +142,7 @@ _numbers = itertools.count()
 
 
 def effort(kernel: Kernel, schedule: KernelSchedule) -> int:
-    """How long Triton takes for a kernel, beside others: each tile of a row has its own text."""
+    """How long Triton takes for a kernel, beside others: each tile of a fiber has its own text."""
     return len(kernel.elements) * max(schedule.pieces, 1)
 
 

@@ -56,7 +56,7 @@ def _is_cast(element: Element) -> bool:
 
 @mutable(eq=False)
 class ElementPrinter:
-    """Prints elements of the piece of a row, or of the tile, that its fields say."""
+    """Prints elements of the piece of a fiber, or of the tile, that its fields say."""
 
     kernel: Kernel
     name: str
@@ -65,11 +65,11 @@ class ElementPrinter:
     depth: int = 1
     opened: set[int | None] = field(default_factory=set)
     piece: int | None = None
-    """Which piece of a row is printed, where it has several."""
+    """Which piece of a fiber is printed, where it has several."""
     start: Dim | None = None
-    """Where rows begin in memory, while tiles that lie in them as a whole are printed."""
+    """Where fibers begin in memory, while tiles that lie in them as a whole are printed."""
     whole: bool = False
-    """Are tiles printed that lie in the row as a whole?"""
+    """Are tiles printed that lie in the fiber as a whole?"""
     phases: Phases = field(init=False)
     columns: frozenset[str] = field(init=False)
     narrow: frozenset[int] = frozenset()
@@ -87,8 +87,8 @@ class ElementPrinter:
         return "tl.int64" if self.schedule.wide else "tl.int32"
 
     @property
-    def _row_mask(self) -> str:
-        """The mask of elements in the row; nothing where all of the tile lies in it."""
+    def _fiber_mask(self) -> str:
+        """The mask of elements in the fiber; nothing where all of the tile lies in it."""
         schedule = self.schedule
         full = schedule.pieces and (schedule.even or (self.piece or 0) < schedule.pieces - 1)
         inside = full or self.whole or self.start is not None
@@ -122,11 +122,11 @@ class ElementPrinter:
     # --- names ---
 
     def _of_piece(self, name: str) -> str:
-        """What is of an element of the row has a name for each piece of the row."""
+        """What is of an element of the fiber has a name for each piece of the fiber."""
         return name if self.piece is None or self.schedule.pieces == 1 else f"{name}_{self.piece}"
 
     def _value_of(self, number: int) -> str:
-        return self._of_piece(f"v{number}") if self.phases.in_row(number) else f"v{number}"
+        return self._of_piece(f"v{number}") if self.phases.in_fiber(number) else f"v{number}"
 
     def _symbol_name(self, symbol: Symbol) -> str:
         number = element_of(symbol)
@@ -149,7 +149,7 @@ class ElementPrinter:
 
     def _scan(self, number: int, element: Scan) -> None:
         kind, value = accumulator(element.dtype), self._value_of(element.arg)
-        start, mask = identity(element), self._row_mask
+        start, mask = identity(element), self._fiber_mask
         masked = f"tl.where({mask}, {value}, {start})" if mask else value
         full = f"{masked}.to({kind}) + tl.zeros([XBLOCK, RBLOCK], {kind})"
         made, carried = self._value_of(number), f"c{number}"
@@ -239,7 +239,7 @@ class ElementPrinter:
             masks.append("xmask" if always_masked else self._cell_mask)
             index += " + zero"
         if varies & self.phases.reduction_names:
-            masks.append(self._row_mask)
+            masks.append(self._fiber_mask)
             index += f" + ({self._of_piece('r')} * 0)"
         if item.mask is not None:
             masks.append(self._value_of(item.mask))
@@ -249,7 +249,7 @@ class ElementPrinter:
 
     def _load(self, number: int, element: Load) -> str:
         pointer, mask = self._access(element)
-        if self.kernel.reduction_axes and not self.phases.in_row(number):
+        if self.kernel.reduction_axes and not self.phases.in_fiber(number):
             needed = self.phases.needed_in(number)
             turns = "" if self.kernel.reduction_axes[-1] not in needed else "(rtotal > 0)"
             mask = " & ".join(filter(None, (mask, turns)))
@@ -271,7 +271,7 @@ class ElementPrinter:
 
     def _dim(self, dim: Dim) -> str:
         """Its text. What a division divides has a line of its own where it holds divisions: theirs
-        repeats it, and they lie deep in one another where rows are shifted by reshapes."""
+        repeats it, and they lie deep in one another where fibers are shifted by reshapes."""
         computed: dict[Dim, str] = {}
         for inner in nested_operands(dim):
             name = f"q{len(self.lines)}"

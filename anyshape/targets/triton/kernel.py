@@ -1,12 +1,12 @@
 """A kernel as a Triton module.
 
 In: a ``Kernel`` and a name. Out: Python text with the ``@triton.jit`` function and ``LAUNCH``, a
-table that says how to launch it. Parallel axes are one flat index, rows another; a program takes a
-tile of ``XBLOCK x RBLOCK`` cells, or tiles until none are left, so that work follows the true sizes
-and any grid will do. Sizes are arguments that Triton must not specialize on. A row is kept in
-registers, as one tile or several (``pieces``), whose values have names of their own; or each phase
-over it is a loop, and what several phases need is loaded again, or read back from where it was
-written. Where a row is cut into shares each phase is a kernel of its own. Read on:
+table that says how to launch it. Parallel axes are one flat index, fibers another; a program takes
+a tile of ``XBLOCK x RBLOCK`` cells, or tiles until none are left, so that work follows the true
+sizes and any grid will do. Sizes are arguments that Triton must not specialize on. A fiber is kept
+in registers, as one tile or several (``pieces``), whose values have names of their own; or each
+phase over it is a loop, and what several phases need is loaded again, or read back from where it
+was written. Where a fiber is cut into shares each phase is a kernel of its own. Read on:
 ``reduction_phases.py``; the same phases are printed as C in ``targets/cpu/c.py``. Of several writes
 to one element any may be the last, as with eager torch on a GPU; where the program asks for
 deterministic algorithms, eager torch runs it."""
@@ -31,7 +31,7 @@ from anyshape.ir.loops import (
 from anyshape.nouns import mutable
 from anyshape.targets.reduction_phases import analyse
 from anyshape.targets.triton.elements import HIGH, LOW, ElementPrinter
-from anyshape.targets.triton.narrow import HIGHEST, LOWEST, narrow_elements, row_start
+from anyshape.targets.triton.narrow import HIGHEST, LOWEST, fiber_start, narrow_elements
 from anyshape.targets.triton.online import online
 from anyshape.targets.triton.prelude import HEADER
 from anyshape.targets.triton.product_kernel import ProductPrinter
@@ -41,7 +41,7 @@ from anyshape.targets.triton.schedules import (
     KernelSchedule,
     default_schedule,
     thread_elements,
-    works_in_row,
+    works_in_fiber,
 )
 from anyshape.targets.triton.texts import (
     CAPABILITY,
@@ -62,7 +62,7 @@ def emit_triton(kernel: Kernel, name: str, schedule: KernelSchedule | None = Non
 
 
 def totals(kernel: Kernel) -> tuple[int, ...]:
-    """The reductions whose totals the shares of a row leave."""
+    """The reductions whose totals the shares of a fiber leave."""
     return tuple(n for n, e in enumerate(kernel.elements) if isinstance(e, Reduce))
 
 
@@ -80,8 +80,8 @@ def total_dtype(kernel: Kernel, number: int) -> DType:
 def block_sizes(schedule: KernelSchedule) -> dict[str, int]:
     """The constants of the function, by name."""
     sizes = {CAPABILITY: 0, "XBLOCK": schedule.block}
-    if schedule.row:
-        sizes["RBLOCK"] = schedule.row
+    if schedule.fiber:
+        sizes["RBLOCK"] = schedule.fiber
     if schedule.columns:
         sizes["YBLOCK"] = schedule.columns
     if schedule.phase is not None:
@@ -167,30 +167,30 @@ class _Emitter(ElementPrinter):
         return f"(tl.program_id(0) // {parts})", f"(tl.num_programs(0) // {parts})"
 
     def _all_phases(self) -> None:
-        rows = bool(self.kernel.reduction_axes)
+        fibers = bool(self.kernel.reduction_axes)
         done: set[int] = set()
         for level in range(self.phases.count):
-            self._row_elements(level, done)
-            if rows:
-                self._row_pass(level, done)
-            for store in self.phases.stores(level, "row" if rows else "cell"):
+            self._fiber_elements(level, done)
+            if fibers:
+                self._fiber_pass(level, done)
+            for store in self.phases.stores(level, "fiber" if fibers else "cell"):
                 self._store(store)
 
     def _one_phase(self, phase: int) -> None:
-        """A phase over one share of each row: totals of the phases before are combined from those
+        """A phase over one share of each fiber: totals of the phases before are combined from those
         of their shares, and those of this one are left for the phases after it."""
         done: set[int] = set()
-        if self.schedule.once and works_in_row(self.phases, phase):
+        if self.schedule.once and works_in_fiber(self.phases, phase):
             self._load_share(phase, done)
         for level in range(phase):
-            self._row_elements(level, done)
+            self._fiber_elements(level, done)
             self._combine_shares(level, done)
-        self._row_elements(phase, done)
-        self._row_pass(phase, done)
+        self._fiber_elements(phase, done)
+        self._fiber_pass(phase, done)
         for n in self.phases.reduces(phase):
             index = f"tl.program_id(1).to({self._index}) * xtotal + x"
             self._line(f"tl.store({scratch_name(n)} + {index}, a{n}t, mask=xmask)")
-        stores = self.phases.stores(phase, "row")
+        stores = self.phases.stores(phase, "fiber")
         if stores:
             self._line("xmask = xmask & (tl.program_id(1) == 0)")
         for store in stores:
@@ -200,12 +200,12 @@ class _Emitter(ElementPrinter):
         """What the phase loads at indices that it knows, while totals are on their way."""
         phases = self.phases
         self._share_bounds()
-        self._row_indices("first")
+        self._fiber_indices("first")
         roots = phases.reduced_by(phases.reduces(phase))
         roots += [n for store in phases.stores(phase, "cell") for n in operands(store)]
         for n in phases.closure(roots, done):
             element = self.kernel.elements[n]
-            if isinstance(element, Load) and phases.in_row(n) and not operands(element):
+            if isinstance(element, Load) and phases.in_fiber(n) and not operands(element):
                 self._element(n)
                 done.add(n)
 
@@ -230,19 +230,19 @@ class _Emitter(ElementPrinter):
             rest = f"{flat}_{axis.name}"
         self._line(f"{axes[0].name}{end} = {rest}")
 
-    def _row_elements(self, level: int, done: set[int]) -> None:
+    def _fiber_elements(self, level: int, done: set[int]) -> None:
         phases = self.phases
         roots = [
             n
             for n in range(len(self.kernel.elements))
-            if not phases.in_row(n) and phases.level[n] == level
+            if not phases.in_fiber(n) and phases.level[n] == level
         ]
         for n in phases.closure(roots, done):
-            if not phases.in_row(n) and not isinstance(self.kernel.elements[n], Reduce):
+            if not phases.in_fiber(n) and not isinstance(self.kernel.elements[n], Reduce):
                 self._element(n)
                 done.add(n)
 
-    def _row_pass(self, level: int, done: set[int]) -> None:
+    def _fiber_pass(self, level: int, done: set[int]) -> None:
         kernel, phases = self.kernel, self.phases
         reduces, stores = phases.reduces(level), phases.stores(level, "cell")
         roots = phases.reduced_by(reduces)
@@ -272,7 +272,7 @@ class _Emitter(ElementPrinter):
             self.piece = None
             done |= set(body)
         else:
-            self._row_loop(body, reduces, stores)
+            self._fiber_loop(body, reduces, stores)
         for n in reduces:
             self._total(n)
         done |= set(reduces)
@@ -285,7 +285,7 @@ class _Emitter(ElementPrinter):
         reads = {*roots, *(read for n in made for read in phases.read[n])}
         return (*(n for n in again if n in reads and n not in known), *made)
 
-    def _row_loop(self, body: Sequence[int], reduces: list[int], stores: list[Store]) -> None:
+    def _fiber_loop(self, body: Sequence[int], reduces: list[int], stores: list[Store]) -> None:
         once = self.schedule.phase is not None and self.schedule.once
         for n in reduces:
             start, kind = self._identity(n), self._accumulator(n)
@@ -314,7 +314,7 @@ class _Emitter(ElementPrinter):
     def _whole_tiles_first(
         self, body: Sequence[int], reduces: list[int], stores: list[Store]
     ) -> None:
-        """A loop over tiles that lie in the row as a whole, whose elements have no mask, and one
+        """A loop over tiles that lie in the fiber as a whole, whose elements have no mask, and one
         that turns once at most."""
         self._line("whole = rtotal // RBLOCK * RBLOCK")
         for self.whole, first, stop in ((True, "0", "whole"), (False, "whole", "rtotal")):
@@ -330,9 +330,9 @@ class _Emitter(ElementPrinter):
         return f"tl.range({first}, {stop}, RBLOCK, loop_unroll_factor={self.schedule.unroll})"
 
     def _aligned_loops(self, body: Sequence[int], reduces: list[int], stores: list[Store]) -> None:
-        """A loop over the tiles that lie in the row as a whole, which begin at multiples of 16 in
+        """A loop over the tiles that lie in the fiber as a whole, which begin at multiples of 16 in
         memory, and one over the first and the last."""
-        begin = row_start(self.kernel, self.phases)
+        begin = fiber_start(self.kernel, self.phases)
         assert begin is not None and self.schedule.block == 1
         self._line(f"begin = tl.sum(tl.sum({self._dim(begin)} + zero, 1), 0)  # one number")
         self._line(f"before = begin & {DIVISOR - 1}")
@@ -359,7 +359,7 @@ class _Emitter(ElementPrinter):
     ) -> None:
         """What is done for the cells of one tile."""
         if self.piece not in self.opened:
-            self._row_indices(start)
+            self._fiber_indices(start)
         for n in body:
             self._element(n)
         for n in reduces:
@@ -367,7 +367,7 @@ class _Emitter(ElementPrinter):
         for store in stores:
             self._store(store)
 
-    def _row_indices(self, start: str) -> None:
+    def _fiber_indices(self, start: str) -> None:
         self.opened.add(self.piece)
         r, mask = self._of_piece("r"), self._of_piece("rmask")
         self._line(f"{r} = {start} + tl.arange(0, RBLOCK).to({self._index})[None, :]")
@@ -380,7 +380,7 @@ class _Emitter(ElementPrinter):
         self._decode(r, self.kernel.reduction_axes)
 
     def _combine_shares(self, level: int, done: set[int]) -> None:
-        """The totals of whole rows, from those of their shares."""
+        """The totals of whole fibers, from those of their shares."""
         reduces = self.phases.reduces(level)
         if not reduces:
             return
@@ -422,7 +422,7 @@ class _Emitter(ElementPrinter):
             f"a{number}",
             f"{self._value_of(element.arg)}.to({self._accumulator(number)})",
         )
-        mask = " & ".join(filter(None, (self._cell_mask, self._row_mask)))
+        mask = " & ".join(filter(None, (self._cell_mask, self._fiber_mask)))
         if number in (*self.sums.values(), *self.firsts.values()):
             return  # with its sum, or position
         if number in self.firsts:
@@ -432,7 +432,7 @@ class _Emitter(ElementPrinter):
             if mask:
                 x = f"tl.where({mask}, {x}, {identity(extreme)})"
                 value = f"tl.where({mask}, {value}, {self._identity(number)})"
-            # the first tile that is aligned comes after those that lie in the row as a whole
+            # the first tile that is aligned comes after those that lie in the fiber as a whole
             in_order = not self.schedule.aligned or self.start is not None
             self._first(number, x, value, in_order=in_order)
             return

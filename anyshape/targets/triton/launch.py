@@ -49,7 +49,7 @@ from anyshape.targets.triton.schedules import (
     Choice,
     Chooser,
     KernelSchedule,
-    works_in_row,
+    works_in_fiber,
 )
 from anyshape.targets.triton.tuning import Tuned
 
@@ -135,7 +135,7 @@ class Launcher:
         return loaded.function, tiles, loaded.threads, loaded.shared, early
 
     def schedules_at(self, sizes: Mapping[str, int]) -> list[str]:
-        """Those that were chosen for these sizes; where rows are cut one for each phase."""
+        """Those that were chosen for these sizes; where fibers are cut one for each phase."""
         params = self.function.kernel.params
         wanted = [sizes.get(params[n].name) for n in self.chooser.sizes]
         found = (c for key, c in self.choices.items() if [*key[:-1]] == wanted)
@@ -190,7 +190,7 @@ class Launcher:
         if self.library is None:
             return found
         theirs = (replace(found[0], library=True),)
-        long = self.chooser.row(*arguments) > LONGEST_SUM
+        long = self.chooser.fiber(*arguments) > LONGEST_SUM
         return (*theirs, *found) if long else (*found, *theirs)
 
     def _repeatable(self, arguments: tuple[Any, ...]) -> bool:
@@ -282,7 +282,7 @@ class Launcher:
 
 
 def parts_of(kernel: Kernel, choice: Choice) -> Iterator[tuple[KernelSchedule, int]]:
-    """The kernels that a choice launches, and how many shares each works on: where rows are cut a
+    """The kernels that a choice launches, and how many shares each works on: where fibers are cut a
     kernel for each phase, of which the last combines totals; none where a library does it."""
     if choice.library:
         return
@@ -291,7 +291,7 @@ def parts_of(kernel: Kernel, choice: Choice) -> Iterator[tuple[KernelSchedule, i
         return
     phases = analyse(online(kernel).kernel)
     for phase in range(phases.count):
-        shares = choice.shares if works_in_row(phases, phase) else 1
+        shares = choice.shares if works_in_fiber(phases, phase) else 1
         yield replace(choice.schedule, phase=phase), shares
 
 

@@ -18,7 +18,7 @@ from anyshape.targets.cpu.library import Buffers, as_value, library_call, of_kin
 
 
 @frozen
-class Row:
+class LibraryFunction:
     """How a function of Python's is one of C, or an operator by name (``aten::``): its
     ``parameters`` in order, by kind, ``defaults`` of those that may be left out, and those that
     must be as they are in ``fixed``, whether C has them or not."""
@@ -36,24 +36,24 @@ class Row:
         return given if right and given.keys() == names.keys() else None
 
 
-ROWS: Mapping[str, Row] = {
-    "torch.topk": Row(
+FUNCTIONS: Mapping[str, LibraryFunction] = {
+    "torch.topk": LibraryFunction(
         "topk",
         {"input": "tensor", "k": "int", "dim": "int", "largest": "bool", "sorted": "bool"},
         {"dim": -1, "largest": True, "sorted": True},
     ),
-    "anyshape.eager.sort": Row(
+    "anyshape.eager.sort": LibraryFunction(
         "sort",
         {"input": "tensor", "dim": "int", "descending": "bool"},
         {"dim": -1, "descending": False},
         {"stable": False},
     ),
-    "torch.histc": Row(
+    "torch.histc": LibraryFunction(
         "histc",
         {"input": "tensor", "bins": "int", "min": "float", "max": "float"},
         {},
     ),
-    "torch._grouped_mm": Row(
+    "torch._grouped_mm": LibraryFunction(
         "aten::_grouped_mm",
         {
             "input": "tensor", "mat2": "tensor", "offs": "tensor?", "bias": "tensor?",
@@ -67,14 +67,14 @@ ROWS: Mapping[str, Row] = {
 
 def gpu_call(step: Call, buffers: Buffers, kind: str = "cuda") -> LibraryCall | None:
     """The call as C makes it, None where it cannot."""
-    row = ROWS.get(step.function)
-    if row is None:
+    found = FUNCTIONS.get(step.function)
+    if found is None:
         return library_call(step, buffers, kind)
-    given = row.given(step)
+    given = found.given(step)
     if given is None or step.guessed or step.may_alias:
         return None
-    args = tuple((kind, as_value(given[name], buffers)) for name, kind in row.parameters.items())
-    if "::" in row.function:
-        return LibraryCall(step, row.function, args, dispatched=True)
-    call = of_kind(LibraryCall(step, row.function, args, returned=True), kind)
+    args = tuple((kind, as_value(given[name], buffers)) for name, kind in found.parameters.items())
+    if "::" in found.function:
+        return LibraryCall(step, found.function, args, dispatched=True)
+    call = of_kind(LibraryCall(step, found.function, args, returned=True), kind)
     return call if is_exported(call.function) else None

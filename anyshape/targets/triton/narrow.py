@@ -1,7 +1,7 @@
 """What a kernel for a GPU may do in a narrower or better aligned way, for its form alone.
 
-In: a kernel and its phases. Out: which 64-bit integers 32 bits hold (positions in a row, as of
-``argmax``), and where in memory a row begins, if most of what is done for its cells begins there.
+In: a kernel and its phases. Out: which 64-bit integers 32 bits hold (positions in a fiber, as of
+``argmax``), and where in memory a fiber begins, if most of what is done for its cells begins there.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def _is_axis(kernel: Kernel, index: Dim) -> bool:
     return isinstance(index, Expr) and index.symbol is not None and index.symbol.name in names
 
 
-def row_start(kernel: Kernel, phases: Phases) -> Dim | None:
-    """The index at which a row of most accesses begins, None where they have none in common that
+def fiber_start(kernel: Kernel, phases: Phases) -> Dim | None:
+    """The index at which a fiber of most accesses begins, None where they have none in common that
     follows from axes and sizes, or where cells are walked in order."""
     if len(kernel.reduction_axes) != 1 or kernel.ordered:
         return None
@@ -89,12 +89,12 @@ def row_start(kernel: Kernel, phases: Phases) -> Dim | None:
 
 
 def start_of(phases: Phases, index: Dim) -> Dim | None:
-    """``index`` without the offset in the row, None where neighbours in the row are not neighbours
-    in memory, or where data says where they are."""
-    (row,) = phases.reduction_names
-    if not isinstance(index, Expr) or coefficient(index, row) != 1:
+    """``index`` without the offset in the fiber, None where neighbours in the fiber are not
+    neighbours in memory, or where data says where they are."""
+    (fiber,) = phases.reduction_names
+    if not isinstance(index, Expr) or coefficient(index, fiber) != 1:
         return None
     if any(element_of(symbol) is not None for symbol in index.symbols):
         return None
-    (symbol,) = (s for s in index.symbols if s.name == row)
+    (symbol,) = (s for s in index.symbols if s.name == fiber)
     return substitute(index, {symbol: 0})

@@ -1,13 +1,14 @@
-"""What is made of a row and its maximum, in the pass that finds the maximum.
+"""What is made of a fiber and its maximum, in the pass that finds the maximum.
 
-    m = max(x); s = sum(exp(x - m))                  ->   one pass over the row: (m, s) = online(x)
-    m = max(x); i = min(where(x == m or nan, at, no))   ->   (m, i) = first(x, at), and of a minimum
+    m = max(x); s = sum(exp(x - m))                  ->   one pass over the cells: (m, s) =
+    online(x) m = max(x); i = min(where(x == m or nan, at, no))   ->   (m, i) = first(x, at), and of
+    a minimum
 
-A softmax reads a long row once less, and where rows are cut into shares it is a launch less. While
-the maximum rises, what was summed is made smaller (Milakov and Gimelshein, "Online normalizer
+A softmax reads a long fiber once less, and where fibers are cut into shares it is a launch less.
+While the maximum rises, what was summed is made smaller (Milakov and Gimelshein, "Online normalizer
 calculation for softmax", 2018). A thread does so once for all its elements of a tile: for each
-element it took 16 instructions, and was slower than a second pass that finds much of the row in the
-cache. A row in registers is read once anyway.
+element it took 16 instructions, and was slower than a second pass that finds much of the fiber in
+the cache. A fiber in registers is read once anyway.
 
 Where the maximum lies, a thread keeps for each of its elements of a tile: the position of the first
 one above all before it.
@@ -59,7 +60,7 @@ def online(kernel: Kernel) -> Online:
             continue
         extreme = kernel.elements[found]
         assert isinstance(extreme, Reduce) and isinstance(element, Reduce)
-        if not phases.in_row(extreme.arg):
+        if not phases.in_fiber(extreme.arg):
             continue
         if sum_of is None:
             firsts[number] = found
@@ -92,8 +93,8 @@ def _highest_of(kernel: Kernel, element: object) -> int | None:
 
 
 def _extreme_of(kernel: Kernel, element: object) -> int | None:
-    """m of min(where(x == m or isnan(x), position in the row, highest)), where m is the maximum or
-    the minimum of x, a float."""
+    """m of min(where(x == m or isnan(x), position in the fiber, highest)), where m is the maximum
+    or the minimum of x, a float."""
     elements = kernel.elements
     if not isinstance(element, Reduce) or element.combine != "min":
         return None
@@ -101,7 +102,7 @@ def _extreme_of(kernel: Kernel, element: object) -> int | None:
     if not isinstance(chosen, Op) or chosen.op != "where":
         return None
     either, position, none = (elements[n] for n in chosen.args)
-    if not isinstance(none, Const) or none.value != HIGHEST or not _is_in_row(kernel, position):
+    if not isinstance(none, Const) or none.value != HIGHEST or not _is_in_fiber(kernel, position):
         return None
     if not isinstance(either, Op) or either.op != "logical_or":
         return None
@@ -115,8 +116,8 @@ def _extreme_of(kernel: Kernel, element: object) -> int | None:
     return extreme if found.arg == x == nan.args[0] and found.dtype.is_floating else None
 
 
-def _is_in_row(kernel: Kernel, position: Element) -> bool:
-    """Whether it is where in the row an element lies: 0 for the first."""
+def _is_in_fiber(kernel: Kernel, position: Element) -> bool:
+    """Whether it is where in the fiber an element lies: 0 for the first."""
     if not isinstance(position, Position) or len(kernel.reduction_axes) != 1:
         return False
     symbol = position.index.symbol if isinstance(position.index, Expr) else None

@@ -1,7 +1,7 @@
 """A matrix product and what follows it as a Triton module: tiles for tensor cores.
 
 In: a kernel that ``products.py`` knows to be one, and a schedule with ``columns``. Out: its text,
-as of ``kernel.py``. A program takes tiles until none are left; the summed axis is walked ``row``
+as of ``kernel.py``. A program takes tiles until none are left; the summed axis is walked ``fiber``
 elements at a time, which Triton loads ahead of the product that needs them.
 """
 
@@ -95,7 +95,7 @@ class ProductPrinter(ElementPrinter):
             for n in (store.value, *([] if store.mask is None else [store.mask]))
         ]
         for n in phases.closure(roots, done):
-            if isinstance(self.kernel.elements[n], Const) or not phases.in_row(n):
+            if isinstance(self.kernel.elements[n], Const) or not phases.in_fiber(n):
                 self._element(n)
         for store in stores:
             self._store(store, always_masked=True)

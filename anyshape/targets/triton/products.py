@@ -4,7 +4,7 @@
     ->
     launch gelu_of_product(%x, %w, %b, %y)
 
-The product is a kernel like any other: cells are rows and columns, the summed axis is its row. A
+The product is a kernel like any other: cells are rows and columns, the summed axis is its fiber. A
 schedule with ``columns`` walks it in tiles, by tensor cores (``product_kernel.py``); what follows
 reads the product as eager torch rounds it. A library's product and a kernel take 1.2 to 1.6 times
 as long where the summed axis has 256 elements or fewer, and less above it (docs/gpu.md): longer
@@ -331,7 +331,7 @@ class _Maker:
         count = len(made)
         made += [self._moved(element, count) for element in old.elements]
         stores = (
-            replace(s, index=self._moved_index(s.index), value=s.value + count, per="row",
+            replace(s, index=self._moved_index(s.index), value=s.value + count, per="fiber",
                     mask=None if s.mask is None else s.mask + count)
             for s in old.stores
         )  # fmt: skip
@@ -410,7 +410,7 @@ def tiled_product(kernel: Kernel) -> tuple[int, int, int] | None:
         case _:
             return None
     reduces = [n for n, e in enumerate(kernel.elements) if isinstance(e, Reduce)]
-    if len(reduces) != 1 or kernel.ordered or any(s.per != "row" for s in kernel.stores):
+    if len(reduces) != 1 or kernel.ordered or any(s.per != "fiber" for s in kernel.stores):
         return None
     found = _factors(kernel, reduces[0])
     if found is None:

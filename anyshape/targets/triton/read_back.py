@@ -1,4 +1,4 @@
-"""What a phase over rows reads back of what phases before it have written.
+"""What a phase over fibers reads back of what phases before it have written.
 
 In: a kernel, its phases, and what a phase needs and knows. Out: the elements that it loads from
 where they were stored, instead of making them again, where that takes away two loads or more: a
@@ -61,6 +61,6 @@ def _row_major(kernel: Kernel, index: Expr) -> Dim | None:
 
 
 def _loads(kernel: Kernel, phases: Phases, roots: Sequence[int], known: Set[int]) -> int:
-    """How many elements of a row are loaded for these."""
-    made_of = (kernel.elements[n] for n in phases.closure(roots, known) if phases.in_row(n))
+    """How many elements of a fiber are loaded for these."""
+    made_of = (kernel.elements[n] for n in phases.closure(roots, known) if phases.in_fiber(n))
     return sum(isinstance(element, Load) for element in made_of)

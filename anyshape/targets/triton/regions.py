@@ -129,7 +129,7 @@ class _Printer(RegionPrinter):
             f"if ((*(long (**)(void *, void *, long *)){launcher})({launcher}, {stream}, words))"
             f" return {LAUNCH_FAILED};",
         ]
-        self._row(part)
+        self._do_part(part)
 
     def _assertion(self, step: Assertion) -> None:
         """Set from here on where the one element is true; ``raise_traps`` tells later."""
@@ -145,7 +145,7 @@ class _Printer(RegionPrinter):
             f'("aten::logical_or", "out", stack)) return {LIBRARY_FAILED};',
             f"((int (*)(void *)){delete})((void *)stack[0]);",
         ]
-        self._row(part)
+        self._do_part(part)
 
     def _stream(self) -> Slot:
         """The slot of the current stream, which is read before the first launch."""
@@ -156,5 +156,5 @@ class _Printer(RegionPrinter):
             read = part(self._entry(("library", self.current)))
             call = f"((int (*)(int, void **)){read})({self.where.index or 0}, &{part(self.stream)})"
             part.lines.append(f"if ({call}) return {LIBRARY_FAILED};")
-            self._row(part)
+            self._do_part(part)
         return self.stream

@@ -105,6 +105,31 @@ def test_only_matrices_have_rows_in_targets() -> None:
     assert not {path: names for path, names in found.items() if names}
 
 
+OF_PACKAGES = {
+    "domain": ("capture", "dispatch"),
+    "mirror": ("capture",),
+    "mirrors": ("capture",),
+    "specialization": ("dispatch", "kernels"),
+    "widening": ("dispatch",),
+    "fiber": ("targets",),
+    "fibers": ("targets",),
+    "arena": ("ir", "runtime", "schedule", "targets"),
+}
+"""Words of the glossary that are of one part: there alone do names have them."""
+
+
+def test_words_of_one_part_are_in_no_name_elsewhere() -> None:
+    words = dict.fromkeys(OF_PACKAGES, "what the glossary says")
+    wrong = [
+        line
+        for path in sorted((ROOT / "anyshape").rglob("*.py"))
+        for line in found_in(path, words)
+        for word in words_of(line.rpartition("(not ")[2].partition(":")[0])
+        if path.relative_to(ROOT / "anyshape").parts[0].removesuffix(".py") not in OF_PACKAGES[word]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_each_kind_of_name_is_read() -> None:
     text = (
         "import a as place1\n"

@@ -81,8 +81,8 @@ class Boundary:
     _shown: tuple[int, ...] = ()  # results that require gradients
     _read_earlier: dict[Part, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     """For each part, (number, position) of what it saves that is such a result."""
-    _own_kept: dict[Part, tuple[int, ...]] = field(default_factory=dict)
-    """For each part, those of its results that eager's formulas keep."""
+    _own_saved: dict[Part, tuple[int, ...]] = field(default_factory=dict)
+    """For each part, those of its results that are saved."""
     _earlier: dict[Part, tuple[int, ...]] = field(default_factory=dict)
     """For each part, the results on the way that the program was handed before its own."""
     _referenced: dict[Part, tuple[int, ...]] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class Boundary:
         }
         shown = self.layout.outputs - self.layout.hidden
         self._shown = tuple([p for part in self.layout.parts for p in part.outputs if p < shown])
-        self._own_kept = {
+        self._own_saved = {
             part: tuple(p for p in part.outputs if p in self._saved_outputs and p < shown)
             for part in self.layout.parts
         }
@@ -221,7 +221,7 @@ class Boundary:
         if call.is_modified():
             self._is_refused(call, part, cotangents, call.written_since())
             raise RuntimeError(MODIFIED)
-        if call.is_replaced([p for p in self.layout.kept if p in call.copies]):
+        if call.is_replaced([p for p in self.layout.kept_inputs if p in call.copies]):
             raise RuntimeError(REPLACED)
         return self._eagerly(call, part, cotangents, create=torch.is_grad_enabled())
 
@@ -256,7 +256,7 @@ class Boundary:
             self._is_refused(call, part, cotangents, again)
             or half is None
             or not stale.isdisjoint(half.read)
-            or call.is_replaced(self.layout.kept)
+            or call.is_replaced(self.layout.kept_inputs)
         ):
             raise saved.refusal
         return self.gradients(half, call, part, cotangents, read)
@@ -377,7 +377,7 @@ class Boundary:
                     raise RuntimeError(REPLACED)
             for position in written_inputs:  # with version counters of their own
                 inputs[position] = inputs[position].data
-            own = call.living(self._own_kept[part]) if create else {}
+            own = call.living(self._own_saved[part]) if create else {}
             stand_ins = StandIns(alone=bool(own))
             is_behind_others = any(position < 0 for position in part.wanted)
             for position in self._leaves if is_behind_others else part.wanted:
@@ -410,7 +410,9 @@ class Boundary:
             found = [next(of_inputs if i >= 0 else of_results) for i in part.wanted]
             if not create:
                 return found
-            kept = [p for p in self.layout.kept if p not in replaced and p not in call.copies]
+            kept = [
+                p for p in self.layout.kept_inputs if p not in replaced and p not in call.copies
+            ]
             made = stand_ins.tied(found)
             results = {p: tensor for p, tensor in results.items() if p in self._referenced[part]}
             call.watch_data(kept, results, [g for g in made if not any(g is c for c in cotangents)])
@@ -453,7 +455,9 @@ class Differentiated(torch.autograd.Function):
         if part is layout.parts[0]:  # what the forward half does, autograd does not see
             boundary._run_forward(call)
         own = boundary._owns[part]
-        ctx.save_for_backward(*(call.kept(one, part, layout) for one in (*own, *layout.watched)))
+        ctx.save_for_backward(
+            *(call.as_saved(one, part, layout) for one in (*own, *layout.watched))
+        )
         ctx.boundary, ctx.call, ctx.part, ctx.own = boundary, call, part, own
         ctx.referenced = boundary.results_referenced(part, wanted)
         made = tuple([call.outs[position] for position in part.outputs])
@@ -480,7 +484,7 @@ def _gradients(ctx: Any, call: Call, cotangents: Sequence[Any]) -> list[Any]:
         if not str(refusal).startswith((MODIFIED, VIEW_MODIFIED)):
             raise
         return boundary.though_written(call, part, cotangents, SavedTensors(ctx, refusal))
-    is_replaced = call.is_replaced(boundary.layout.kept)
+    is_replaced = call.is_replaced(boundary.layout.kept_inputs)
     call.refuse_replaced_results(boundary._read_earlier[part], saved, boundary._referenced[part])
     half = None if is_replaced else boundary.half_for(part, cotangents)
     marker, _ = ctx.next_functions[0]

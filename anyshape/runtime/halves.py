@@ -36,7 +36,7 @@ class Layout:
     the ``outputs``, the last of which are ``hidden`` from the program. ``residuals`` are read by
     the backward half, ``watched`` are saved for their versions alone; ``numbers`` is where the
     numbers begin in what the forward half returns. ``parts``: no operator keeps something for two
-    of them, so that each can be gone through once. ``kept``: inputs that eager's
+    of them, so that each can be gone through once. ``kept_inputs``: inputs that eager's
     formulas keep themselves, so that they find what ``x.data = new`` has put there.
     ``is_repeatable``: they keep nothing at all, so that eager's graph can be gone through again.
     ``shared``: outputs that are views of one memory, which nobody may write to."""
@@ -49,7 +49,7 @@ class Layout:
     numbers: int
     parts: tuple[Part, ...]
     hidden: int = 0
-    kept: tuple[int, ...] = ()
+    kept_inputs: tuple[int, ...] = ()
     is_repeatable: bool = False
     shared: tuple[int, ...] = ()
 

@@ -95,7 +95,7 @@ class Call:
         """The positions of outputs that are saved and have been written since."""
         return [p for p, counter, version in self.saved if version_now(counter) != version]
 
-    def kept(self, one: SavedValue, part: Part, layout: Layout) -> torch.Tensor:
+    def as_saved(self, one: SavedValue, part: Part, layout: Layout) -> torch.Tensor:
         """What a part saves: of another one's outputs not the tensor itself, which would hold that
         part's node, and be held by it."""
         found = one.read(self.inputs, self.outs, self.memory)

@@ -20,9 +20,8 @@ from anyshape.nouns import mutable, replace
 from anyshape.ops.layout import numel
 from anyshape.ops.table import Pointwise, Reduce, Scan
 from anyshape.schedule.analysis import Analysis, Order
-from anyshape.schedule.domains import first_domain
 from anyshape.schedule.draft import Cell, Draft
-from anyshape.schedule.groups import Domain, ExtraReduction, Group, Part, Refusal, Shared, Stored
+from anyshape.schedule.groups import ExtraReduction, Group, LoopNest, Part, Refusal, Shared, Stored
 from anyshape.schedule.indices import (
     Index,
     Refine,
@@ -32,6 +31,7 @@ from anyshape.schedule.indices import (
     dot,
 )
 from anyshape.schedule.inplace import assigns
+from anyshape.schedule.loop_nests import first_nest
 from anyshape.schedule.lower import (
     Lowering,
     arguments,
@@ -60,37 +60,37 @@ def grow(found: Analysis, position: int, part: Part = "whole") -> Group:
     node = found.nodes[position]
     found.stand_at(position)
     if part == "update":
-        domain = Domain(
+        nest = LoopNest(
             tuple((size,) for size in found.sizes.shape(update_shape(found.ops[node.op], node)))
         )
     else:
-        domain = first_domain(found, node)
+        nest = first_nest(found, node)
     settled = replace(found.sizes, refines=False)
-    group = _grown(found, position, domain, part, found.sizes)
-    group = group or _grown(found, position, domain, part, settled)
+    group = _grown(found, position, nest, part, found.sizes)
+    group = group or _grown(found, position, nest, part, settled)
     if group is None:
         raise RuntimeError(f"{node.output.name} finds no loop variables")
     return group
 
 
 def _grown(
-    found: Analysis, position: int, domain: Domain, part: Part, sizes: Sizes
+    found: Analysis, position: int, nest: LoopNest, part: Part, sizes: Sizes
 ) -> Group | None:
     """None where each split asks for another one: of sizes of which ``a * b * c == a`` is known,
     the first is split into all three, one of which is as long as itself."""
     for _ in range(MOST_SPLITS):
-        attempt = _Attempt(found, position, domain, part, sizes)
+        attempt = _Attempt(found, position, nest, part, sizes)
         try:
             return attempt.run()
         except Refine as wish:
             number = list(attempt.extents).index(wish.axis)
-            domain = domain.refined(number, wish.extents)
+            nest = nest.refined(number, wish.extents)
         except ExtraReduction as wish:
-            domain = Domain(domain.dims, tuple((extent,) for extent in wish.extents))
+            nest = LoopNest(nest.dims, tuple((extent,) for extent in wish.extents))
     return None
 
 
-def joined_parts(node: Node) -> int:
+def concatenated_parts(node: Node) -> int:
     """How many tensors the node joins; 0 where it is no join."""
     return len(node.args[0]) if node.op == "cat" and isinstance(node.args[0], tuple) else 0
 
@@ -100,11 +100,11 @@ PARTS = {"copy": copied, "update": updated}
 
 @mutable(eq=False)
 class _Attempt:
-    """One try to grow a group over a given domain."""
+    """One try to grow a group over a given nest."""
 
     found: Analysis
     position: int
-    domain: Domain
+    nest: LoopNest
     part: Part
     sizes: Sizes
     extents: dict[Symbol, Dim] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class _Attempt:
     def run(self) -> Group:
         found = self.found
         node = found.nodes[self.position]
-        for number, extent in enumerate(self.domain.extents):
+        for number, extent in enumerate(self.nest.extents):
             symbol = found.symbols.axis(number).symbol
             assert symbol is not None
             self.extents[symbol] = extent
@@ -156,7 +156,7 @@ class _Attempt:
         for position in sorted({r for v in self.loaded for r in found.readers.get(v, ())}):
             if self._is_sibling(position, shape):
                 value = found.nodes[position].output
-                index = self.domain.index(found.symbols)
+                index = self.nest.index(found.symbols)
                 self.members.add(position)
                 self.inlined.add(value)
                 self.stored.append(Stored(value, index, "cell"))
@@ -219,13 +219,13 @@ class _Attempt:
 
     def _seed(self, node: Node) -> None:
         found = self.found
-        index = self.domain.index(found.symbols)
-        own, extra = index[: len(self.domain.dims)], index[len(self.domain.dims) :]
+        index = self.nest.index(found.symbols)
+        own, extra = index[: len(self.nest.dims)], index[len(self.nest.dims) :]
         row = found.ops[node.op]
         if extra:
             self.reduction_axes = tuple(
                 found.symbols.axis(n)
-                for n in range(sum(map(len, self.domain.dims)), len(self.domain.extents))
+                for n in range(sum(map(len, self.nest.dims)), len(self.nest.extents))
             )
         if isinstance(row.lower, Reduce):
             own = self._with_kept_ones(node, own)
@@ -257,7 +257,7 @@ class _Attempt:
         self.lowering.mask = None
         position = self.found.producer[node.output]
         self.low = max(self.low, self.found.tested_at(position), self.found.barriers[position])
-        self.parts += joined_parts(node)
+        self.parts += concatenated_parts(node)
         self.depth = self.conditions.get(node.output, 0) + (node.op in CONDITIONAL)
         rule(self.lowering, node, index)
 
@@ -313,7 +313,7 @@ class _Attempt:
         found = self.found
         if node.output in self.whole and not self._cheap_anywhere(node):
             return "it is read at indices that data decides"
-        parts = self.parts + joined_parts(node) * len(indices)
+        parts = self.parts + concatenated_parts(node) * len(indices)
         joins = self.conditions[node.output] + 1 if node.op in CONDITIONAL else 0
         full = COSTS.why_kernel_is_full(len(self.inlined) + 1, parts, joins)
         if full is not None:
@@ -393,22 +393,22 @@ class _Attempt:
             return "others need it before this kernel can run"
         self.low, self.high = max(self.low, shared.low), min(self.high, shared.high)
         self.stored += shared.stored
-        self.inlined |= {found.nodes[reader].output for reader in shared.joined}
-        self.members |= {position, *shared.joined}
+        self.inlined |= {found.nodes[reader].output for reader in shared.fused}
+        self.members |= {position, *shared.fused}
         return None
 
     def _shared(self, stored: Stored, outside: set[int]) -> Shared:
         """What is stored of a value for its readers outside: the value, and instead of it what a
         reader computes of it alone, element by element."""
         found = self.found
-        joined = [r for r in sorted(outside) if self._follows(r, stored.value)]
-        left = outside.difference(joined)
-        made = [found.nodes[r].output for r in joined]
+        fused = [r for r in sorted(outside) if self._follows(r, stored.value)]
+        left = outside.difference(fused)
+        made = [found.nodes[r].output for r in fused]
         parts = [self._shared(replace(stored, value=v), found.readers[v]) for v in made]
-        tested = (max(found.tested_at(r), found.barriers[r]) for r in joined)
+        tested = (max(found.tested_at(r), found.barriers[r]) for r in fused)
         return Shared(
             ((stored,) if left else ()) + tuple(s for part in parts for s in part.stored),
-            frozenset(joined).union(*(part.joined for part in parts)),
+            frozenset(fused).union(*(part.fused for part in parts)),
             max((*tested, *(part.low for part in parts)), default=-1),
             min((*map(found.order_of, left), *(part.high for part in parts)), default=found.end),
         )
@@ -476,7 +476,7 @@ class _Attempt:
         """Is it a number of each reduction over what this kernel runs over besides? Then these are
         the reduction axes, before that reduction has joined."""
         found = self.found
-        if self.reduction_axes or self.domain.reduction_axes or len(indices) != 1:
+        if self.reduction_axes or self.nest.reduction_axes or len(indices) != 1:
             return False
         below = position
         while not self._reduces(found.nodes[below]):
@@ -545,7 +545,7 @@ class _Attempt:
         named = {s for i in read if isinstance(i, Expr) for s in i.symbols}  # of one element too
         left = [axis for axis in self.extents if axis not in named]
         wide = {axis for axis in left if self.extents[axis] != 1}
-        if not wide and not self.reduction_axes and not self.domain.reduction_axes:
+        if not wide and not self.reduction_axes and not self.nest.reduction_axes:
             raise ExtraReduction(inner or (1,))
         reduced = {a.symbol for a in self.reduction_axes if a.symbol is not None}
         if reduced and {symbol for symbol in reduced if self.extents[symbol] != 1} != wide:

@@ -33,7 +33,7 @@ class Shared:
     that, and between what in the program it has to do so."""
 
     stored: tuple[Stored, ...]
-    joined: frozenset[int]
+    fused: frozenset[int]
     low: Order
     high: Order
 
@@ -47,7 +47,7 @@ class ExtraReduction(Exception):
 
 
 @frozen
-class Domain:
+class LoopNest:
     """The loop variables of a kernel: for each dim of its shape, and for each further one that is
     reduced, the extents that the dim is split into, outermost first."""
 
@@ -58,8 +58,8 @@ class Domain:
     def extents(self) -> tuple[Dim, ...]:
         return tuple(e for part in (*self.dims, *self.reduction_axes) for e in part)
 
-    def refined(self, axis: int, extents: tuple[Dim, ...]) -> Domain:
-        """The domain with loop variable number ``axis`` split."""
+    def refined(self, axis: int, extents: tuple[Dim, ...]) -> LoopNest:
+        """The loop nest with loop variable number ``axis`` split."""
         parts: list[tuple[Dim, ...]] = []
         seen = 0
         for part in (*self.dims, *self.reduction_axes):
@@ -68,7 +68,7 @@ class Domain:
                 made.extend(extents if seen == axis else (extent,))
                 seen += 1
             parts.append(tuple(made))
-        return Domain(tuple(parts[: len(self.dims)]), tuple(parts[len(self.dims) :]))
+        return LoopNest(tuple(parts[: len(self.dims)]), tuple(parts[len(self.dims) :]))
 
     def index(self, symbols: Symbols) -> Index:
         """One index expression for each dim, reduced dims after the others."""

@@ -64,14 +64,14 @@ def assign_placements(
             body, program=assign_placements(body.program, body.facts, libraries, variants)
         )
     )
-    needs = _Needs(program, libraries, _rooms(program, facts))
+    needs = _Needs(program, libraries, _capacities(program, facts))
     needs.find()
     assigned = replace(program, placements=needs.placements())
     return _InMemory(assigned, libraries, variants, needs).rewritten() if needs.memory else assigned
 
 
 @frozen
-class _Room:
+class _Capacity:
     """What a buffer may hold, of sizes known at entry: ``shape``, where only its outermost extent
     needs a bound for that, and so many ``elements``."""
 
@@ -79,29 +79,29 @@ class _Room:
     shape: tuple[Dim, ...] | None
 
 
-def _rooms(program: Program, facts: Facts) -> Mapping[str, _Room]:
+def _capacities(program: Program, facts: Facts) -> Mapping[str, _Capacity]:
     """Of the buffers that have bounds, by what has been tested where they are made."""
     inputs = (program.buffers[name] for name in program.inputs if name in program.buffers)
     given = _symbols(dim for buffer in inputs for dim in buffer.shape)
     entry = {*program.symbols, *given}
     tested = established_in(program, facts)
-    found: dict[str, _Room] = {}
+    found: dict[str, _Capacity] = {}
     for number, step in enumerate(program.steps):
         for name in step.defines():
-            room = _room(program.buffers[name], tested.at(number), entry)
-            if room is not None:
-                found[name] = room
+            capacity = _capacity(program.buffers[name], tested.at(number), entry)
+            if capacity is not None:
+                found[name] = capacity
     return found
 
 
-def _room(buffer: Buffer, facts: Facts, entry: Set[Symbol]) -> _Room | None:
+def _capacity(buffer: Buffer, facts: Facts, entry: Set[Symbol]) -> _Capacity | None:
     outer, inner = buffer.shape[:1], buffer.shape[1:]
     bounds = tuple(facts.upper(size, entry.__contains__) for size in outer)
     if entry >= _symbols((*inner, *buffer.strides)).keys() and None not in bounds:
         shape = (*(bound for bound in bounds if bound is not None), *inner)
-        return _Room(_product(shape), shape)
+        return _Capacity(_product(shape), shape)
     elements = facts.upper(_product(buffer.shape), entry.__contains__)
-    return None if elements is None else _Room(elements, None)
+    return None if elements is None else _Capacity(elements, None)
 
 
 def _product(dims: Iterable[Dim]) -> Dim:
@@ -117,7 +117,7 @@ class _Needs:
 
     program: Program
     libraries: Libraries
-    rooms: Mapping[str, _Room]
+    capacities: Mapping[str, _Capacity]
     reasons: dict[Symbol, str] = field(default_factory=dict)
     memory: dict[Symbol, str] = field(default_factory=dict)  # the buffer that has its value
     makers: dict[str, Step] = field(default_factory=dict)  # of each buffer
@@ -185,11 +185,11 @@ class _Needs:
         library = self.libraries(self.program.buffers[made].device) or NO_LIBRARY
         if more or step.function not in library.rowwise or not isinstance(first, BufferRef):
             return False
-        rooms = (self.rooms.get(name) for name in (made, first.name))
+        capacities = (self.capacities.get(name) for name in (made, first.name))
         outer = {self.program.buffers[name].shape[:1] for name in (made, first.name)}
-        return all(room is not None and room.shape is not None for room in rooms) and (
-            len(outer) == 1 and self.is_in_memory(next(iter(outer)))
-        )
+        return all(
+            capacity is not None and capacity.shape is not None for capacity in capacities
+        ) and (len(outer) == 1 and self.is_in_memory(next(iter(outer))))
 
     def _host(self, numbers: Iterable[StepArg], why: str) -> None:
         for symbol in _symbols(numbers):
@@ -205,7 +205,7 @@ class _Needs:
             case Launch():
                 self._host(_no_sizes(step), "a kernel takes a number that is made of it")
             case Allocate(buffer=name):
-                if name not in self.rooms:
+                if name not in self.capacities:
                     self._host(buffers[name].shape, f"{name} has no bound without it")
             case Call() if self.is_counted(step):
                 self._host((*step.args, *step.kwargs.values()), f"{step.function} takes it")
@@ -243,14 +243,16 @@ class _InMemory:
         """Frees are worked out again, for the buffers that are new."""
         for name, buffer in self.program.buffers.items():
             in_memory = self.needs.is_in_memory(_dims(buffer))
-            room = self.needs.rooms.get(name) if in_memory else None
-            self.buffers[name] = replace(buffer, capacity=None if room is None else room.elements)
+            capacity = self.needs.capacities.get(name) if in_memory else None
+            self.buffers[name] = replace(
+                buffer, capacity=None if capacity is None else capacity.elements
+            )
         for step in self.program.steps:
             self._step(step)
         outputs = tuple(self._output(output) for output in self.program.outputs)
         steps = insert_frees(self.steps, self.buffers, outputs)
-        rooms = (b.capacity for b in self.buffers.values() if b.capacity is not None)
-        known = {*self.program.symbols, *_symbols(rooms)}
+        capacities = (b.capacity for b in self.buffers.values() if b.capacity is not None)
+        known = {*self.program.symbols, *_symbols(capacities)}
         symbols = tuple(sorted(known, key=lambda symbol: symbol.name))
         return replace(
             self.program, buffers=self.buffers, steps=steps, outputs=outputs, symbols=symbols
@@ -290,9 +292,11 @@ class _InMemory:
 
     def _with_room(self, name: str, new: str) -> Buffer:
         """The buffer as a tensor of all that it may hold."""
-        room = self.needs.rooms[name]
-        assert room.shape is not None
-        return replace(self.buffers[name], name=new, shape=room.shape, role="result", capacity=None)
+        capacity = self.needs.capacities[name]
+        assert capacity.shape is not None
+        return replace(
+            self.buffers[name], name=new, shape=capacity.shape, role="result", capacity=None
+        )
 
     def _counted(self, step: Call) -> CountedCall:
         """The function that leaves in memory how much it has made."""

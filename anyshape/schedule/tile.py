@@ -82,9 +82,9 @@ def finish(drafted: Drafted, sizes: Sizes) -> Launch:
         along if _has_scan(drafted, needed) else _ordered(along, maps, weights, drafted.extents)
     )
     joined: dict[Symbol, Dim] = dict(drafted.extents)
-    order, merged = _joined(order, maps, joined, sizes)
+    order, merged = _merge_axes(order, maps, joined, sizes)
     if not _has_scan(drafted, needed):
-        reduced_order, merged_reduced = _joined(reduced_order, maps, joined, sizes)
+        reduced_order, merged_reduced = _merge_axes(reduced_order, maps, joined, sizes)
         merged |= merged_reduced
     zero = dict.fromkeys(ones, 0) | dict.fromkeys(merged, 0)
     return _Renaming(drafted, needed, joined, zero, sizes).run(order, reduced_order)
@@ -185,7 +185,7 @@ def _magnitude(dim: Dim) -> tuple[int, int]:
     return max((len(monomial), coefficient) for monomial, coefficient in dim.terms.items())
 
 
-def _joined(
+def _merge_axes(
     order: list[Symbol], maps: list[Coefficients | None], extents: dict[Symbol, Dim], sizes: Sizes
 ) -> tuple[list[Symbol], set[Symbol]]:
     """Joins an axis into the next one inside it where each index steps through both as through

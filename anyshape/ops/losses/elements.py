@@ -179,8 +179,8 @@ op(
 def _require_within(cx: TypeContext, part: Any, whole: Any) -> None:
     """What is broadcast to ``whole`` leaves its shape alone: eager writes the product there."""
     if part is not None:
-        joined = cx.broadcast_shapes((part.shape, whole.shape))
-        require_sizes(cx, joined, whole.shape, "output doesn't match the broadcast shape")
+        shape = cx.broadcast_shapes((part.shape, whole.shape))
+        require_sizes(cx, shape, whole.shape, "output doesn't match the broadcast shape")
 
 
 def _bce(b: Any, x: Any, y: Any, weight: Any = None) -> Any:

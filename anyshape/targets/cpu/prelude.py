@@ -341,8 +341,8 @@ static __attribute__((unused, noinline, noipa))
 
 VECTORS = {"#if defined(__AVX512F__)": 64, "#elif defined(__AVX2__)": 32, "#else": 16}
 """Bytes of the processor's vectors."""
-MOST_ROWS = 16
-"""That are turned at a time."""
+MOST_TURNED = 16
+"""Lines of a tile that are turned at a time, at most."""
 
 JOIN = """
 AS_INLINE T as_join_NAME_T(T *b) {
@@ -506,7 +506,7 @@ def _turn(size: int) -> str:
     halves. A vector is no longer than the processor's: GCC takes longer ones apart."""
     word, text = f"u{8 * size}", ""
     for condition, longest in VECTORS.items():
-        count = min(MOST_ROWS, longest // size)
+        count = min(MOST_TURNED, longest // size)
         low = ", ".join(f"{n // 2 + count * (n % 2)}" for n in range(count))
         high = ", ".join(f"{count // 2 + n // 2 + count * (n % 2)}" for n in range(count))
         text += f"{condition}\n#define AS_ROWS_S {count}\n"

@@ -289,9 +289,9 @@ class _Emitter(ElementPrinter):
         once = self.schedule.phase is not None and self.schedule.once
         for n in reduces:
             start, kind = self._identity(n), self._accumulator(n)
-            joined = n in self.sums or n in self.sums.values()
-            lanes = thread_elements(self.kernel, self.schedule).lanes if joined else "RBLOCK"
-            if not once or joined or n in self.firsts or n in self.firsts.values():
+            combined = n in self.sums or n in self.sums.values()
+            lanes = thread_elements(self.kernel, self.schedule).lanes if combined else "RBLOCK"
+            if not once or combined or n in self.firsts or n in self.firsts.values():
                 self._line(f"a{n} = tl.full([XBLOCK, {lanes}], {start}, {kind})")
         if once:
             self._cells(body, reduces, stores, "first", first=True)
@@ -407,7 +407,7 @@ class _Emitter(ElementPrinter):
             assert isinstance(element, Reduce)
             self._line(f"w{n}s = {self._totals_of_shares(n)}")
             if n in self.sums:
-                self._joined("as_online_joined", n, f"w{self.sums[n]}s", f"w{n}s")
+                self._combine("as_online_joined", n, f"w{self.sums[n]}s", f"w{n}s")
             elif n in self.firsts:
                 self._first(n, f"w{self.firsts[n]}s", f"w{n}s")
             elif n not in (*self.sums.values(), *self.firsts.values()):
@@ -440,7 +440,7 @@ class _Emitter(ElementPrinter):
             given = f'tl.where({mask}, {value}, float("-inf"))' if mask else value
             given = f"tl.broadcast_to({given}, [XBLOCK, RBLOCK])"
             own = thread_elements(self.kernel, self.schedule)
-            self._joined("as_online", number, given, str(own.turns), str(own.neighbours))
+            self._combine("as_online", number, given, str(own.turns), str(own.neighbours))
             return
         if first:
             made, other = f"tl.broadcast_to({value}, [XBLOCK, RBLOCK])", self._identity(number)
@@ -459,7 +459,7 @@ class _Emitter(ElementPrinter):
             return ""
         return ", ".join(map(self._value_of, operands(summed)))
 
-    def _joined(self, function: str, number: int, *given: str) -> None:
+    def _combine(self, function: str, number: int, *given: str) -> None:
         """A maximum and its sum take in elements, or totals of shares: maxima and sums."""
         both = f"a{self.sums[number]}, a{number}"
         self._line(f"{both} = {function}({both}, {', '.join(given)})")

@@ -209,7 +209,7 @@ class Chooser:
 
     ``cells`` and ``fiber`` compute the number of cells and the length of a fiber from the
     arguments; ``furthest`` the largest index of an access, where it follows from sizes alone.
-    ``widening``: sizes of which it matters whether they are multiples of 16.
+    ``vector_sizes``: sizes of which it matters whether they are multiples of 16.
     """
 
     kernel: Kernel
@@ -223,7 +223,7 @@ class Chooser:
     is_online: bool
     pointers: tuple[int, ...]
     sizes: tuple[int, ...]
-    widening: tuple[int, ...]
+    vector_sizes: tuple[int, ...]
     sides: tuple[Callable[..., int], Callable[..., int]] | None
     """The numbers of rows and of columns of a matrix product."""
     reads_sizes: bool
@@ -235,7 +235,7 @@ class Chooser:
     def of(cls, kernel: Kernel) -> Chooser:
         names = [param.name for param in kernel.params]
         along_fibers = bool(kernel.reduction_axes) and walks_along_fibers(kernel)
-        widening = _widening(kernel, along_fibers)
+        vector_sizes = _vector_sizes(kernel, along_fibers)
         return cls(
             kernel,
             _compiled(names, _product(axis.extent for axis in kernel.axes)),
@@ -248,7 +248,7 @@ class Chooser:
             bool(online(kernel).sums),
             _of_several_elements(kernel),
             tuple(n for n, p in enumerate(kernel.params) if isinstance(p, SizeParam)),
-            tuple(n for n, name in enumerate(names) if name in widening),
+            tuple(n for n, name in enumerate(names) if name in vector_sizes),
             _sides(kernel, names) if tiled_product(kernel) else None,
             any(isinstance(p, SizeParam) and p.in_memory for p in kernel.params),
             _bytes_of_elements(kernel),
@@ -315,7 +315,10 @@ class Chooser:
         aligned = all(arguments[n] % DIVISOR == 0 for n in self.pointers)
         divisible: tuple[int, ...] = ()
         if aligned:
-            divisible = (*self.pointers, *(n for n in self.widening if arguments[n] % DIVISOR == 0))
+            divisible = (
+                *self.pointers,
+                *(n for n in self.vector_sizes if arguments[n] % DIVISOR == 0),
+            )
         largest = max(self.furthest(*arguments), cells, fiber, *(arguments[n] for n in self.sizes))
         each = 0
         if shares > 1:
@@ -489,7 +492,7 @@ def _of_several_elements(kernel: Kernel) -> tuple[int, ...]:
     return tuple(n for n, param in enumerate(kernel.params) if param.name in several)
 
 
-def _widening(kernel: Kernel, along_fibers: bool) -> frozenset[str]:
+def _vector_sizes(kernel: Kernel, along_fibers: bool) -> frozenset[str]:
     """The sizes whose multiples of 16 make loads wider: those that addresses or elements are made
     of, and those at which neighbours in memory, or what is loaded of them, end. How many fibers
     there are is neither, where the elements of a fiber lie side by side or each fiber has a

@@ -34,8 +34,6 @@ static unsigned long anyshape_bits(double number)
     return bits;
 }
 """,
-)
-_CALLS = (
     """
 typedef void gemm_f(const char *, const char *, const int *, const int *, const int *,
                     const void *, const void *, const int *, const void *, const int *,
@@ -85,6 +83,8 @@ static long anyshape_gemm(void *gemm, int is_double, int a_transposed, int b_tra
     return 0;
 }
 """,
+)
+_CALLS = (
     """
 static void anyshape_fill_rows(char *c, const char *row, long rows, long bytes)
 {
@@ -201,8 +201,8 @@ static unsigned long anyshape_some(void *new_value, int is_plain, unsigned long 
 """,
 )
 NATIVE_PRELUDE = (*map(with_few_passes, _STEPS), *map(without_passes, _CALLS))
-"""Each stands where steps name it: see ``standing_before``. What stands beside a call of torch's or
-of BLAS, which takes microseconds, is compiled without passes."""
+"""Each stands where steps name it: see ``standing_before``. What stands beside a call of
+torch's, which takes microseconds, is compiled without passes."""
 _RUN = """
 enum {SUM, PRODUCT, MIN, MAX, BROADCAST, FLOORDIV, MOD, EQ, NE, GE, LE, ALL, ANY};
 

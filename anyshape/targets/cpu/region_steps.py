@@ -46,7 +46,7 @@ class Value(IntEnum):
 
 def _call(count: int) -> str:
     types, words = ", ".join(["long"] * count), ", ".join(f"w[{n}]" for n in range(count))
-    return f"    case {count // WORDS}: ((void (*)({types}))v[*a])({words}); break;\n"
+    return f"    case {count // WORDS}: ((void (*)({types}))v[a[-2]])({words}); break;\n"
 
 
 LAUNCH = f"""
@@ -54,9 +54,10 @@ LAUNCH = f"""
    numbers are handed over alike, and whoever calls makes room for them and takes it back: a kernel
    that is handed a few words more does not see them. To have each count takes the compiler long. */
 {{
-    long w[{MOST_OPERANDS}] = {{0}};
-    for (long i = 0; i < a[1]; i++) w[i] = a[2 + i] < 0 ? n[-1 - a[2 + i]] : (long)v[a[2 + i]];
-    switch ((a[1] + {WORDS - 1}) / {WORDS}) {{
+    long w[{MOST_OPERANDS}], count = a[1], i = 0;
+    for (a += 2; i < count; i++) w[i] = a[i] < 0 ? n[-1 - a[i]] : (long)v[a[i]];
+    for (; i % {WORDS}; i++) w[i] = 0;
+    switch (i / {WORDS}) {{
 {"".join(map(_call, range(WORDS, MOST_OPERANDS + 1, WORDS)))}    }}
     return 0;
 }}
@@ -190,8 +191,8 @@ def _function(does: Does) -> str:
     return f"{comment}*/\n{head} const double *f)\n{body}"
 
 
-QUICK = (Does.LAUNCH, Does.MOVE, Does.ASSERT)
-"""The others stand beside a call of torch's or of BLAS, which takes microseconds."""
+QUICK = (Does.LAUNCH, Does.GEMM, Does.MOVE, Does.ASSERT)
+"""The others stand beside a call of torch's, which takes microseconds."""
 BESIDE_CALLS = tuple(does for does in Does if does not in QUICK)
 STEPS = without_passes("".join((DIMS, *map(_function, BESIDE_CALLS))))
 STEPS += "".join(map(_function, QUICK))

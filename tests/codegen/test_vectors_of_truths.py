@@ -88,6 +88,8 @@ LENGTHS = (0, 1, 2, 3, 4, 5, 15, 31, 32, 33, 63, 64, 65, 67, 130, 4095, 4096, 40
 TOTALS: dict[str, Callable[[Tensor], Tensor]] = {
     "any": lambda x: (x > 9).any(),
     "all": lambda x: (x < 9).all(),
+    "any and all": lambda x: torch.stack([(x > 9).any(), (x < 9).all(), (x > 8).any()]),
+    "any of halves": lambda x: (x.half() > 9).any(),
     "any of rows": lambda x: (x.view(1, -1) > 9).any(-1),
     "maximum of truths": lambda x: torch.cat([x > 9, x[:1] > 99]).int().max(),
     "count": lambda x: (x > 3).sum(),
@@ -121,9 +123,11 @@ def bodies(program: Callable[[Tensor], Tensor], x: Tensor) -> tuple[int, int]:
 
 
 def test_what_totals_of_integers_do_is_printed_for_whole_vectors_and_for_what_is_left() -> None:
+    """Of truths of a whole tensor, as of indices that are looked at, once: GCC takes less than half
+    of its time."""
     numbers = torch.arange(70)
-    assert bodies(lambda x: ((x < 0) | (x >= 512)).any(), numbers) == (4, 0)
+    assert bodies(lambda x: ((x < 0) | (x >= 512)).any(), numbers) == (1, 0)
     assert bodies(lambda x: x.sum(), numbers) == (5, 1)
     rows = numbers.view(2, -1)
     assert bodies(lambda x: ((x < 0) | (x >= 512)).any(-1), rows) == (4, 1)
-    assert bodies(lambda x: x.sum(), numbers.float()) == (7, 1), "order matters to these"
+    assert bodies(lambda x: x.sum(), numbers.float()) == (5, 1), "order matters to these"

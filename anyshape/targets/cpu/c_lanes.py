@@ -27,7 +27,15 @@ from anyshape.ir.loops import (
 from anyshape.nouns import frozen, mutable
 from anyshape.symbolic import Dim
 from anyshape.targets.cpu.c_cells import CellPrinter
-from anyshape.targets.cpu.c_texts import C_TYPES, HALF, c_combine, c_identity, c_join
+from anyshape.targets.cpu.c_texts import (
+    C_TYPES,
+    HALF,
+    JOINED_TRUTHS,
+    TRUTHS_OPERATORS,
+    c_combine,
+    c_identity,
+    c_join,
+)
 from anyshape.targets.reduction_phases import specialize, step_of
 
 WIDE = 64
@@ -183,6 +191,9 @@ class LanePrinter(CellPrinter):
     ) -> None:
         """A loop with several vectors of accumulators, so that one addition need not wait for the
         last, then one with fewer, whose last turn takes what is left under a mask."""
+        if not self.kernel.axes and self._are_plain_truths(axis, work, body):
+            self._loop_of_truths(axis, start, end, work, body)
+            return
         first = f"{axis.name}w"
         self._line(f"i64 {first} = {start};")
         *wide, (narrow, _) = self._vectors(work)
@@ -209,6 +220,28 @@ class LanePrinter(CellPrinter):
             self._loop(axis.name, first, end)
             self._cell(work, body, "a{0}")
             self._close(1)
+
+    def _are_plain_truths(self, axis: Axis, work: Work, body: Sequence[int]) -> bool:
+        """Is every total a truth, of what needs no helper to be loaded?"""
+        converted = self._converted_loads(body, axis.name, CONVERTED_WIDE)
+        return not converted and self._are_truths(work)
+
+    def _loop_of_truths(
+        self, axis: Axis, start: str, end: str, work: Work, body: Sequence[int]
+    ) -> None:
+        """One loop whose totals GCC keeps in vectors, as their order changes nothing: it is
+        compiled in half of the time of a loop of vectors and one of what is left, and as fast."""
+        totals: dict[str, list[str]] = {}
+        for n in work.reduces:
+            element = self.elements[n]
+            assert isinstance(element, Reduce)
+            sign = TRUTHS_OPERATORS[JOINED_TRUTHS[element.combine]]
+            totals.setdefault(sign, []).append(f"a{n}")
+        clauses = (f" reduction({sign}:{', '.join(names)})" for sign, names in totals.items())
+        self._line(f"#pragma omp simd{''.join(clauses)}")
+        self._loop(axis.name, start, end)
+        self._cell(work, body, "a{0}")
+        self._close(1)
 
     def _vectors(self, work: Work) -> list[tuple[int, int]]:
         """(accumulators of a loop, cells that it is worth it for): several vectors where the
@@ -385,7 +418,7 @@ class LanePrinter(CellPrinter):
         """The accumulators' sum, by halves, into ``a``."""
         for n in work.reduces:
             element = self.elements[n]
-            join = c_join(element)
+            join = c_join(element, lanes)
             half, least = lanes // 2, (join.lanes or lanes) if join else 1
             while half >= least:
                 pair = c_combine(element, f"b{n}[l]", f"b{n}[l + {half}]")

@@ -27,6 +27,8 @@ ALONE = "static __attribute__((noinline, noipa)) "
 that calls ``exp`` and walks backwards for a function without effects, and leaves out its calls."""
 JOINED_TRUTHS = {"any": "any", "max": "any", "all": "all", "min": "all"}
 """How truths are combined."""
+TRUTHS_OPERATORS = {"any": "|", "all": "&"}
+"""The same in C."""
 
 
 def c_number(value: float, dtype: DType) -> str:
@@ -104,15 +106,17 @@ class Join:
         return f"{self.name}({accumulators}{'' if self.lanes else f', {lanes}'})"
 
 
-def c_join(element: Element) -> Join | None:
-    """The helper for this reduction, None where its type has none."""
+def c_join(element: Element, lanes: int) -> Join | None:
+    """The helper for so many accumulators of this reduction, or for the most that are fewer; None
+    where its type has none."""
     assert isinstance(element, Reduce)
     if element.dtype is bool_ and element.combine in JOINED_TRUTHS:
         return Join(f"as_join_{JOINED_TRUTHS[element.combine]}", 0)
-    lanes = JOIN_LANES.get(C_TYPES[element.dtype.name])
-    if lanes is None or element.combine not in JOINS:
+    kind = C_TYPES[element.dtype.name]
+    known = [count for count in JOIN_LANES.get(kind, ()) if count <= lanes]
+    if not known or element.combine not in JOINS:
         return None
-    return Join(f"as_join_{element.combine}_{C_TYPES[element.dtype.name]}", lanes)
+    return Join(f"as_join_{element.combine}_{kind}_{max(known)}", max(known))
 
 
 def total_type(element: Element) -> str:

@@ -345,7 +345,7 @@ MOST_TURNED = 16
 """Lines of a tile that are turned at a time, at most."""
 
 JOIN = """
-AS_INLINE T as_join_NAME_T(T *b) {
+AS_INLINE T as_join_NAME_T_LANES(T *b) {
 #if defined(__GNUC__) && !defined(__clang__)
   HALVES
   return v0[0];
@@ -385,8 +385,8 @@ JOINS = {
     ),
 }
 """How accumulators are combined: as vectors, one by one. NaN stays."""
-JOIN_LANES = {"f32": 16, "i32": 16, "f64": 8, "i64": 8}
-"""Accumulators of each type in 64 bytes."""
+JOIN_LANES = {"f32": (16, 64), "i32": (16, 64), "f64": (8, 64), "i64": (8, 64)}
+"""Accumulators of each type that there are helpers for: 64 bytes, and those of a cheap total."""
 
 UNSIGNED = {"u8": "u32", "i8": "u32", "i16": "u32", "i32": "u32", "i64": "u64"}
 """The type in which a product of each integer type wraps."""
@@ -448,7 +448,12 @@ def _texts() -> list[str]:
         for name, unsigned in UNSIGNED.items()
     ]  # fmt: skip
     turns = [_turn(size) for size in (1, 2, 4, 8)]
-    joins = [_join(name, kind) for name in JOINS for kind in JOIN_LANES]
+    joins = [
+        _join(name, kind, count)
+        for name in JOINS
+        for kind in JOIN_LANES
+        for count in JOIN_LANES[kind]
+    ]
     return [
         HALVES,
         *NAMES_OF_THE_LIBRARY,
@@ -463,23 +468,22 @@ def _texts() -> list[str]:
     ]
 
 
-def _join(name: str, kind: str) -> str:
+def _join(name: str, kind: str, lanes: int) -> str:
     """Accumulators combined into a number, half of them with the other half."""
     vectors, scalars = JOINS[name]
-    lanes = JOIN_LANES[kind]
     text = "".join(
         f"{condition}\n{_halves(kind, lanes, size, vectors)}\n"
         for condition, size in VECTORS.items()
     )
     text = JOIN.replace("HALVES", f"{text}#endif").replace("SCALARS", scalars)
     text = text.replace("NAME", name).replace("LANES", str(lanes))
-    return text.replace("_T(", f"_{kind}(").replace("T ", f"{kind} ").replace("(T)", f"({kind})")
+    return text.replace("_T_", f"_{kind}_").replace("T ", f"{kind} ").replace("(T)", f"({kind})")
 
 
 def _halves(kind: str, lanes: int, size: int, combined: str) -> str:
     """The same in vectors of ``size`` bytes, each step written out: to unroll it takes GCC a
     twentieth of its time."""
-    word, width = ("i32", size // 4) if lanes == 16 else ("i64", size // 8)
+    word, width = ("i32", size // 4) if kind.endswith("32") else ("i64", size // 8)
     lies = f"vector_size({size}), aligned(sizeof({kind})), may_alias"
     lines = [
         f"typedef {kind} V __attribute__(({lies})); V w;",

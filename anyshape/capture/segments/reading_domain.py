@@ -533,6 +533,12 @@ class ReadingDomain(RecordingDomain):
         if known is not None and not known.is_pinned:
             recorder.guard(known, "same", source)
 
+    def rely_on_callee(self, fn: Any) -> None:
+        """Code of C is called: what it does is known of this object alone."""
+        source = self.recorder.sources.of(fn)
+        if not (source is None or source.is_pinned or self.recorder.is_the_same(fn)):
+            self._pin(source, fn)
+
     def lift(self, tensor: torch.Tensor) -> TensorValue:
         """A real tensor that no source is known of: a constant of the segment."""
         source = self.recorder.sources.of(tensor) or self.recorder.sources.const(tensor, "constant")

@@ -32,6 +32,7 @@ from anyshape.capture.heap.iterators import FORKABLE
 from anyshape.capture.heap.nested_containers import elements_of
 from anyshape.capture.heap.numpy_scalars import is_numpy_number
 from anyshape.capture.heap.quiet_classes import bare_name, class_entry
+from anyshape.capture.heap.quiet_reads import PLAIN_BASES, plain_of
 from anyshape.capture.heap.sources import Source
 from anyshape.capture.heap.unread_writes import PLAIN_KEYS
 from anyshape.capture.heap.values import BY_VALUE, PROXIES, OpaqueValue, TensorValue
@@ -312,6 +313,8 @@ class ReadingDomain(RecordingDomain):
         """An object that may be another one in each call."""
         recorder, kind = self.recorder, type(value)
         recorder.guard(source, "type", kind)
+        if issubclass(kind, PLAIN_BASES):
+            recorder.guard(source, "plain", plain_of(value))
         known = recorder.sources.of(value)
         if known is None:
             recorder.sources.remember(value, source)

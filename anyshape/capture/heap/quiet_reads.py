@@ -182,7 +182,8 @@ PLAIN_BASES = tuple(_EXACTLY)
 
 
 def plain_of(value: Any) -> Any:
-    """The number or text that an object of a subclass is; no code of that class is called."""
-    return next(
-        exactly(value) for base, exactly in _EXACTLY.items() if issubclass(type(value), base)
-    )
+    """The number or text that an object of a subclass is, None for anything else; no code of its
+    class is called."""
+    found = (exactly for base, exactly in _EXACTLY.items() if issubclass(type(value), base))
+    exactly = next(found, None)
+    return None if exactly is None else exactly(value)

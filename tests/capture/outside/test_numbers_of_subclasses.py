@@ -81,6 +81,6 @@ def test_no_special_method_of_the_class_is_called() -> None:
     for base, first, second in ((int, 1, 2), (str, "a", "b")):
         kind: Any = type("Asked", (base,), {name: noted(name) for name in names})
         fast = Compiled(lambda x, held: (x + 1, held), Options(fullgraph=True), ByReference)
-        for value in (kind(first), kind(second), kind(first)):
+        for value in (kind(first), kind(second), kind(first), object()):
             assert fast(torch.ones(1), value)[1] is value
     assert not asked

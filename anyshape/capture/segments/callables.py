@@ -150,7 +150,7 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
         if fn.__name__ in ("mro", "__subclasses__") and issubclass(type(bound), type):
             return fn.__name__ == "mro"  # another subclass may be made
         return type(bound) in purity.PURE_TYPES or type(bound) in CONTAINERS or bound in CONTAINERS
-    return (getattr(fn, "__module__", None) or "") in PURE_MODULES
+    return fn in purity.OF_ABC or (getattr(fn, "__module__", None) or "") in PURE_MODULES
 
 
 def _leaves_as_it_is(fn: Any, args: tuple[Any, ...]) -> bool:
@@ -177,7 +177,6 @@ PURE_MODULES = frozenset(
         "_sre",
         "re",
         "_struct",
-        "_abc",
         "_bisect",
         "_contextvars_",
         "_statistics",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import enum
+import functools
+import operator
 import re
 import types
 import typing
@@ -26,7 +28,19 @@ PARAMETERS = tuple(
 )
 LEFT_OUT = tuple(map(type, (re.sub.__kwdefaults__ or {}).values()))
 """What stands for an argument of `re.sub` that is not given; since 3.13 not an `int`."""
+REMEMBERING = type(functools.lru_cache(lambda: None))
+"""What functools.lru_cache makes: who has called it once gets what it gave then."""
+MADE_BY_C = (
+    *(operator.itemgetter, operator.attrgetter, operator.methodcaller),
+    *(types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
+    *(types.GetSetDescriptorType, types.MemberDescriptorType),
+    *(type(list[int]), type(int | str)),
+)
+"""What C alone knows of what it does, when it is called or asked for an attribute: another one of
+the same class does another thing."""
 IDENTITY = (
+    *MADE_BY_C,
+    REMEMBERING,
     datetime.timezone,
     type,
     types.FunctionType,

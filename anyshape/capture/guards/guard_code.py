@@ -22,7 +22,7 @@ from anyshape.capture.heap.hidden_dicts import dict_as_it_lies
 from anyshape.capture.heap.mirrors import buffer_of
 from anyshape.capture.heap.numpy_scalars import is_numpy_number
 from anyshape.capture.heap.quiet_classes import bare_name, class_module
-from anyshape.capture.heap.quiet_reads import hidden_names, is_unset
+from anyshape.capture.heap.quiet_reads import hidden_names, is_unset, plain_of
 from anyshape.capture.heap.sources import (
     Source,
     expression,
@@ -203,6 +203,14 @@ KINDS: Mapping[str, GuardKind] = {
         same_constant,
         lambda path, expected: f"{path} == {short(expected)}",
         steps=True,
+    ),
+    "plain": GuardKind(  # of a subclass of numbers or texts, whose own `==` is not to run
+        lambda path, expected, name: (
+            f"not {name(same_constant, 'same')}"
+            f"({name(plain_of, 'plain_of')}({path}), {name(expected, 'value')})"
+        ),
+        lambda value, expected: same_constant(plain_of(value), expected),
+        lambda path, expected: f"{path} is a {short(expected)}",
     ),
     "type": GuardKind(
         lambda path, expected, name: f"type({path}) is not {name(expected, bare_name(expected))}",

@@ -215,6 +215,9 @@ def _set_like(obj: Any, elements: tuple[Any, ...] | set[Any]) -> Any:
 
 def _mirror_deque(read: Read, obj: Any) -> Any:
     read(obj, "count", None, deque.__len__(obj))
+    if class_entry(type(obj), "maxlen") is not vars(deque)["maxlen"]:
+        raise broken("unknown-call", f"a {bare_name(type(obj))} that hides its length")
+    read(obj, "maxlen", None, MAXLEN(obj))
     values = enumerate(deque.__iter__(obj))
     twin = deque.__new__(type(obj))
     deque.__init__(twin, [read(obj, "item", i, value) for i, value in values], MAXLEN(obj))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import _codecs
 import _json
 import _string  # type: ignore[import-not-found]
+import abc
 import binascii
 import bisect
 import builtins
@@ -439,3 +440,10 @@ IMPURE_MODULES: frozenset[str] = frozenset(
 def is_library(module: str) -> bool:
     """Does a module of this name belong to torch, numpy or the standard library?"""
     return module.partition(".")[0] in TRUSTED
+
+
+OF_ABC = frozenset(
+    vars(abc)[f"_abc_{name}"] for name in ("init", "register", "instancecheck", "subclasscheck")
+)
+"""What is asked of abstract classes is relied on, and who is registered twice is so once; not how
+often that was done in the process (`abc.get_cache_token`)."""

@@ -7,7 +7,7 @@ A guard that holds has proven the classes on its way; one that is explained has 
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from anyshape.capture.heap.class_flags import HEAP_TYPE
@@ -168,3 +168,22 @@ def runs_a_function(descriptor: Any) -> bool:
     if type(descriptor) is property:
         return True
     return type(class_entry(type(descriptor), "__get__")) is types.FunctionType
+
+
+_EXACTLY: dict[type, Callable[[Any], Any]] = {
+    int: int.__pos__,
+    float: float.__pos__,
+    complex: complex.__pos__,
+    str: str.__str__,
+    bytes: lambda value: bytes.__getitem__(value, slice(None)),
+}
+PLAIN_BASES = tuple(_EXACTLY)
+"""What never changes of an object of a subclass, which C reads of it wherever it is used."""
+
+
+def plain_of(value: Any) -> Any:
+    """The number or text that an object of a subclass is, None for anything else; no code of its
+    class is called."""
+    found = (exactly for base, exactly in _EXACTLY.items() if issubclass(type(value), base))
+    exactly = next(found, None)
+    return None if exactly is None else exactly(value)

@@ -77,7 +77,7 @@ def _bind_keywords(
             if locals_[slot] is not NULL:
                 raise _mismatch(fn, args, kwargs)
             locals_[slot] = value
-        elif extra is not None:
+        elif extra is not None and issubclass(type(name), str):
             extra[name] = value
         else:
             raise _mismatch(fn, args, kwargs)

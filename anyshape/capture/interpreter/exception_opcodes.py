@@ -140,7 +140,7 @@ def _split_group(error: Any, classes: Any) -> tuple[Any, Any]:
     if issubclass(type(error), classes):
         if issubclass(type(error), BaseExceptionGroup):
             return error, None
-        return BaseExceptionGroup("", [error]), None
+        return BaseExceptionGroup("", (error,)), None
     if issubclass(type(error), BaseExceptionGroup):
         return error.split(classes)
     return None, error

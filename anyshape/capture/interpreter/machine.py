@@ -290,10 +290,14 @@ class Machine:
         if issubclass(kind, type):
             return self.instantiate(fn, args, kwargs)
         if kind is _METHOD_WRAPPER:
-            for base in mro_of(type(fn.__self__)):  # past a Python override: `super().__setitem__`
-                descriptor = namespace_of(base).get(fn.__name__)
+            owner, name = fn.__self__, fn.__name__
+            if self.recording and self.domain.is_outside(fn):
+                owner = self.heap.attribute(fn, "__self__", owner)
+                name = self.heap.attribute(fn, "__name__", name)
+            for base in mro_of(type(owner)):  # past a Python override: `super().__setitem__`
+                descriptor = namespace_of(base).get(name)
                 if type(descriptor) is _WRAPPER_DESCRIPTOR:
-                    return Call(descriptor, (fn.__self__, *args), kwargs)
+                    return Call(descriptor, (owner, *args), kwargs)
         if kind is METHOD_WITH_CLASS and not issubclass(type(fn.__self__), ModuleType):
             return self._bound_builtin(fn, args, kwargs)
         if bare_name(kind) == attributes.INSTANCE_METHOD:

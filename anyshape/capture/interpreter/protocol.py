@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
-from types import GenericAlias, MappingProxyType, SimpleNamespace
+from types import CellType, GenericAlias, MappingProxyType, SimpleNamespace
 from typing import Any
 
 from anyshape.capture.heap import decimals
@@ -167,6 +167,8 @@ def compare(machine: Interpreter, sign: str, a: Any, b: Any) -> Any:
     if machine.recording:
         if issubclass(left, SimpleNamespace) and issubclass(right, SimpleNamespace):
             return compare_namespaces(a, b, function)
+        if left is CellType and right is CellType:  # C compares what they hold
+            raise broken("unknown-call", "comparing cells")
         a, b = machine.heap.mirror(a), machine.heap.mirror(b)
         if any(is_compared_in_python(machine, value) for value in (a, b)):
             return _compare_containers(machine, sign, a, b, function)

@@ -424,7 +424,7 @@ def dict_merge(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
     for key in entries.keys():
         if key in target:
             shown = shown_callable(fn)
-            raise TypeError(f"{shown} got multiple values for keyword argument {key!r}")
+            raise TypeError(f"{shown} got multiple values for keyword argument '{key}'")
     write_into(machine, dict.update, target, entries)
     frame.stack.pop()
     return None

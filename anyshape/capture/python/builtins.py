@@ -293,6 +293,8 @@ def _cached(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         return Call(wrapped, args, kwargs)
     if not machine.recording:
         return machine.native(fn, args, kwargs)
+    if machine.heap.is_created(fn):  # it calls its function again in each call of the program
+        raise broken("unknown-call", "a cache that the program has made")
     result = machine.native(fn, args, kwargs)
     return machine.domain.remembered(fn, args, kwargs, result)
 

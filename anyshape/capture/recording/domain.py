@@ -62,6 +62,10 @@ class RecordingDomain(Domain):
         """What the program sees of a value found at `source`; relies on what it sees."""
 
     @abstractmethod
+    def rely_on_callee(self, fn: Any) -> None:
+        """Code of C is called: relies on an outside one being this very object."""
+
+    @abstractmethod
     def seen(self, value: Any) -> Any:
         """A value that torch code will look into, outside containers read at any depth."""
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from anyshape.capture.guards import execution_modes
-from anyshape.capture.guards.constant_kinds import CONSTANTS, EQUAL, IDENTITY
+from anyshape.capture.guards.constant_kinds import CONSTANTS, EQUAL, IDENTITY, REMEMBERING
 from anyshape.capture.heap import decimals, purity, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
@@ -38,6 +38,7 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     made = weak_references.call(domain, fn, args, kwargs)
     if made is not NotImplemented:
         return made
+    domain.rely_on_callee(fn)
     _refuse(domain, fn, args)
     if fn in formed_texts.FORMERS:
         text = formed_texts.formed(domain, fn, args, kwargs)
@@ -115,7 +116,7 @@ def _reads_nothing_else(
     given = (*args, *kwargs.values())
     if fn in callables.KEEPERS or times.is_quiet(fn, given):
         return True
-    if type(fn) is callables.REMEMBERING:  # it looks the arguments up, whatever tuples they lie in
+    if type(fn) is REMEMBERING:  # it looks the arguments up, whatever tuples they lie in
         given = tuple(part for part in (*given, *parts(given)) if not _is_a_key(domain, part))
     return not _reads_outside(domain, given)
 
@@ -179,7 +180,7 @@ def _call_pure(
     heap = domain.machine.heap
     whole = heap.mirror if fn in purity.MAKERS else heap.read_whole
     seen, named = tuple(map(whole, args)), {name: whole(v) for name, v in kwargs.items()}
-    if type(fn) is callables.REMEMBERING or calls_of_the_program.calls_python(fn):
+    if type(fn) is REMEMBERING or calls_of_the_program.calls_python(fn):
         return calls_of_the_program.call(domain.machine.frame, fn, seen, named)
     return fn(*seen, **named)
 
@@ -308,7 +309,7 @@ def _call_with_proxies(
         return _call_with_them(domain, fn, args, kwargs)
     if not kwargs and stores_arguments(fn):
         return domain.created(fn(*args))
-    if type(fn) is callables.REMEMBERING:  # one call each would be one specialization each
+    if type(fn) is REMEMBERING:  # one call each would be one specialization each
         raise unknown(domain, fn)
     fixed = [domain.concrete(a, fn) for a in args]
     named = {k: domain.concrete(v, fn) for k, v in kwargs.items()}

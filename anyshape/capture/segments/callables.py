@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from anyshape.capture.guards.constant_kinds import REMEMBERING
 from anyshape.capture.heap import decimals, purity, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import class_name
@@ -149,16 +150,12 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
         if fn.__name__ in ("mro", "__subclasses__") and issubclass(type(bound), type):
             return fn.__name__ == "mro"  # another subclass may be made
         return type(bound) in purity.PURE_TYPES or type(bound) in CONTAINERS or bound in CONTAINERS
-    return (getattr(fn, "__module__", None) or "") in PURE_MODULES
+    return fn in purity.OF_ABC or (getattr(fn, "__module__", None) or "") in PURE_MODULES
 
 
 def _leaves_as_it_is(fn: Any, args: tuple[Any, ...]) -> bool:
     """Whether a method of exceptions writes to none."""
     return fn.__name__ not in ("add_note", "with_traceback", "__setstate__", "__init__")
-
-
-# What functools.lru_cache makes: who has called it once gets what it gave then.
-REMEMBERING = type(functools.lru_cache(lambda: None))
 
 
 def is_notice(fn: Any, args: tuple[Any, ...]) -> bool:
@@ -180,7 +177,6 @@ PURE_MODULES = frozenset(
         "_sre",
         "re",
         "_struct",
-        "_abc",
         "_bisect",
         "_contextvars_",
         "_statistics",
@@ -327,9 +323,11 @@ PRINT_OPTIONS = frozenset({"sep", "end", "file", "flush"})
 
 
 def _print(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if not all(issubclass(type(name), str) for name in kwargs):
+        raise TypeError("keywords must be strings")
     for name in kwargs:
         if name not in PRINT_OPTIONS:
-            raise TypeError(f"{name!r} is an invalid keyword argument for print()")
+            raise TypeError(f"'{name}' is an invalid keyword argument for print()")
     if kwargs.get("file") is None:
         listeners.refuse_printed(domain, "stdout", "print")
     domain.defer(print, args, kwargs)

@@ -255,6 +255,12 @@ def _read_member(domain: RecordingDomain, source: Source, key: Any, value: Any) 
     return domain.see(domain.recorder.sources.child(source, "member", key), value)
 
 
+def _read_maxlen(domain: RecordingDomain, source: Source, key: Any, value: Any) -> Any:
+    """How much a deque holds: another one loses other elements."""
+    domain.recorder.guard(domain.recorder.sources.child(source, "attr", "maxlen"), "equals", value)
+    return value
+
+
 READS: Mapping[str, Callable[[RecordingDomain, Source, Any, Any], Any]] = {
     "attr": _read_attr,
     "member": _read_member,
@@ -265,6 +271,7 @@ READS: Mapping[str, Callable[[RecordingDomain, Source, Any, Any], Any]] = {
     "closure": _read_cell,
     "len": _read_len,
     "count": _read_count,
+    "maxlen": _read_maxlen,
     "keys": _relied("keys"),
     "buffer": _relied("buffer"),
     "time": _relied("time"),

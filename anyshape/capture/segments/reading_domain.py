@@ -32,6 +32,7 @@ from anyshape.capture.heap.iterators import FORKABLE
 from anyshape.capture.heap.nested_containers import elements_of
 from anyshape.capture.heap.numpy_scalars import is_numpy_number
 from anyshape.capture.heap.quiet_classes import bare_name, class_entry
+from anyshape.capture.heap.quiet_reads import PLAIN_BASES, plain_of
 from anyshape.capture.heap.sources import Source
 from anyshape.capture.heap.unread_writes import PLAIN_KEYS
 from anyshape.capture.heap.values import BY_VALUE, PROXIES, OpaqueValue, TensorValue
@@ -312,6 +313,8 @@ class ReadingDomain(RecordingDomain):
         """An object that may be another one in each call."""
         recorder, kind = self.recorder, type(value)
         recorder.guard(source, "type", kind)
+        if issubclass(kind, PLAIN_BASES):
+            recorder.guard(source, "plain", plain_of(value))
         known = recorder.sources.of(value)
         if known is None:
             recorder.sources.remember(value, source)
@@ -532,6 +535,12 @@ class ReadingDomain(RecordingDomain):
         recorder.sources.pin(source, value, borrowed=borrowed)
         if known is not None and not known.is_pinned:
             recorder.guard(known, "same", source)
+
+    def rely_on_callee(self, fn: Any) -> None:
+        """Code of C is called: what it does is known of this object alone."""
+        source = self.recorder.sources.of(fn)
+        if not (source is None or source.is_pinned or self.recorder.is_the_same(fn)):
+            self._pin(source, fn)
 
     def lift(self, tensor: torch.Tensor) -> TensorValue:
         """A real tensor that no source is known of: a constant of the segment."""

@@ -44,7 +44,7 @@ from anyshape.capture.segments.made_classes import belongs_to_this_run
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
 from anyshape.capture.segments.number_attributes import number_attribute
 from anyshape.capture.segments.outside_reads import look_inside, read_at_number
-from anyshape.capture.segments.reading_domain import ReadingDomain
+from anyshape.capture.segments.reading_domain import READ_AS_THEY_ARE, ReadingDomain
 from anyshape.capture.segments.refused_operands import class_of, refuse, refused_comparison
 from anyshape.capture.sizes import beside_numpy, formed_texts, join, numbers
 from anyshape.capture.tensors import (
@@ -301,7 +301,11 @@ class SymbolicDomain(ReadingDomain):
             self.kept_in_c.append(given)
         if self.kept_in_c:  # it may hold what was handed in, and is given back the next time
             self.kept_in_c.append(result)
-        return self.lift(result) if issubclass(type(result), torch.Tensor) else result
+        if issubclass(type(result), torch.Tensor):
+            return self.lift(result)
+        if issubclass(type(result), READ_AS_THEY_ARE) and self.recorder.sources.of(result) is None:
+            self.recorder.sources.const(result, f"what {name_of(fn)} remembers")
+        return result
 
     def is_opaque(self, fn: Any) -> bool:
         return fn not in self.plain and callables.is_opaque(fn)

@@ -316,3 +316,28 @@ def case_where_a_frame_was_left():
     except Refusal as error:
         traceback = error.__traceback__.tb_next
         return traceback.tb_frame.f_lineno - traceback.tb_lineno
+
+
+def case_groups_that_c_makes_hold_what_they_were_made_of():
+    said = []
+
+    def told(error):
+        said.append((repr(error), [type(arg).__name__ for arg in error.args]))
+
+    try:
+        try:
+            raise ValueError("alone")
+        except* ValueError as group:
+            told(group)
+            raise
+    except Exception as error:
+        told(error)
+    try:
+        try:
+            raise ExceptionGroup("many", (ValueError(1), TypeError(2)))
+        except* ValueError as group:
+            told(group)
+            raise KeyError(1) from None
+    except Exception as error:
+        told(error)
+    return said

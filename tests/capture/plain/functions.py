@@ -387,3 +387,36 @@ def case_immediately_raising_argument():
         raise ValueError("argument")
 
     return simple(boom(), 2)
+
+
+def case_keywords_that_are_no_strings():
+    class Text(str):
+        pass
+
+    class Holder:
+        def __init__(self, **named):
+            self.named = named
+
+        def __call__(self, **named):
+            return named
+
+    class Plain:
+        pass
+
+    def takes(**named):
+        return named
+
+    said = []
+    for fn in (takes, simple, Holder, Holder(), Holder().__init__, Plain, print, dict, int, max):
+        for given in ({1: 2}, {"a": 1, (): 3}, {Text("a"): 1}, {"it's": 1}, {None: 1}):
+            try:
+                made = fn(**given)
+                said.append(made if isinstance(made, dict) else type(made).__name__)
+            except TypeError as error:
+                said.append(str(error))
+    for first, second in (({1: 2}, {1: 3}), ({"a'b": 2}, {"a'b": 3}), ({"z": 2}, {1: 3})):
+        try:
+            said.append(takes(**first, **second))
+        except TypeError as error:
+            said.append(str(error))
+    return said

@@ -13,6 +13,9 @@ import torch
 from torch import Tensor
 
 import anyshape
+from anyshape.dispatch import Compiled
+from anyshape.options import Options
+from tests.capture.by_reference import ByReference
 
 
 def asked_of_instance(cls: type, other: type) -> Callable[[Tensor], Tensor]:
@@ -162,3 +165,25 @@ def test_a_bound_method_has_the_attributes_of_its_function() -> None:
     assert fast(torch.ones(2), cls())[1:] == ("after", [5])
     cls.method.__doc__, cls.method.known = "later", 6
     assert fast(torch.ones(2), cls())[1:] == ("later", 6)
+
+
+class Registering(abc.ABC):
+    pass
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("options", [{}, {"break_every": 1}], ids=str)
+def test_how_often_classes_were_registered_is_asked_in_each_call(options: dict[str, Any]) -> None:
+    """`functools.singledispatch` forgets by it what it has found."""
+
+    def told(x: torch.Tensor) -> Any:
+        before = abc.get_cache_token()
+        made = type("Made", (), {})
+        Registering.register(made)
+        return x + 1, before, abc.get_cache_token(), issubclass(made, Registering)
+
+    fast = Compiled(told, Options(**options), ByReference)
+    for _ in range(3):
+        Registering.register(type("Other", (), {}))
+        before = abc.get_cache_token()
+        assert fast(torch.ones(1))[1:] == (before, before + 1, True)

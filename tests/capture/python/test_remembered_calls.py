@@ -311,3 +311,58 @@ def test_a_cache_that_is_made_without_its_parameters() -> None:
     fast = anyshape.compile(lambda x: kept(3, x.shape[0])[1] + x)
     for rows in (2, 3, 2, 5):
         torch.testing.assert_close(fast(torch.ones(rows)), torch.ones(rows) + rows)
+
+
+WAYS: list[dict[str, Any]] = [{"fullgraph": False}, {"break_every": 1}, {"break_every": 3}]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("options", WAYS, ids=str)
+def test_a_cache_that_each_call_makes_calls_its_function_in_each_call(options: Any) -> None:
+    def program(x: Tensor, log: list[Any]) -> Any:
+        @functools.lru_cache
+        def told(value: int) -> list[int]:
+            log.append(value)
+            if value < 0:
+                raise ValueError(value)
+            return [value]
+
+        first = told(1)
+        try:
+            told(-1)
+        except ValueError:
+            log.append("refused")
+        return x + 1, first is told(1), told(2)
+
+    fast = Compiled(program, Options(**options), ByReference)
+    for _ in range(2):
+        log: list[Any] = []
+        assert fast(torch.ones(1), log)[1:] == (True, [2])
+        assert log == [1, -1, "refused", 2]
+
+
+@pytest.mark.parametrize("options", [{"fullgraph": True}, *WAYS], ids=str)
+def test_what_is_written_to_a_remembered_result_is_there_in_the_next_call(options: Any) -> None:
+    @functools.lru_cache
+    def listed(value: int) -> list[int]:
+        return [value]
+
+    @functools.lru_cache
+    def nested(value: int) -> tuple[dict[str, list[int]], list[int]]:
+        return {"a": [value]}, [value]
+
+    def program(x: Tensor) -> Any:
+        found, (table, rest) = listed(1), nested(2)
+        found.append(5)
+        table["a"].append(len(rest))
+        rest.append(len(found))
+        same = found is listed(1), table is nested(2)[0], rest is nested(2)[1]
+        return x + len(found), list(found), list(table["a"]), list(rest), same, listed(1)[-1]
+
+    def three_calls(fn: Any) -> list[Any]:
+        listed.cache_clear()
+        nested.cache_clear()
+        return [fn(torch.ones(1)) for _ in range(3)]
+
+    wanted = three_calls(program)
+    assert three_calls(Compiled(program, Options(**options), ByReference)) == wanted

@@ -27,6 +27,7 @@ from anyshape.runtime.eager_function import eager_function
 from anyshape.runtime.gradient_layouts import Form, deciding, described, form_of, laid_out
 from anyshape.runtime.gradient_layouts import Layout as Laid
 from anyshape.runtime.halves import Half, Layout, Part, Run, made_by
+from anyshape.runtime.order_of_leaves import Ordered, have_hooks
 from anyshape.runtime.random_state import RandomState
 from anyshape.runtime.recorded_calls import Call, Result, counter_of, version_now
 from anyshape.runtime.replayed_gradients import StandIns, Way, shaped_as
@@ -91,6 +92,7 @@ class Boundary:
     """Those of all parts."""
     _eager: dict[tuple[Part | None, tuple[int, ...]], Run] = field(default_factory=dict)
     _decide: Run | None = None
+    _ordered: Ordered | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -144,6 +146,12 @@ class Boundary:
         """Raises ``CheckFailed``; then nothing has been written."""
         call = Call(arguments, self.inputs(arguments))
         outs: dict[int, torch.Tensor] = {}
+        if len(self._leaves) > 1 and have_hooks([call.inputs[i] for i in self._leaves]):
+            if self._ordered is None:
+                self._ordered = Ordered.of(self.graph, self.constants, self._leaves)
+            if self._ordered.eager is not None:
+                return self._ordered.eager(*arguments)[: self.layout.outputs - self.layout.hidden]
+            call.aliases = self._ordered.aliases(call.inputs)
         if not self.layout.parts:  # nothing that comes out requires gradients
             with torch.no_grad():
                 self._run_forward(call)
@@ -183,8 +191,10 @@ class Boundary:
         if not self.layout.parts:  # gradients are recorded of what nobody is handed
             with torch.no_grad():
                 return self._run_forward(call)
+        inputs = {**dict(enumerate(call.inputs)), **call.aliases} if call.aliases else call.inputs
+        call.aliases = {}
         for part in self.layout.parts:
-            wanted = [call.inputs[i] if i >= 0 else outs[made_by(i)] for i in part.wanted]
+            wanted = [inputs[i] if i >= 0 else outs[made_by(i)] for i in part.wanted]
             made = Differentiated.apply(self, call, part, _MARKER, *wanted)
             outs.update(zip(part.outputs, made if isinstance(made, tuple) else (made,)))
 

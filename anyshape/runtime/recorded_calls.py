@@ -52,6 +52,7 @@ class Call:
     arguments: tuple[Any, ...]
     inputs: tuple[Any, ...]
     outs: list[Any] = field(default_factory=list)
+    aliases: Mapping[int, torch.Tensor] = field(default_factory=dict)  # of leaves with hooks
     numbers: tuple[Any, ...] = ()
     versions: tuple[int, ...] = ()
     shapes: tuple[torch.Size, ...] = ()

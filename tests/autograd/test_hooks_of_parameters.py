@@ -228,3 +228,57 @@ def test_a_program_reads_the_hooks_of_a_tensor() -> None:
 
     x = torch.ones(3)
     assert_same(anyshape.compile(program)(x), program(x))
+
+
+class Mixed(nn.Module):
+    """``wide``: one operator reads many parameters."""
+
+    def __init__(self, wide: bool) -> None:
+        super().__init__()
+        self.table, self.norm = nn.Embedding(7, 8), nn.LayerNorm(8)
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.pair = nn.ParameterList([nn.Parameter(torch.ones(8)) for _ in range(2)])
+        self.many = nn.ParameterList([nn.Parameter(torch.ones(8)) for _ in range(5 * wide)])
+
+    def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.norm(self.first(self.table(tokens))).relu()
+        scores = x + self.second(x) * (self.pair[0] * self.pair[1]) + self.first.bias.sum()
+        if len(self.many):
+            scores = scores + torch.stack([*self.many]).sum(0)
+        return scores, (scores.square() * self.pair[1]).sum()
+
+
+def seen_by_hooks(compiled: str, wide: bool) -> list[Any]:
+    """Which gradients there are, and their sum, when the hooks of each parameter are called."""
+    torch.manual_seed(0)
+    net, seen = Mixed(wide), []
+    named = dict(net.named_parameters())
+
+    def note(what: str) -> None:
+        grads = {n: p.grad.abs().sum().item() for n, p in named.items() if p.grad is not None}
+        seen.extend([what, [*grads], [*grads.values()]])
+
+    for name, parameter in named.items():
+        parameter.register_post_accumulate_grad_hook(lambda _, name=name: note(name))
+    net.first.weight.register_hook(lambda _: note("first"))
+    model = anyshape.compile(net) if compiled == "model" else net
+
+    def step(tokens: Tensor) -> None:
+        scores, loss = model(tokens)
+        (loss + scores.sum()).backward()
+
+    run = anyshape.compile(step) if compiled == "step" else step
+    for count in (3, 1):
+        run(torch.arange(count).view(1, count))
+        net.zero_grad()
+    if compiled == "model":
+        assert model.stats().eager_graphs == ()  # type: ignore[attr-defined]
+    return seen
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("compiled", ["model", "step"])
+def test_autograd_calls_hooks_behind_a_compiled_forward_in_the_order_of_eager(
+    compiled: str, wide: bool
+) -> None:
+    assert_same(seen_by_hooks(compiled, wide), seen_by_hooks("", wide))

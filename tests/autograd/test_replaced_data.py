@@ -99,6 +99,7 @@ def given_back_what_it_had(a, b, x):
 
 
 KNOWN: dict[Tensor, Tensor] = {}
+KNOWN_FLAT = torch.zeros(5)
 
 
 @program(True)
@@ -128,17 +129,65 @@ def viewed_afterwards(a, b, x):
     return x
 
 
-@program(False)
+@program(True)
 def shared(a, b, x):
     a.data = b.data
     b.add_(1)
-    return x
+    made = a * 1
+    a.mul_(2)
+    return x, made, b * 1, a + b
 
 
-@program(False)
+@program(True)
 def exchanged(a, b, x):
     a.data, b.data = b.data, a.data
-    return x + 1
+    a.add_(1)
+    made = a * 3, b * 2
+    b.mul_(x.sum())
+    return x + 1, made, a * 1, b * 1
+
+
+@program(True)
+def of_what_gets_other_data(a, b, x):
+    a.data = b
+    b.data = b * 5 + x.sum()
+    a.add_(1)
+    return a * 1, b * 1
+
+
+@program(True)
+def given_to_two(a, b, x):
+    own, other = a.data, b.data
+    a.data = x.new_ones(3)
+    b.data = a.data
+    a.add_(x.sum())
+    made = b * 2
+    a.data, b.data = own, other
+    b.add_(1)
+    return made, a * 1, b * 1
+
+
+@program(True)
+def swapped_and_back(a, b, x):
+    own = a.data
+    a.data = b
+    a.add_(1)
+    b.mul_(2)
+    made = a * x.sum()
+    a.data = own
+    a.add_(b)
+    return made, a * 1
+
+
+@program(True)
+def a_part_of_another(a, b, x):
+    own = a.data
+    a.data = KNOWN_FLAT[1:4]
+    KNOWN_FLAT.add_(1)
+    made = a * 2
+    a.mul_(0.5)
+    a.data = own
+    return made, KNOWN_FLAT * 1, x
 
 
 @program(False)
@@ -153,6 +202,7 @@ def test_replaced_data_is_eagers(name: str) -> None:
 
     def outcome(run: Callable[..., Any]) -> list[Any]:
         torch.manual_seed(0)
+        KNOWN_FLAT.zero_()
         a, b, log = torch.randn(3), torch.randn(3), []
         for call in range(5):
             made = run(a, b, torch.full((3 + call % 2,), float(call)))
@@ -254,6 +304,38 @@ class SharpnessAware(torch.optim.Optimizer):
             p.data = self.state[p]["old_p"]
         self.base.step()
         self.zero_grad()
+
+
+def test_a_step_that_evaluates_an_average_of_its_weights_is_one_segment() -> None:
+    found = []
+    for compiled in (True, False):
+        torch.manual_seed(0)
+        net = nn.Linear(3, 2)
+        averages = [p.detach().clone() for p in net.parameters()]
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+
+        def step(x, net=net, averages=averages, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = net(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            with torch.no_grad():
+                own = [p.data for p in net.parameters()]
+                for p, average in zip(net.parameters(), averages):
+                    average.lerp_(p, 0.5)
+                    p.data = average
+                score = net(x).square().mean()
+                for p, data in zip(net.parameters(), own):
+                    p.data = data
+            return loss.detach(), score
+
+        run = anyshape.compile(step) if compiled else step
+        made = [run(torch.ones(rows, 3)) for rows in (4, 1, 3)]
+        state = [(p.detach(), p._version, p.grad) for p in net.parameters()]
+        found.append((made, state, averages, [a._version for a in averages]))
+        if compiled:
+            assert (run.stats().segments, run.stats().graph_breaks) == (1, 0)
+    torch.testing.assert_close(*found)
 
 
 def test_sharpness_aware_steps_are_one_segment() -> None:

@@ -1,15 +1,18 @@
 """`x.data = new`: another tensor's memory for a tensor that was handed in.
 
 `new` is what the segment has made, so that it lies in memory of its own when the segment ends,
-where the assignment is done. Until then what reads `x` reads `new`
-(`recording/replaced_tensors.py`), and what writes `x` writes there, counted by `x` alone. `new` may
-be what `x.data` was before. What autograd may have saved of `x`, or of a view of it, is left to
-eager torch: but for what `backward()` has gone through, of which nothing is left.
+where the assignment is done, or lies in the memory of another tensor that was handed in, or is what
+`x.data` was before. Until then what reads `x` reads `new` (`recording/replaced_tensors.py`), and
+what writes `x` writes there, counted by `x` alone. What autograd may have saved of `x`, or of a
+view of it, is left to eager torch: but for what `backward()` has gone through, of which nothing is
+left.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+import torch
 
 from anyshape.capture.guards.guard_failures import data_of
 from anyshape.capture.heap.breaks import broken
@@ -35,7 +38,9 @@ def data_replaced(domain: RecordingDomain, x: TensorValue, new: Any) -> bool:
     root = base_of(new.value, recorder.builder.makers, OPS)
     if _is_former_data(recorder, x, new):
         del recorder.replaced.by[x.value]
-    elif root not in recorder.builder.makers or recorder.source_of(root) is not None:
+    elif root is x.value or new.value in recorder.replaced.by:
+        return False
+    elif root not in recorder.builder.makers and recorder.source_of(root) is None:
         return False
     else:
         recorder.replaced.by[x.value] = new.value
@@ -55,12 +60,11 @@ def where_it_lies(domain: RecordingDomain, x: Any) -> TensorValue | None:
     """What a write to `x` writes instead: the memory that its data was replaced by. None where it
     was not."""
     recorder = domain.recorder
-    lies = recorder.replaced.by.get(x.value) if type(x) is TensorValue else None
-    if lies is None:
+    if type(x) is not TensorValue or x.value not in recorder.replaced.by:
         return None
     if recorder.depth or (recorder.modes.grad and x.value.tensor.requires_grad):
         raise broken("python-effect", "setting data of a tensor that is used afterwards")
-    return TensorValue(recorder.call("data", lies))
+    return TensorValue(recorder.call("data", x.value))
 
 
 def count_write(domain: RecordingDomain, x: TensorValue) -> None:
@@ -69,7 +73,7 @@ def count_write(domain: RecordingDomain, x: TensorValue) -> None:
 
 
 def _is_alike(domain: RecordingDomain, x: TensorValue, new: Any) -> bool:
-    if type(new) is not TensorValue or new.python is not None:
+    if type(new) is not TensorValue or new.python not in (None, torch.Tensor):
         return False
     ours, given = x.value.tensor, new.value.tensor
     if given.requires_grad:

@@ -78,3 +78,7 @@ MAY_COPY = frozenset(
     "bilinear einsum embedding_bag group_norm inner instance_norm linear matmul tensordot".split()
 )
 """Rows that may begin with a copy of an argument that does not lie in rows; formulas keep that."""
+
+
+TURNED_FIRST: Mapping[str, str] = dict.fromkeys(("linear", "bilinear", "instance_norm"), "weight")
+"""The operand that ATen turns or repeats before the operator: by a node of autograd of its own."""

@@ -94,7 +94,22 @@ def _reduce_row(
 
 _SUMMED = "input, dim=None, keepdim=False, *, dtype=None"
 _reduce_row("sum", "sum", _sum_type, _SUMMED, vjp=reductions.SUM)
-_reduce_row("prod", "prod", _sum_type, _SUMMED)
+_reduce_row(
+    "prod",
+    "prod",
+    _sum_type,
+    _SUMMED,
+    overload=lambda x, dim=None, *rest, **named: "prod_of_all" if dim is None else None,
+)
+# Eager's gradient of it is 0 where several elements are; along a dimension, products of the others.
+op(
+    "prod_of_all",
+    _SUMMED,
+    torch="anyshape.eager.prod_of_all",
+    normalize=lambda cx, x, dim=None, keepdim=False, *, dtype=None: ((x,), {"dtype": dtype}),
+    expand=lambda b, x, *, dtype=None: b.prod(x, tuple(range(len(x.shape))), False, dtype=dtype),
+    aten="prod",
+)
 
 
 def _extreme_type(name: str) -> Callable[..., TensorType]:

@@ -18,6 +18,7 @@ from anyshape.ops.rules import (
     RowMajorRule,
     dim_of,
     dims_of,
+    is_empty,
     is_tensor,
     new,
     summed,
@@ -302,13 +303,20 @@ def _logsumexp_expand(b: Any, x: Any, dims: tuple[int, ...], keepdim: bool) -> A
     return cast(b, b.add(total, peak), x.dtype if x.dtype.is_floating else wider.dtype)
 
 
+def _normal_logsumexp(cx: TypeContext, x: Any, dim: Arg, keepdim: Arg = False) -> Normal:
+    """Along no dimension, eager takes the maximum of all and finds that it has another shape."""
+    if dim == () and tensor(x).shape and not is_empty(cx, tensor(x)):
+        raise OpError("output with shape [] doesn't match the broadcast shape")
+    return _normal(cx, x, dim, keepdim)
+
+
 op(
     "logsumexp",
     "input, dim, keepdim=False",
     torch="torch.logsumexp",
     vjp=reductions.LOGSUMEXP,
     spellings=("torch.Tensor.logsumexp", "torch.special.logsumexp"),
-    normalize=_normal,
+    normalize=_normal_logsumexp,
     type=lambda cx, x, dims, keepdim: reduced(
         cx,
         tensor(x),

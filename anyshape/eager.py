@@ -405,6 +405,10 @@ def prod_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any =
     return _over_one_dim(lambda x, d: torch.prod(x, d, dtype=dtype), input, dim, keepdim)
 
 
+def prod_of_all(input: Tensor, *, dtype: Any = None) -> Tensor:
+    return torch.prod(input, dtype=dtype)
+
+
 def _over_empty(function: Any, x: Tensor, dims: Any, keepdim: bool, **kwargs: Any) -> Tensor:
     for d in sorted(dims, reverse=True):
         x = function(x, d, keepdim, **kwargs)

@@ -16,7 +16,13 @@ TESTS = Path(__file__).parent
 UNOPTIMIZED = TESTS / "unoptimized_gcc"
 ABOUT_SOMETHING_ELSE = (
     *("autograd/*", "capture/*", "dispatch/*", "dynamo/*"),
-    *("ops/test_strides*", "ops/test_refused*", "ops/test_facets.py", "ops/test_raises.py"),
+    *(
+        "ops/test_strides*",
+        "ops/test_refused*",
+        "ops/test_samples*",
+        "ops/test_facets.py",
+        "ops/test_raises.py",
+    ),
     *("ops/test_integers_as_arguments.py", "ops/test_row_major_results.py"),
     *("ops/test_sure_copies.py", "ops/test_whose_memory.py", "ops/test_copied_storages.py"),
     *("ops/test_tensors_without_dimensions.py", "ops/test_channels_last.py"),

@@ -145,10 +145,14 @@ op(
 
 def _slices(cx: TypeContext, t: TensorType, d: int, count: Dim) -> TensorType:
     """So many slices of ``t`` along ``d``; on the host ATen puts them together along the first
-    dimension and moves that back."""
+    dimension and moves that back, but of none."""
     rest = (*t.shape[:d], *t.shape[d + 1 :])
     outer, *strides = contiguous_strides(cx, (count, *rest))
     made = new(cx, t, (*t.shape[:d], count, *t.shape[d + 1 :]))
+    none = eq(t.shape[d], 0)
+    if cx.known(none) or cx.hint(none) is not None and cx.on_guard is not None and cx.decide(none):
+        rows = contiguous_strides(cx, (*t.shape[:d], 1, *t.shape[d + 1 :]))
+        return replace(made, strides=rows)
     return replace(made, strides=(*strides[:d], outer, *strides[d:])) if t.device == HOST else made
 
 

@@ -6,6 +6,7 @@ cast to the dtype and expanded to the shape of what is written, which the functi
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -25,7 +26,7 @@ from anyshape.ops.build import refuse_complex
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.functions import activation
 from anyshape.ops.gradients.elementwise import COVERED
-from anyshape.ops.rules import is_tensor, like, same_as, tensor
+from anyshape.ops.rules import is_tensor, like, new, same_as, tensor
 from anyshape.ops.table import OPS, Asserts, Assigns, Checks, OpDef, Signature, add_row, op
 from anyshape.symbolic import eq
 
@@ -87,6 +88,21 @@ ALIASES = {
 OVERLOADS = {"index_put": index.mask_overload("masked_index_put_")}
 
 
+def _outer_type(cx: TypeContext, x: Any, u: Any, v: Any, **scales: Arg) -> TensorType:
+    return new(cx, tensor(u), (tensor(u).shape[0], tensor(v).shape[0]))
+
+
+def _product_type(cx: TypeContext, x: Any, m: Any, v: Any, **scales: Arg) -> Any:
+    rule = OPS["mv"].type
+    return rule and rule(cx, m, v)
+
+
+PRODUCTS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {"addr": _outer_type, "addmv": _product_type}
+)
+"""The products that are added, of rows whose own type is that of what they expand to."""
+
+
 def _written(row: OpDef) -> Any:
     """The type rule: that of what is written, after checking that the new value fits."""
 
@@ -94,8 +110,9 @@ def _written(row: OpDef) -> Any:
         t = tensor(x)
         if row.expand is not None:
             refuse_complex(row, (x, *args))
-        if row.type is not None:
-            made = row.type(cx, x, *args, **kwargs)
+        fitting = row.type or PRODUCTS.get(row.name)
+        if fitting is not None:
+            made = fitting(cx, x, *args, **kwargs)
             if isinstance(made, TensorType):
                 _fits(cx, made, t)
         return t

@@ -25,6 +25,7 @@ from anyshape.symbolic import (
     eq,
     evaluate,
     le,
+    lt,
     substitute,
     symbols_of,
 )
@@ -300,7 +301,7 @@ def _compare(
         if a not in table or b not in table:
             continue
         (own, position), (other, other_position) = table[a], table[b]
-        if own == other:  # one of the two has one element, or rows overlap: the smaller goes inside
+        if _tie(cx, own, other):  # one has one element, or rows overlap: the smaller goes inside
             if _is_larger_asking(cx, shape[a], shape[b]):
                 return 1
             continue
@@ -323,13 +324,30 @@ def _is_larger_asking(cx: TypeContext, a: Dim, b: Dim) -> bool:
 
 def _compare_asking(cx: TypeContext, a: Dim, b: Dim) -> int:
     """As ``compare_strides``, guarded where strides decide that no size of an argument gives."""
-    found = compare_strides(cx, a, b)
-    if not isinstance(a, int) and not isinstance(b, int) and cx.on_guard is not None:
-        free = a.symbols.isdisjoint(b.symbols)
-        below = le(a, b)
-        if free and not isinstance(below, bool) and cx.hint(below) is not None:
-            return -1 if cx.decide(below) else 1
-    return found
+    below = lt(a, b) if cx.on_guard is not None and _are_apart(a, b) else True
+    if isinstance(below, bool) or cx.hint(below) is None:
+        return compare_strides(cx, a, b)
+    if cx.hint(below):
+        return -1 if cx.decide(below) else 1
+    return 1 if cx.decide(lt(b, a)) else -1
+
+
+def _tie(cx: TypeContext, a: Dim, b: Dim) -> bool:
+    """Are two strides equal? Guarded where an argument has them by itself, and they are."""
+    if a is b or a == b:
+        return True
+    if not _are_apart(a, b):
+        return False
+    if cx.on_guard is None:
+        return cx.same(a, b)
+    return bool(cx.hint(eq(a, b))) and cx.decide(eq(a, b))
+
+
+def _are_apart(a: Dim, b: Dim) -> bool:
+    """Have two strides no size in common?"""
+    if isinstance(a, int) or isinstance(b, int):
+        return False
+    return a.symbols.isdisjoint(b.symbols)
 
 
 def compare_strides(cx: TypeContext, a: Dim, b: Dim) -> int:

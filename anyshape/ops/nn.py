@@ -23,7 +23,15 @@ from anyshape.ops.layout import (
 )
 from anyshape.ops.random import times_noise
 from anyshape.ops.reduce import cast, wide
-from anyshape.ops.rules import is_empty, like, new, of_numbers, require_sizes, tensor
+from anyshape.ops.rules import (
+    is_any_zero,
+    is_empty,
+    like,
+    new,
+    of_numbers,
+    require_sizes,
+    tensor,
+)
 from anyshape.ops.table import CausalMask, Extern, op
 from anyshape.ops.view import Normal
 from anyshape.symbolic import Condition, Dim, eq, floordiv, ge, minimum, mod, ne
@@ -198,6 +206,7 @@ def _sdpa_type(
     else:
         batch = cx.broadcast_shapes((query.shape[:-2], key.shape[:-2], value.shape[:-2]))
     shape = (*batch, query.shape[-2], value.shape[-1])
+    _refuse_nothing(cx, query, value, batch)
     strides = contiguous_strides(cx, shape)
     if _may_be_flash(query, key, value, mask, dropout_p):
         if any(t.requires_grad for t in (query, key, value)):
@@ -207,6 +216,15 @@ def _sdpa_type(
         if not is_plain and _are_flash_sizes(cx, query, key, value, bool(enable_gqa)):
             strides = as_query
     return TensorType(query.dtype, query.device, shape, strides)
+
+
+def _refuse_nothing(cx: TypeContext, query: TensorType, value: TensorType, batch: Shape) -> None:
+    """Where there is nothing to look at or to compute, eager broadcasts no batch."""
+    own = query.shape[:-2]
+    if len(own) == len(batch) and all(map(cx.same, own, batch)):
+        return
+    if is_any_zero(cx, (*query.shape[:-1], value.shape[-1])) or is_empty(cx, value):
+        raise NoRow("attention of nothing, whose batch is another than its query's")
 
 
 def _as_query(cx: TypeContext, query: TensorType) -> Shape:

@@ -34,6 +34,7 @@ from anyshape.ops.rules import (
     RowMajorRule,
     contiguous_like,
     dim_of,
+    is_empty,
     of_numbers,
     require_sizes,
     sizes_of,
@@ -539,6 +540,8 @@ def _local_response_norm_expand(
     rank = len(x.shape)
     if rank < 3:
         raise OpError(f"Expected 3D or higher dimensionality input (got {rank} dimensions)")
+    if is_empty(b.cx, tensor(x)):
+        return x
     if not x.dtype.is_floating:
         raise NoRow("the dtype of its result depends on whether there are elements")
     window = (size // 2, (size - 1) // 2 + 1)
@@ -553,4 +556,5 @@ op(
     torch="torch.nn.functional.local_response_norm",
     inline=True,
     expand=_local_response_norm_expand,
+    alias="maybe",
 )

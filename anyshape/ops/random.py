@@ -228,6 +228,7 @@ op(
     "rrelu",
     "input, lower=0.125, upper=0.3333333333333333, training=False, inplace=False",
     torch="torch.nn.functional.rrelu",
+    inline=True,
     expand=_rrelu,
 )
 

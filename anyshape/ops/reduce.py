@@ -18,6 +18,7 @@ from anyshape.ops.rules import (
     RowMajorRule,
     dim_of,
     dims_of,
+    is_empty,
     is_tensor,
     new,
     summed,
@@ -94,7 +95,22 @@ def _reduce_row(
 
 _SUMMED = "input, dim=None, keepdim=False, *, dtype=None"
 _reduce_row("sum", "sum", _sum_type, _SUMMED, vjp=reductions.SUM)
-_reduce_row("prod", "prod", _sum_type, _SUMMED)
+_reduce_row(
+    "prod",
+    "prod",
+    _sum_type,
+    _SUMMED,
+    overload=lambda x, dim=None, *rest, **named: "prod_of_all" if dim is None else None,
+)
+# Eager's gradient of it is 0 where several elements are; along a dimension, products of the others.
+op(
+    "prod_of_all",
+    _SUMMED,
+    torch="anyshape.eager.prod_of_all",
+    normalize=lambda cx, x, dim=None, keepdim=False, *, dtype=None: ((x,), {"dtype": dtype}),
+    expand=lambda b, x, *, dtype=None: b.prod(x, tuple(range(len(x.shape))), False, dtype=dtype),
+    aten="prod",
+)
 
 
 def _extreme_type(name: str) -> Callable[..., TensorType]:
@@ -287,13 +303,20 @@ def _logsumexp_expand(b: Any, x: Any, dims: tuple[int, ...], keepdim: bool) -> A
     return cast(b, b.add(total, peak), x.dtype if x.dtype.is_floating else wider.dtype)
 
 
+def _normal_logsumexp(cx: TypeContext, x: Any, dim: Arg, keepdim: Arg = False) -> Normal:
+    """Along no dimension, eager takes the maximum of all and finds that it has another shape."""
+    if dim == () and tensor(x).shape and not is_empty(cx, tensor(x)):
+        raise OpError("output with shape [] doesn't match the broadcast shape")
+    return _normal(cx, x, dim, keepdim)
+
+
 op(
     "logsumexp",
     "input, dim, keepdim=False",
     torch="torch.logsumexp",
     vjp=reductions.LOGSUMEXP,
     spellings=("torch.Tensor.logsumexp", "torch.special.logsumexp"),
-    normalize=_normal,
+    normalize=_normal_logsumexp,
     type=lambda cx, x, dims, keepdim: reduced(
         cx,
         tensor(x),

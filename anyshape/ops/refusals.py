@@ -71,6 +71,7 @@ LIMITS: Mapping[str, Mapping[str, tuple[float, float]]] = MappingProxyType(
         "cross_entropy": {"label_smoothing": (-math.inf, 1)},
         "triplet_margin_loss": {"margin": (math.ulp(0), math.inf)},
         "mvlgamma": {"p": (1, math.inf)},
+        "scaled_dot_product_attention": {"dropout_p": (-math.inf, 1)},
         **dict.fromkeys(
             "dropout dropout1d dropout2d dropout3d nn_alpha_dropout feature_alpha_dropout "
             "torch_dropout feature_dropout alpha_dropout".split(),
@@ -81,7 +82,7 @@ LIMITS: Mapping[str, Mapping[str, tuple[float, float]]] = MappingProxyType(
 """The least and the greatest number that eager takes, by row and parameter."""
 EXCLUDED: Mapping[str, Mapping[str, float]] = MappingProxyType({"celu": {"alpha": 0}})
 """The one number that eager does not take, by row and parameter."""
-ANY_INSIDE = frozenset({"label_smoothing", "margin"})
+ANY_INSIDE = frozenset({"label_smoothing", "margin", "dropout_p"})
 """Of these a formula takes all numbers inside: a computed one is checked in each call. Others have
 to be known while capturing."""
 

@@ -34,6 +34,8 @@ TENSORS = frozenset({("repeat_interleave", "repeats"), ("lerp", "end")})
 OF_TWO = frozenset({"max", "min"})
 """Rows of which an argument behind the first is another tensor, if it is the only one."""
 NUMBERED = frozenset({("select", "index")})
+ZERO_OR_NOT = frozenset({"dropout_p"})
+"""Parameters of which a row asks whether they are 0: what it is then is decided while capturing."""
 FILLED = frozenset({("torch_pad", "value"), ("constant_pad_nd", "value")})
 
 
@@ -45,9 +47,11 @@ def with_integers(
     kwargs: Mapping[str, Any],
     known: Callable[[Expr, str], int],
     known_scalar: Callable[[Any, str], Any],
+    decided: Callable[[Scalar], bool],
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of row ``name`` with numbers where it takes no tensors; ``known(size, why)``
-    and ``known_scalar`` rely on the value of a size and of another number.
+    and ``known_scalar`` rely on the value of a size and of another number, ``decided`` on a
+    condition.
     """
     row = OPS.get(name)
     if row is None:
@@ -63,13 +67,15 @@ def with_integers(
     def number(parameter: str, arg: Arg) -> Arg:
         if _counts(name, parameter):
             made = _number(builder, contents, arg, integral=True)
-        elif parameter in NUMBERS.union(by_value) or (name, parameter) in FILLED:
+        elif parameter in NUMBERS.union(by_value, ZERO_OR_NOT) or (name, parameter) in FILLED:
             made = _number(builder, contents, arg, integral=False)
         else:
             made = arg
         if isinstance(made, (Scalar, ScalarInput)) and parameter in by_value:
             return known_scalar(made, parameter)
-        is_dimension = parameter in DIMENSIONS or parameter in row.by_value
+        if isinstance(made, (Scalar, ScalarInput)) and parameter in ZERO_OR_NOT:
+            return 0.0 if decided(Scalar("bool", "eq", (made, 0.0))) else made
+        is_dimension = parameter in DIMENSIONS.union(row.by_value, ZERO_OR_NOT)
         return _dimension(made, known) if is_dimension else made
 
     positional = [number(*pair) for pair in zip(names, args)]

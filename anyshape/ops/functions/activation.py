@@ -298,10 +298,17 @@ def _glu_expand(b: Any, x: Any, dim: int = -1) -> Any:
     size = x.shape[d]
     b.cx.require(eq(mod(size, 2), 0), f"Halving dimension must be even, but dimension {d} is not")
     half = b.cx.facts.simplify(floordiv(size, 2))
-    return b.mul(b.slice(x, d, 0, half), b.sigmoid(b.slice(x, d, half, half)))
+    first, gate = (cast(b, b.slice(x, d, at, half), wide(x.dtype)) for at in (0, half))
+    return cast(b, b.mul(first, b.sigmoid(gate)), x.dtype)
 
 
-op("glu", "input, dim=-1", torch="torch.nn.functional.glu", expand=_glu_expand, vjp="expansion")
+op(
+    "glu",
+    "input, dim=-1",
+    torch="torch.nn.functional.glu",
+    expand=_glu_expand,
+    vjp=activations.GLU,
+)
 
 # --- softmax ---
 

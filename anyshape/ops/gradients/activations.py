@@ -8,6 +8,7 @@ from typing import Any
 
 from anyshape.ir.dtypes import DType, float32
 from anyshape.ops.gradients.elementwise import masked
+from anyshape.ops.rules import dim_of
 
 Rule = Callable[..., Any]
 SMALL = ("float16", "bfloat16")
@@ -104,8 +105,19 @@ def _logsigmoid(b: Any, g: Any, x: Any) -> Any:
     return b.mul(g, b.sigmoid(b.neg(x)))
 
 
+def _glu(b: Any, g: Any, y: Any, x: Any, dim: int = -1) -> Any:
+    """That of each half, of the gate as it was rounded, beside each other."""
+    d = dim_of(dim, len(x.shape))
+    half = g.shape[d]
+    gate = b.sigmoid(b.slice(x, d, half, half))
+    s, first, slope = widened(b, gate, b.slice(x, d, 0, half), g)
+    second = b.mul(b.mul(b.mul(b.rsub(s, 1), s), first), slope)
+    return b.cat((b.mul(gate, g), b.to_dtype(second, x.dtype)), d)
+
+
 RELU = _of_result(lambda b, g, y, inplace=False: masked(b, b.logical_not(b.le(y, 0)), g))
 RELU6 = _of_input(lambda b, g, x, inplace=False: _hardtanh(b, g, x, 0, 6))
+GLU = {"input": _glu}
 SILU = _of_input(_silu)
 GELU = _of_input(_gelu)
 LEAKY_RELU = _of_input(_leaky)

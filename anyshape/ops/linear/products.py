@@ -6,10 +6,10 @@ from typing import Any
 
 from anyshape.ir.dtypes import DType, bool_, float32
 from anyshape.ir.graph import Arg, TensorType, Value
-from anyshape.ops.context import OpError, TypeContext
+from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.gradients import products
 from anyshape.ops.layout import contiguous_strides, numel, view_strides
-from anyshape.ops.rules import RowMajorRule, device_of, new, tensor
+from anyshape.ops.rules import RowMajorRule, device_of, is_empty, new, tensor
 from anyshape.ops.table import Extern, op
 from anyshape.symbolic import Dim, eq, ne
 
@@ -263,6 +263,14 @@ def _blend(b: Any, x: Any, made: Any, beta: Any, alpha: Any) -> Any:
     return b.add(x if beta == 1 else b.mul(x, beta), scaled)
 
 
+def _addmv_expand(b: Any, x: Any, m: Any, v: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Of an empty matrix, eager's result has the shape of ``x`` as it is."""
+    own = len(x.shape) == 1 and b.cx.same(x.shape[0], m.shape[0])
+    if not own and is_empty(b.cx, tensor(m)):
+        raise NoRow("addmv of an empty matrix with an addend of another shape")
+    return _blend(b, x, b.mv(m, v), beta, alpha)
+
+
 op(
     "addmv",
     "input, mat, vec, *, beta=1, alpha=1",
@@ -270,7 +278,7 @@ op(
     vjp="expansion",
     spellings=("torch.Tensor.addmv",),
     by_value=("beta",),
-    expand=lambda b, x, m, v, *, beta=1, alpha=1: _blend(b, x, b.mv(m, v), beta, alpha),
+    expand=_addmv_expand,
 )
 op(
     "addr",

@@ -1,5 +1,5 @@
 """Two processes that train together, in each way that torch has: `python -m tests.autograd.processes
-RANK FILE NAME` is one of them. Each compiles its whole step, and compares with eager's."""
+RANK FILE NAME...` is one of them. Each compiles its whole step, and compares with eager's."""
 
 from __future__ import annotations
 
@@ -81,12 +81,14 @@ def run(rank: int, name: str) -> None:
 
 
 def main() -> None:
-    rank, path, name = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    rank, path, *names = int(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:]
     store = distributed.FileStore(str(path), WORLD)
     distributed.init_process_group("gloo", rank=rank, world_size=WORLD, store=store)
     try:
-        run(rank, name)
-        distributed.barrier()
+        for name in names:
+            run(rank, name)
+            distributed.barrier()
+            print("right", name, flush=True)
     finally:
         distributed.destroy_process_group()
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 
 import pytest
 
+from tests import unoptimized
 from tests.autograd.random_programs import check
+
+OPTIMIZED = 3
+"""One program of so many runs as code that gcc optimizes, as it is shipped."""
+
+
+@pytest.fixture(autouse=True)
+def _most_unoptimized(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.callspec.params["seed"] // 3 % OPTIMIZED:  # each third is checkpointed
+        unoptimized.choose(monkeypatch)
 
 
 @pytest.mark.parametrize("seed", range(24))

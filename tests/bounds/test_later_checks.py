@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from later_checks import COMBINATIONS
 
-PARTS = 4
+PARTS = 2
 
 
 @pytest.mark.timeout(900)

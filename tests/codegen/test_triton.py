@@ -95,6 +95,11 @@ def test_every_scalar_operator_compiles_for_sm_90():
 
 
 @pytest.mark.slow
+def test_a_maximum_and_the_sum_below_it_are_softmaxs_of_rows_of_any_three_numbers():
+    run("interpret", "every online")
+
+
+@pytest.mark.slow
 def test_every_kernel_compiles_in_every_way_for_three_architectures():
     run("every-80-90-100", "all")
 

@@ -24,7 +24,9 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("hash_seed", [1, 2, 3, 4294967295])
+@pytest.mark.parametrize(
+    "hash_seed", [1, 4294967295, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))]
+)
 def test_results_do_not_depend_on_the_seed_of_hashes(hash_seed: int) -> None:
     run = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", SCRIPT, "100", str(PROGRAMS)],

@@ -123,7 +123,8 @@ def test_no_answer_about_sizes_is_dropped() -> None:
     package = Path(anyshape.__file__).parent
     found = set()
     for path in package.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)) if any(map(text.__contains__, ANSWERS)) else ():
             call = node.value if isinstance(node, ast.Expr) else None
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
                 if call.func.attr in ANSWERS:

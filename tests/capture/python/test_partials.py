@@ -165,8 +165,21 @@ def test_what_they_hold(work: Any) -> None:
     check(work, fullgraph=work is not over_a_break)
 
 
-@pytest.mark.parametrize("every", [1, 2, 3, 7])
-@pytest.mark.parametrize("work", WORKS)
+DISTANCES = (1, 2, 3, 7)
+
+
+def _distances() -> list[Any]:
+    """Of each program a break after each instruction, and one distance more, in turn: `make
+    test-all` takes all. What `copy` and `pickle` do is a thousand instructions: one distance."""
+    return [
+        pytest.param(work, every, marks=() if every in taken else pytest.mark.slow)
+        for number, work in enumerate(WORKS)
+        for taken in [(3,) if work is copies else (1, DISTANCES[1 + number % 3])]
+        for every in DISTANCES
+    ]
+
+
+@pytest.mark.parametrize(("work", "every"), _distances())
 def test_a_break_may_come_anywhere(work: Any, every: int) -> None:
     check(work, fullgraph=False, break_every=every)
 

@@ -7,7 +7,13 @@ import zlib
 
 import pytest
 
-from tests.capture.python.special_methods import ANSWERS, BUILTINS, METHODS, differences
+from tests.capture.python.special_methods import (
+    ANSWERS,
+    BUILTINS,
+    METHODS,
+    OPERATIONS,
+    differences,
+)
 
 ROWS = [
     (base, method)
@@ -17,15 +23,24 @@ ROWS = [
 ]
 PART = 24
 """One row of so many is taken by `make test`."""
+THIRDS = 3
+"""And of its operations a third: another one for each row that follows."""
+TAKEN = [row for row in ROWS if zlib.crc32(f"{row[0].__name__}-{row[1]}".encode()) % PART == 0]
 
 
-def _marked(base: type, method: str) -> object:
-    name = f"{base.__name__}-{method}"
-    slow = () if zlib.crc32(name.encode()) % PART == 0 else (pytest.mark.slow,)
-    return pytest.param(base, method, marks=slow, id=name)
+def _name(row: tuple[type, str]) -> str:
+    return f"{row[0].__name__}-{row[1]}"
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("base", "method"), [_marked(*row) for row in ROWS])
+@pytest.mark.parametrize("row", TAKEN, ids=_name)
+def test_some_operations_call_methods_as_in_cpython(row: tuple[type, str]) -> None:
+    operations = [*OPERATIONS][TAKEN.index(row) % THIRDS :: THIRDS]
+    assert not list(differences(*row, operations))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("base", "method"), [pytest.param(*row, id=_name(row)) for row in ROWS])
 def test_methods_are_called_as_cpython_calls_them(base: type, method: str) -> None:
     assert not list(differences(base, method))

@@ -165,10 +165,22 @@ def test_unpacking_asks_what_c_asks(every: int) -> None:
     assert noted(fast, "") == noted(unpacked, "")
 
 
+KINDS = (Counting, Handing, Ready)
+
+
+def _asked() -> list[Any]:
+    """Each kind in one graph, and one kind, in turn, with breaks: `make test-all` takes all."""
+    return [
+        pytest.param(name, kind, every, marks=() if taken else pytest.mark.slow)
+        for number, name in enumerate(ASKED)
+        for kind in KINDS
+        for every in (0, 1)
+        for taken in [not every or kind is KINDS[number % len(KINDS)]]
+    ]
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("every", [0, 1])
-@pytest.mark.parametrize("kind", [Counting, Handing, Ready])
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize(("name", "kind", "every"), _asked())
 def test_iterators_are_asked_what_c_asks(name: str, kind: Any, every: int) -> None:
     def noted_of(call: Callable[..., Any]) -> tuple[list[str], str]:
         return noted(lambda x, name: call(x, name, kind), name)
@@ -180,7 +192,7 @@ def test_iterators_are_asked_what_c_asks(name: str, kind: Any, every: int) -> No
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("every", [0, 1])
-@pytest.mark.parametrize("kind", [Counting, Handing, Ready])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", ["rest", "first", "too many"])
 def test_unpacking_asks_iterators_what_c_asks(count: str, kind: Any, every: int) -> None:
     def noted_of(call: Callable[..., Any]) -> tuple[list[str], str]:

@@ -1,12 +1,15 @@
 """Models on one GPU beside torch.compile: first calls over all shapes, then each shape's call.
 
     python -m benchmarks.gpu_beside OUT_FOLDER [--only NAME ...] [--seconds 150] [--small]
+        [--mode reduce-overhead]
 
 A process a model. Ours and eager torch go through all shapes first, with empty caches; then one way
 of torch.compile after the other does, as long as the model's ``--seconds`` last: what was not
 measured by then is left empty. A call is waited for, the host included: the median, sides in turn.
 Of mixtures of experts `experts` is ours behind `anyshape.moe.replace_experts`. ``--small`` is a dry
-run of all of it, with models of a layer and two shapes, on the CPU where there is no GPU.
+run of all of it, with models of a layer and two shapes, on the CPU without a GPU. ``--mode``
+is of both compilers; with `reduce-overhead` torch.compile records graphs for each shape that it has
+compiled for, so that only its static way is beside ours.
 """
 
 from __future__ import annotations
@@ -108,7 +111,9 @@ def seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def measure(name: str, case: Case, limit: float, cache: str) -> Iterator[Measured]:
+def measure(
+    name: str, case: Case, limit: float, cache: str, mode: str | None
+) -> Iterator[Measured]:
     """After each step what is known so far."""
     end = time.monotonic() + limit
     torch.manual_seed(0)
@@ -117,10 +122,10 @@ def measure(name: str, case: Case, limit: float, cache: str) -> Iterator[Measure
     model = model.to(torch.bfloat16).eval()
     torch._dynamo.config.recompile_limit = 64
     given = {shape: case.inputs(shape) for shape in case.shapes}
-    found, ours = Measured(name), anyshape.compile(model, options={"cache_dir": cache})
+    found, ours = Measured(name), compiled(model, cache, mode)
     sides: dict[str, Call] = {"ours": ours, "eager": model}
     if "MoE" in name:
-        sides["experts"] = with_experts(model, cache)
+        sides["experts"] = with_experts(model, cache, mode)
     for side, call in sides.items():
         found.first[side] = sum(seconds(partial(call, **g)) for g in given.values())
     stats = ours.stats()
@@ -129,9 +134,9 @@ def measure(name: str, case: Case, limit: float, cache: str) -> Iterator[Measure
         found.far[shape] = distance(ours(**arguments).logits, model(**arguments).logits)
         found.ms[shape] = in_turn(sides, arguments)
     yield found
-    for side, dynamic in case.peers.items():
+    for side, dynamic in case.peers.items() if mode is None else ((mode, False),):
         torch.compiler.reset()
-        peer = torch.compile(model, dynamic=dynamic)
+        peer = torch.compile(model, dynamic=dynamic, mode=mode)
         for shape, arguments in given.items():
             if time.monotonic() > end:
                 return
@@ -142,12 +147,17 @@ def measure(name: str, case: Case, limit: float, cache: str) -> Iterator[Measure
             yield found
 
 
-def with_experts(model: torch.nn.Module, cache: str) -> Call:
+def compiled(model: torch.nn.Module, cache: str, mode: str | None) -> Any:
+    """Ours."""
+    return anyshape.compile(model, mode=mode, options={"cache_dir": cache})
+
+
+def with_experts(model: torch.nn.Module, cache: str, mode: str | None) -> Call:
     """Ours, of a copy whose experts are replaced by `anyshape.moe`'s."""
     changed = copy.deepcopy(model)
     print(anyshape.moe.replace_experts(changed), flush=True)
-    compiled: Call = anyshape.compile(changed, options={"cache_dir": cache})
-    return compiled
+    made: Call = compiled(changed, cache, mode)
+    return made
 
 
 def in_turn(sides: Mapping[str, Call], arguments: Mapping[str, object]) -> dict[str, float]:
@@ -189,13 +199,13 @@ def shrunk(config: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-def worker(name: str, limit: float, dry: bool) -> None:
+def worker(name: str, chosen: argparse.Namespace) -> None:
     """Prints what is known of the model as it is found, a line of JSON each time."""
-    case = small(CASES[name]) if dry else CASES[name]
+    case = small(CASES[name]) if chosen.small else CASES[name]
     with tempfile.TemporaryDirectory() as cache, torch.no_grad():
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{cache}/inductor"
         os.environ["TRITON_CACHE_DIR"] = f"{cache}/triton"  # ours and the peer's compile by it
-        for found in measure(name, case, limit, f"{cache}/ours"):
+        for found in measure(name, case, chosen.seconds, f"{cache}/ours", chosen.mode):
             print(json.dumps(found.row()), flush=True)
 
 
@@ -203,6 +213,7 @@ def run(name: str, chosen: argparse.Namespace) -> tuple[dict[str, object], str]:
     """The last row of the model's process, and all else that it printed."""
     command = [sys.executable, "-m", "benchmarks.gpu_beside", str(chosen.folder), "--worker", name]
     command += ["--seconds", str(chosen.seconds), *(["--small"] if chosen.small else [])]
+    command += ["--mode", chosen.mode] if chosen.mode else []
     patience = chosen.seconds + 60
     try:
         done = subprocess.run(
@@ -227,13 +238,14 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[*CASES], choices=[*CASES])
     parser.add_argument("--seconds", type=float, default=150.0, help="that a model may take")
     parser.add_argument("--small", action="store_true", help="a dry run")
+    parser.add_argument("--mode", choices=["reduce-overhead", "max-autotune"], help="of both")
     parser.add_argument("--worker", choices=[*CASES])
     chosen = parser.parse_args()
     if chosen.worker:
-        worker(chosen.worker, chosen.seconds, chosen.small)
+        worker(chosen.worker, chosen)
         return
     chosen.folder.mkdir(parents=True, exist_ok=True)
-    path = chosen.folder / "beside.json"
+    path = chosen.folder / (f"beside-{chosen.mode}.json" if chosen.mode else "beside.json")
     kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     rows = {row["model"]: row for row in kept.get("models", ())}
     about = {

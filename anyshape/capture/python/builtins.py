@@ -42,6 +42,7 @@ from anyshape.capture.python.builtin_iteration import (
     ITERATION_TYPES,
 )
 from anyshape.capture.python.builtin_objects import OBJECT_BUILTINS, OBJECT_TYPES
+from anyshape.capture.python.called_descriptors import DESCRIPTOR_BUILTINS
 from anyshape.ir.scalars import ScalarInput
 
 Args = tuple[Any, ...]
@@ -447,6 +448,7 @@ TYPE_HANDLERS: dict[Any, Handler] = {
 BUILTINS: dict[Any, Handler] = {
     **TYPE_HANDLERS,
     **OBJECT_BUILTINS,
+    **DESCRIPTOR_BUILTINS,
     **EXCEPTION_BUILTINS,
     **ITERATION_BUILTINS,
     len: _len,

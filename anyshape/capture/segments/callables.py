@@ -378,6 +378,7 @@ def _as_it_is(fn: Callable[..., Any]) -> Callable[..., Any]:
 NATIVE: Mapping[Any, Callable[..., Any]] = {
     iteration_polyfills.settled_bounds: _as_it_is(iteration_polyfills.settled_bounds),
     class_polyfills.matches_itself: _as_it_is(class_polyfills.matches_itself),
+    type.__init__: lambda domain, args, kwargs: type.__init__(*args, **kwargs),
     operator.is_: _same_object(True),
     operator.is_not: _same_object(False),
     _C._has_torch_function: _has_override_inside,

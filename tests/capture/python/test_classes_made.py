@@ -216,3 +216,34 @@ def test_classes_are_those_of_cpython(program: Callable[[], Any], way: dict[str,
             assert fast(torch.ones(length))[0] == wanted
         except GraphBreakError:
             assert way["fullgraph"]
+
+
+def test_a_metaclass_hands_its_arguments_on_to_type() -> None:
+    def program(x: torch.Tensor) -> Any:
+        class Tagged(type):
+            def __init__(cls, name: str, bases: Any, space: Any, **more: Any) -> None:
+                super().__init__(name, bases, space)
+                cls.tag = name, sorted(more)
+
+            def __new__(cls, name: str, bases: Any, space: Any, **more: Any) -> Any:
+                return super().__new__(cls, name, bases, space)
+
+        class First(metaclass=Tagged, more=1):
+            held = 3
+
+        said = []
+        for given in ((), ("a",), ("a", ()), ("a", (), {}, 4)):
+            try:
+                said.append(type.__init__(First, *given))
+            except TypeError as error:
+                said.append(str(error))
+        try:
+            type.__init__(First, "a", (), {}, more=1)
+        except TypeError as error:
+            said.append(str(error))
+        return x + First.held, str(First.tag), said
+
+    fast = Compiled(program, Options(fullgraph=True), ByReference)
+    for rows in (2, 3):
+        got, wanted = fast(torch.ones(rows)), program(torch.ones(rows))
+        assert got[1:] == wanted[1:] and torch.equal(got[0], wanted[0])

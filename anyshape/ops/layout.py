@@ -324,7 +324,7 @@ def _is_larger_asking(cx: TypeContext, a: Dim, b: Dim) -> bool:
 
 def _compare_asking(cx: TypeContext, a: Dim, b: Dim) -> int:
     """As ``compare_strides``, guarded where strides decide that no size of an argument gives."""
-    below = lt(a, b) if cx.on_guard is not None and _are_apart(a, b) else True
+    below = lt(a, b) if cx.on_guard is not None and _are_disjoint(a, b) else True
     if isinstance(below, bool) or cx.hint(below) is None:
         return compare_strides(cx, a, b)
     if cx.hint(below):
@@ -336,14 +336,14 @@ def _tie(cx: TypeContext, a: Dim, b: Dim) -> bool:
     """Are two strides equal? Guarded where an argument has them by itself, and they are."""
     if a is b or a == b:
         return True
-    if not _are_apart(a, b):
+    if not _are_disjoint(a, b):
         return False
     if cx.on_guard is None:
         return cx.same(a, b)
     return bool(cx.hint(eq(a, b))) and cx.decide(eq(a, b))
 
 
-def _are_apart(a: Dim, b: Dim) -> bool:
+def _are_disjoint(a: Dim, b: Dim) -> bool:
     """Have two strides no size in common?"""
     if isinstance(a, int) or isinstance(b, int):
         return False

@@ -298,11 +298,11 @@ def run_interpreted(name):
 
 def rows_of_ends(every=False):
     """Rows of few different numbers, infinities and NaNs, some with one other number in them. Three
-    that are repeated: each alone, and each two of them in each two places, or every three."""
+    that are repeated: each alone, and each two of them in each two positions, or every three."""
     ends = [-float("inf"), float("inf"), float("nan"), -3.4028234663852886e38, 88.0, -1e30, 0.0]
-    places = itertools.product(range(len(ends)), repeat=3)
+    chosen = itertools.product(range(len(ends)), repeat=3)
     alike = lambda three: len({*three}) == 1
-    threes = (three for three in places if every or sum(three) % len(ends) == 0 or alike(three))
+    threes = (three for three in chosen if every or sum(three) % len(ends) == 0 or alike(three))
     rows = [torch.tensor([ends[i] for i in three]).repeat(54)[:160] for three in threes]
     rows += [torch.randn(160) * 50 for _ in range(8)]
     return rows + [

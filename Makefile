@@ -11,6 +11,8 @@ endif
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c '$(FITS)' 2>/dev/null && { echo $$p; break; }; done)
 WORKERS ?= 2
+# Of tests that ask for more threads, those that wait do not keep a processor busy.
+THREADS := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
@@ -20,10 +22,10 @@ demo: $(READY)
 	$(RUN) -m anyshape demo
 
 test: $(READY)
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -q -n $(WORKERS) --dist worksteal --durations=10
+	$(THREADS) $(RUN) -m pytest -q -n $(WORKERS) --dist worksteal --durations=10
 
 test-all: $(READY)
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -q -n $(WORKERS) --dist worksteal --durations=10 -m "not gpu"
+	$(THREADS) $(RUN) -m pytest -q -n $(WORKERS) --dist worksteal --durations=10 -m "not gpu"
 
 	$(MAKE) test-sanitized
 	$(MAKE) test-sizes

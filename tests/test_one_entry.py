@@ -166,5 +166,6 @@ def test_no_table_of_rows_stands_outside_the_table_of_operators() -> None:
 
 def test_nobody_asks_how_the_name_of_a_row_begins() -> None:
     assert parts_of_names('x = node.op.startswith("conv")')
-    found = {file: parts_of_names((ROOT / file).read_text()) for file in _files()}
+    texts = {file: (ROOT / file).read_text() for file in _files()}
+    found = {file: parts_of_names(text) for file, text in texts.items() if ".op." in text}
     assert not {file: calls for file, calls in found.items() if calls}

@@ -50,8 +50,8 @@ def test_right_in_the_interpreter_where_sizes_are_in_memory():
     run("interpret-sizes-in-memory", *UNLIKE)
 
 
-def test_extremes_in_memory_are_torchs_where_there_are_nans_of_both_signs():
-    run("interpret", "float32", "float64")
+def test_extremes_in_memory_of_nans_of_both_signs_are_torchs_and_gelu_is_exact_near_erfs_end():
+    run("interpret", "float32", "float64", "tails")
 
 
 def test_a_maximum_and_the_sum_below_it_are_softmaxs_of_rows_of_infinities_and_nans():
@@ -72,10 +72,6 @@ def test_zeros_have_the_signs_of_torchs():
 
 def test_what_is_less_than_no_truth_is_no_one_in_bfloat16():
     run("chosen-80-90", "truths", script=VALUES)
-
-
-def test_gelu_is_exact_where_erf_is_near_its_end():
-    run("interpret", "tails")
 
 
 def test_kernels_set_flags_of_indices_out_of_range():

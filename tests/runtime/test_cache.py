@@ -288,14 +288,29 @@ def test_the_compiler_writes_where_there_is_room(tmp_path, monkeypatch):
     assert done.stdout == "right\n", done.stderr
 
 
+FORKED = """
+    import os, sys
+    from pathlib import Path
+    sys.path.insert(0, {root!r})
+    from tests.runtime.test_cache import bumps, new_builder
+    forks = []
+    for _ in range(4):  # which have imported all of it
+        forks.append(os.fork())
+        if not forks[-1]:
+            said = b"right" if bumps(new_builder(Path({directory!r}))) else b"wrong"
+            os.write(1, said + bytes([10]))
+            os._exit(0)
+    for fork in forks:
+        os.waitpid(fork, 0)
+"""
+
+
 def test_four_processes_that_compile_the_same_thing_all_succeed(tmp_path):
     root = str(Path(__file__).parents[2])
-    script = textwrap.dedent(MOUNTED).format(root=root, directory=str(tmp_path))
-    processes = [
-        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-        for _ in range(4)
-    ]
-    assert [p.communicate(timeout=100)[0] for p in processes] == ["right\n"] * 4
+    script = textwrap.dedent(FORKED).format(root=root, directory=str(tmp_path))
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=100)
+    assert done.stdout == "right\n" * 4
     assert len(stored_objects(tmp_path)) == 1
     assert not [p for p in tmp_path.rglob(".*") if p.is_dir()], "a temporary entry was left"
 

@@ -38,8 +38,8 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     made = weak_references.call(domain, fn, args, kwargs)
     if made is not NotImplemented:
         return made
-    domain.rely_on_callee(fn)
     _refuse(domain, fn, args)
+    domain.rely_on_callee(fn)
     if fn in formed_texts.FORMERS:
         text = formed_texts.formed(domain, fn, args, kwargs)
         if text is not NotImplemented:

@@ -28,7 +28,11 @@ CALLS_BACK = "C code calls back into the program, whose write is then real at on
 OUTSIDE = "C code reads or writes state of its own that the heap cannot shadow"
 SHOWN = "C code shows exceptions, all of which this domain takes for objects from outside"
 REFUSED_FOR_GOOD = "a class statement that C code tells the program of ends the segment"
+REMEMBERS = "a cache that the program has made calls its function again in each call"
 NOT_RECORDED = {
+    "functions.lru_cache": REMEMBERS,
+    "library.functools": REMEMBERS,
+    "as_c_does.groups_that_c_makes_hold_what_they_were_made_of": SHOWN,
     "classes.descriptors": REFUSED_FOR_GOOD,
     "classes.init_subclass": REFUSED_FOR_GOOD,
     "slots.descriptor_slots": REFUSED_FOR_GOOD,
@@ -47,7 +51,6 @@ NOT_RECORDED = {
 }
 
 NOT_FORKED = {
-    "functions.lru_cache": CALLS_BACK,
     "classes.descriptors": CALLS_BACK,
     "classes.init_subclass": CALLS_BACK,
     "slots.descriptor_slots": CALLS_BACK,

@@ -223,7 +223,9 @@ def _refuse_nothing(cx: TypeContext, query: TensorType, value: TensorType, batch
     own = query.shape[:-2]
     if len(own) == len(batch) and all(map(cx.same, own, batch)):
         return
-    if is_any_zero(cx, (*query.shape[:-1], value.shape[-1])) or is_empty(cx, value):
+    if not (is_any_zero(cx, (*query.shape[:-1], value.shape[-1])) or is_empty(cx, value)):
+        return
+    if len(own) != len(batch) or not all(cx.decide(eq(a, b)) for a, b in zip(own, batch)):
         raise NoRow("attention of nothing, whose batch is another than its query's")
 
 

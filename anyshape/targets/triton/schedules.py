@@ -112,7 +112,7 @@ class KernelSchedule:
         tile = f"{self.block} x {self.fiber}" if self.fiber else f"{self.block}"
         tiles = f"fibers in {self.pieces} tiles of " if self.pieces > 1 else "tiles of "
         tiles = "aligned tiles of " if self.aligned else tiles
-        phase = "" if self.phase is None else f"phase {self.phase} over shares of fibers, "
+        phase = "" if self.phase is None else f"phase {self.phase} over shares of rows, "
         wide = ", 64-bit indices" if self.wide else ""
         return f"{phase}{tiles}{tile}, {self.warps} warps{wide}"
 

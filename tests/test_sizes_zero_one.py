@@ -419,7 +419,8 @@ def test_sizes_may_decide_whether_attention_groups_its_heads() -> None:
     for heads, length in ((2, 3), (4, 1), (2, 0), (6, 17)):
         q, k = torch.randn(1, heads, length, 8), torch.randn(1, 2, length, 8)
         torch.testing.assert_close(fast(q, k), attend(q, k))
-    assert fast.stats().specializations == 2
+    # of nothing eager broadcasts no batch, so that batches of arguments must be equal there
+    assert fast.stats().specializations == 3
 
 
 def test_a_slice_of_a_table_is_as_long_as_asked_for_though_the_first_length_is_1() -> None:

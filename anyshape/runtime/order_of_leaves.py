@@ -28,7 +28,7 @@ from anyshape.runtime.halves import Run
 def have_hooks(leaves: Sequence[torch.Tensor]) -> bool:
     """Whether code of the program is called when one of them gets a gradient."""
     for x in leaves:
-        after = x._post_accumulate_grad_hooks  # type: ignore[attr-defined]
+        after = x._post_accumulate_grad_hooks
         if x._backward_hooks or after:
             return True
     return False

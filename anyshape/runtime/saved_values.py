@@ -23,6 +23,9 @@ MODIFIED = (
     "one of the variables needed for gradient computation has been modified by an inplace operation"
 )
 
+CAN_UNPACK = hasattr(torch._C._autograd.SavedTensor, "unpack")
+"""Whether this version of torch gives what was saved one by one; 2.11 gives all of it or raises."""
+
 
 @frozen
 class SavedValue:
@@ -54,6 +57,9 @@ class SavedTensors:
     refusal: RuntimeError
 
     def is_written(self, position: int) -> bool:
+        """Raises autograd's refusal where nobody knows which."""
+        if not CAN_UNPACK:
+            raise self.refusal
         try:
             self.context._raw_saved_tensors[position].unpack()
         except RuntimeError:
@@ -61,7 +67,10 @@ class SavedTensors:
         return False
 
     def one_by_one(self, count: int) -> tuple[list[torch.Tensor], set[int]]:
-        """The first so many, and the positions of those that have been written."""
+        """The first so many, and the positions of those that have been written. Raises autograd's
+        refusal where nobody knows which."""
+        if not CAN_UNPACK:
+            raise self.refusal
         found: list[torch.Tensor] = []
         written: set[int] = set()
         for position, one in enumerate(self.context._raw_saved_tensors[:count]):

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 import anyshape
 from anyshape.errors import AnyshapeWarning
+from anyshape.runtime import saved_values
 
 Function = Callable[[Tensor, Tensor], Tensor]
 IDS = torch.tensor([[0, 1], [2, 3]])
@@ -183,3 +184,17 @@ def test_what_has_no_gradients_and_is_written_is_refused_where_eager_keeps_it(pr
     fast = anyshape.compile(program, fullgraph=True)
     assert [refusal(fast) for _ in range(2)] == [refusal(program)] * 2
     assert not fast.stats().eager_graphs
+
+
+def test_where_torch_gives_what_was_saved_only_together_all_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in torch 2.11: no gradient is told apart from one that was written."""
+    monkeypatch.setattr(saved_values, "CAN_UNPACK", False)
+    compiled = anyshape.compile(lambda x: (x.sin() * x.exp(), x * 3))
+    for count in (3, 5):
+        x = torch.randn(count, requires_grad=True) * 1
+        made, _ = compiled(x)
+        x.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            made.sum().backward()

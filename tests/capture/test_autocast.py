@@ -158,3 +158,66 @@ def test_the_dtype_on_the_cpu_is_eagers(name, dtype):
     assert made.dtype is wanted.dtype
     assert not fast.stats().internal_errors
     torch.testing.assert_close(made, wanted, rtol=2e-2, atol=2e-2)
+
+
+def blocks_entered() -> int:
+    """How many blocks of autocast this thread is in; weights that were cast are kept until it is
+    none."""
+    deeper = torch.autocast_increment_nesting()
+    torch.autocast_decrement_nesting()
+    return deeper - 1
+
+
+def around_a_break(x):
+    with torch.autocast("cpu", torch.bfloat16):
+        y = x @ x
+        with torch.autocast("cpu", enabled=False):
+            z = (y.float() @ x).sum()
+            note_depth()
+        w = y @ x
+    return y, z, w
+
+
+def left_by_an_error(x):
+    try:
+        with torch.autocast("cpu", torch.bfloat16):
+            y = x @ x
+            note_depth()
+            raise KeyError
+    except KeyError:
+        return y, x @ x
+
+
+native_depths: list[int] = []
+
+
+@torch.compiler.disable
+def note_depth():
+    native_depths.append(blocks_entered())
+
+
+@pytest.mark.parametrize("every", [0, 1, 3])
+@pytest.mark.parametrize("program", [around_a_break, left_by_an_error])
+def test_blocks_are_entered_and_left_over_breaks_as_often_as_in_eager(program, every):
+    options = {"break_every": every} if every else {}
+    compiled = anyshape.compile(program, options=options)
+    for size in (3, 4, 3):
+        x = torch.randn(size, size)
+        native_depths.clear()
+        torch.testing.assert_close(compiled(x), program(x), rtol=2e-2, atol=1e-2)
+        assert native_depths[0] == native_depths[1] > 0
+        assert blocks_entered() == 0
+
+
+def test_weights_that_were_cast_are_not_kept_behind_a_break():
+    linear = torch.nn.Linear(4, 4)
+    anyshape.compile(around_a_break)(torch.randn(3, 3))
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        linear(torch.ones(2, 4))
+    made = []
+    for _ in range(2):
+        with torch.autocast("cpu", torch.bfloat16):
+            made.append(linear(torch.ones(2, 4)))
+        with torch.no_grad():
+            linear.weight.mul_(2)
+    assert not torch.equal(*made)

@@ -44,6 +44,7 @@ class TorchModes:
     checkpoint: int = 0  # which call of `torch.utils.checkpoint` is being captured
     backward: bool = False  # is the backward of an `autograd.Function` being captured?
     outer: TorchModes | None = None  # those around a context (`tensors/mode_contexts.py`)
+    autocast_depth: int = 0  # blocks of autocast entered since capture began, less those left
 
     def of_nodes(self) -> Modes:
         """The record that nodes carry."""
@@ -231,6 +232,10 @@ def _sdpa(index: int) -> Callable[[TorchModes, bool], TorchModes]:
     return change
 
 
+def _deeper(modes: TorchModes, blocks: int) -> TorchModes:
+    return replace(modes, autocast_depth=modes.autocast_depth + blocks)
+
+
 # What these C functions of torch do to the virtual modes: function -> (modes, *args) -> (new
 # modes, what the call returns).
 Setter = Callable[..., TorchModes]
@@ -250,8 +255,8 @@ SETTERS: Mapping[Any, Setter] = {
     _C._set_sdp_use_math: lambda modes, on: _sdpa(2)(modes, on),
     _C._set_sdp_use_cudnn: lambda modes, on: _sdpa(3)(modes, on),
     _C._set_sdp_use_overrideable: lambda modes, on: _sdpa(4)(modes, on),
-    _C.autocast_increment_nesting: lambda modes: modes,
-    _C.autocast_decrement_nesting: lambda modes: modes,
+    _C.autocast_increment_nesting: lambda modes: _deeper(modes, 1),
+    _C.autocast_decrement_nesting: lambda modes: _deeper(modes, -1),
     _C.clear_autocast_cache: lambda modes: modes,
 }
 
@@ -276,7 +281,7 @@ GETTERS: Mapping[Any, Callable[..., Any]] = {
 
 def apply(modes: TorchModes) -> None:
     """Make torch's real modes these (grad, autocast, default dtype, matmul precision, sdpa
-    backends)."""
+    backends), so many blocks of autocast deeper than they are."""
     _C._set_grad_enabled(modes.grad)
     for device, (on, dtype) in zip(AUTOCAST_DEVICES, modes.autocast):
         _C.set_autocast_enabled(device, on)
@@ -289,6 +294,11 @@ def apply(modes: TorchModes) -> None:
     _C._set_sdp_use_math(modes.sdpa[2])
     _C._set_sdp_use_cudnn(modes.sdpa[3])
     _C._set_sdp_use_overrideable(modes.sdpa[4])
+    for _ in range(modes.autocast_depth):
+        _C.autocast_increment_nesting()
+    for _ in range(-modes.autocast_depth):
+        if _C.autocast_decrement_nesting() == 0:  # as the end of the outermost block does
+            _C.clear_autocast_cache()
 
 
 @contextmanager
@@ -299,4 +309,4 @@ def real(modes: TorchModes) -> Iterator[None]:
     try:
         yield
     finally:
-        apply(before)
+        apply(replace(before, autocast_depth=-modes.autocast_depth))

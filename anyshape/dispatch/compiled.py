@@ -207,13 +207,14 @@ class Compiled:
             return self._rerun(specialization, failed, args, kwargs)
         if specialization.returns:
             return specialization.rebuild(outs, slots)
-        machine = concrete_machine(self.capturer.codes, specialization.rebuild(outs, slots))
+        machine = concrete_machine(self.capturer.codes)
         suspect, numbers = specialization.captured.suspect, specialization.captured.numbers
-        call, elements = CallRecord(given=frozenset(map(id, slots))), largest(slots)
+        spent, elements = specialization.captured.spent, largest(slots)
+        call = CallRecord(given=frozenset(map(id, slots)))
         call.segment(specialization.node_count(), slots, outs)
-        spent = specialization.captured.spent
-        del outs, slots, entry, inputs
         try:
+            machine.frame = specialization.rebuild(outs, slots)
+            del outs, slots, entry, inputs
             if spent:
                 result = hand_over(machine)
             else:

@@ -5,12 +5,16 @@ of the program, `finally` has run where `try` had begun, and the next call is ri
 
 from __future__ import annotations
 
+import dis
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+import anyshape
 
 ROOT = Path(__file__).parents[2]
 WANTED = 4  # first calls that are interrupted, and as many later ones
@@ -100,3 +104,27 @@ def test_an_interrupt_leaves_nothing_half_done(ends: str, handler: str, tmp_path
     assert run.returncode == 0, run.stderr
     first, later = map(int, run.stdout.split()[-2:])
     assert first >= WANTED and later >= WANTED, run.stdout
+
+
+def test_writes_that_follow_each_other_are_one_call_of_c() -> None:
+    """Between two calls CPython may deliver a signal, and one would be done without the other."""
+
+    def program(x: torch.Tensor, log: list[str], found: dict[str, int]) -> torch.Tensor:
+        log.append("begun")
+        found["begun"] = 1
+        y = x + 1
+        log.append("middle")
+        log.reverse()
+        found.pop("old")
+        return y * 2
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for size in (3, 4):
+        log: list[str] = []
+        found = {"old": 0}
+        assert fast(torch.ones(size), log, found).shape == (size,)
+        assert log == ["middle", "begun"] and found == {"begun": 1}
+    (point,) = fast._lazy.machinery.points.values()
+    (specialization,) = point.specializations
+    calls = [step for step in dis.get_instructions(specialization.rebuild) if step.opname == "CALL"]
+    assert len(calls) == 1, dis.dis(specialization.rebuild)

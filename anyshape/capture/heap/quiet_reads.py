@@ -13,6 +13,7 @@ from typing import Any
 from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.heap.hidden_dicts import hidden_dict, hides, names_of
 from anyshape.capture.heap.quiet_classes import class_entry, flags_of, mro_of, namespace_of
+from anyshape.capture.heap.values import BOUND_IN_C, C_METHODS
 
 SLOTS_ASKED: Mapping[str, tuple[str, ...]] = {
     "length": ("__len__",),
@@ -187,3 +188,18 @@ def plain_of(value: Any) -> Any:
     found = (exactly for base, exactly in _EXACTLY.items() if issubclass(type(value), base))
     exactly = next(found, None)
     return None if exactly is None else exactly(value)
+
+
+def descriptor_of(value: Any) -> Any:  # one of `C_METHODS`
+    """The C method of a class that gives this one when it is bound to its object, as `super()` may
+    have done; None for what is no such method."""
+    if type(value) not in BOUND_IN_C:
+        return None
+    owner, name = value.__self__, value.__name__
+    if issubclass(type(owner), (types.ModuleType, type(None), type)):
+        return None
+    for base in mro_of(type(owner)):
+        found: Any = namespace_of(base).get(name)
+        if type(found) in C_METHODS and found.__get__(owner, type(owner)) == value:
+            return found
+    return None

@@ -136,11 +136,9 @@ def _tells_of_death(cls: type) -> bool:
     return issubclass(cls, weakref.ReferenceType) or has_finalizer(cls)
 
 
-def concrete_machine(codes: dict[Any, Any], frame: Frame | None = None) -> Machine:
+def concrete_machine(codes: dict[Any, Any]) -> Machine:
     """A machine that runs real frames natively."""
-    machine = python_machine(Native(), codes)
-    machine.frame = frame
-    return machine
+    return python_machine(Native(), codes)
 
 
 def resume(machine: Machine) -> Any:

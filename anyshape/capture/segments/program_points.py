@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from anyshape.capture.heap.quiet_reads import descriptor_of
 from anyshape.capture.heap.values import BOUND_IN_C, LOST, NULL
 from anyshape.capture.interpreter.continuations import Continuation
 from anyshape.capture.interpreter.frame import Code, Frame
@@ -24,7 +25,6 @@ from anyshape.capture.interpreter.liveness import (
     live_at,
     may_be_watched,
 )
-from anyshape.capture.segments.segment_end import descriptor_of
 from anyshape.declare import BoundDeclaration
 from anyshape.nouns import frozen, mutable
 

@@ -31,13 +31,10 @@ from anyshape.capture.heap.quiet_classes import (
     bare_name,
     class_entry,
     has_entry,
-    mro_of,
-    namespace_of,
 )
-from anyshape.capture.heap.quiet_reads import asks_the_program
+from anyshape.capture.heap.quiet_reads import asks_the_program, descriptor_of
 from anyshape.capture.heap.sources import Source, expression
 from anyshape.capture.heap.values import (
-    BOUND_IN_C,
     C_METHODS,
     IMMUTABLE,
     LOST,
@@ -58,6 +55,7 @@ from anyshape.capture.recording.choices import Choice
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.segments.made_classes import MadeClasses
 from anyshape.capture.segments.makers import MAKERS, attributes, instance, keyed_iterator
+from anyshape.capture.segments.replayed_writes import Write, line_of
 from anyshape.capture.segments.suspended_generators import STATE
 from anyshape.capture.tensors.tensor_ops import SizeTuple
 from anyshape.ir.graph import Arg
@@ -97,6 +95,7 @@ class Rebuilder:
         self._classes = MadeClasses(self.heap, domain.kept_in_c)
         self.making: set[int] = set()
         self.replaying = False  # whether writes to what lies outside are still to be replayed
+        self._writes: list[Write] = []  # those that no line does yet
         self.once = bool(domain.kept_in_c)  # whether something is left that belongs to one run
 
     # ---- names -----------------------------------------------------------------------------------
@@ -121,6 +120,7 @@ class Rebuilder:
         return known
 
     def add(self, line: str) -> None:
+        self._replay()
         self.lines.append("    " + line)
 
     def fresh(self, obj: Any) -> str:
@@ -483,12 +483,16 @@ class Rebuilder:
 
     # ---- the whole -------------------------------------------------------------------------------
     def effect(self, effect: Effect) -> None:
-        """Replays one write."""
+        """Replays one write, in front of the next line."""
         target = self.text(self.heap.real(effect.target))
         args = [self.text(arg) for arg in effect.args if arg is not NULL]
         named = [f"{key}={self.text(value)}" for key, value in effect.kwargs.items()]
-        fn = self.constant(effect.fn)
-        self.add(f"{fn}({', '.join([target, *args, *named])})")
+        self._writes.append(Write(self.constant(effect.fn), [target, *args], named))
+
+    def _replay(self) -> None:
+        if self._writes:
+            self.lines.append("    " + line_of(self._writes, self.constant))
+            self._writes.clear()
 
     def modes(self) -> None:
         """Leaves torch in the modes that the program left it in."""
@@ -499,6 +503,7 @@ class Rebuilder:
 
     def compile(self, result: str) -> Callable[[Sequence[Any], Sequence[Any]], Any]:
         """The function `rebuild(outs, slots)` that does all lines and returns `result`."""
+        self._replay()
         reads = [f"    {name} = {text}" for text, name in self._reads.items()]
         if result == "outs[0]" and not (reads or self.lines or self._positions):
             return first_output
@@ -548,21 +553,6 @@ def _contents(value: Any) -> Iterable[Any]:
     if issubclass(type(value), functools.partial):
         return [value.func, value.args, value.keywords]
     return values_of(value)
-
-
-def descriptor_of(value: Any) -> Any:  # one of `C_METHODS`
-    """The C method of a class that gives this one when it is bound to its object, as `super()` may
-    have done; None for what is no such method."""
-    if type(value) not in BOUND_IN_C:
-        return None
-    owner, name = value.__self__, value.__name__
-    if issubclass(type(owner), (types.ModuleType, type(None), type)):
-        return None
-    for base in mro_of(type(owner)):
-        found: Any = namespace_of(base).get(name)
-        if type(found) in C_METHODS and found.__get__(owner, type(owner)) == value:
-            return found
-    return None
 
 
 Rebuild = Callable[[Sequence[Any], Sequence[Any]], Any]

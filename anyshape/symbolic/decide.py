@@ -2,8 +2,8 @@
 
 `quick` looks at intervals, congruences and excluded values. `decide` also looks at the form of the
 relation (`by_form.py`), and proves it by refuting its opposite: the facts around its symbols, and
-what is true of every division, minimum, maximum, broadcast and product among them, are linear rows
-over monomials, given to `linear.refute`.
+what is true of every division, minimum, maximum, broadcast and product among them, are linear
+constraints over monomials, given to `linear.refute`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from anyshape.symbolic.by_form import by_form
 from anyshape.symbolic.conditions import AnyOf, Condition, Relation
 from anyshape.symbolic.expr import Dim, Expr, floordiv, mod
 from anyshape.symbolic.knowledge import MONOMIALS, KnownFacts, linear
-from anyshape.symbolic.linear import PATIENCE, Row, Steps, refute
+from anyshape.symbolic.linear import PATIENCE, Constraint, Steps, refute
 from anyshape.symbolic.models import undecided
 from anyshape.symbolic.ranges import bounds_of, congruence_of
 from anyshape.symbolic.render import unknowns
@@ -229,7 +229,7 @@ def _by_itself(facts: KnownFacts, relation: Relation) -> bool | None:
     """What is true of the operations in the relation alone: x >= min(x, y). It has steps of its
     own, as what it needs does not grow with what is known."""
     system = System(facts, Steps(OWN))
-    system.row(relation.form, 0)
+    system.constraint(relation.form, 0)
     for monomial in tuple(system.waiting):
         system.about(monomial)
     found = _by_refutation(system, relation)
@@ -258,14 +258,14 @@ Why = tuple[int, ...]
 
 
 class System:
-    """Linear rows over monomials: the facts that matter to an expression."""
+    """Linear constraints over monomials: the facts that matter to an expression."""
 
     def __init__(self, facts: KnownFacts, steps: Steps) -> None:
         self.facts = facts
         self.columns: dict[object, int] = {}
         self.reached: set[object] = set()
-        self.equations: list[Row] = []
-        self.inequalities: list[Row] = []
+        self.equations: list[Constraint] = []
+        self.inequalities: list[Constraint] = []
         self.sources: list[Why] = []
         self.splits: list[tuple[list[list[Claim]], Why]] = []
         self.waiting: list[Monomial] = []
@@ -283,8 +283,8 @@ class System:
 
     def _refuted(
         self,
-        equations: list[Row],
-        inequalities: list[Row],
+        equations: list[Constraint],
+        inequalities: list[Constraint],
         claims: Sequence[Claim],
         splits: Sequence[tuple[list[list[Claim]], Why]],
         *,
@@ -294,7 +294,7 @@ class System:
         distinction is made."""
         equations, inequalities = list(equations), list(inequalities)
         for kind, expr in claims:
-            (equations if kind == "eq" else inequalities).append(self.row(expr, 0))
+            (equations if kind == "eq" else inequalities).append(self.constraint(expr, 0))
         before = self.steps.left
         why = refute(equations, inequalities, self.steps)
         given_up = before - self.steps.left >= min(before, PATIENCE)
@@ -313,8 +313,8 @@ class System:
 
     def _has_case(
         self,
-        equations: list[Row],
-        inequalities: list[Row],
+        equations: list[Constraint],
+        inequalities: list[Constraint],
         splits: Sequence[tuple[list[list[Claim]], Why]],
     ) -> bool:
         """Is the first case of all distinctions together not refuted, by a search that ended? Most
@@ -325,10 +325,10 @@ class System:
         refuted = self._refuted(equations, inequalities, claims, ())
         return refuted is None and before - self.steps.left < min(before, PATIENCE)
 
-    def row(self, expr: Dim, why: int) -> Row:
-        """The row of an expression; new monomials become columns."""
+    def constraint(self, expr: Dim, why: int) -> Constraint:
+        """The constraint of an expression; new monomials become columns."""
         if isinstance(expr, int):
-            return Row({}, expr, why)
+            return Constraint({}, expr, why)
         terms: dict[int, int] = {}
         for monomial, c in expr.terms.items():
             column = self.columns.get(monomial)
@@ -336,7 +336,7 @@ class System:
                 column = self.columns[monomial] = len(self.columns)
                 self.waiting.append(monomial)
             terms[column] = c
-        return Row(terms, expr.constant, why)
+        return Constraint(terms, expr.constant, why)
 
     def bit(self, source: Why) -> int:
         """A bit that stands for these facts in a proof; 0 for what is true anyway."""
@@ -346,9 +346,9 @@ class System:
         return 1 << (len(self.sources) - 1)
 
     def claim(self, kind: str, expr: Dim, source: Why = ()) -> None:
-        """Adds a row that is known to hold."""
-        rows = self.equations if kind == "eq" else self.inequalities
-        rows.append(self.row(expr, self.bit(source)))
+        """Adds a constraint that is known to hold."""
+        constraints = self.equations if kind == "eq" else self.inequalities
+        constraints.append(self.constraint(expr, self.bit(source)))
 
     def between(self, expr: Dim, lo: int | None, hi: int | None, source: Why = ()) -> None:
         """Adds lo <= expr <= hi."""
@@ -362,7 +362,7 @@ class System:
 
     def reach(self, form: Expr, core: dict[Expr | AnyOf, None]) -> None:
         """Adds the facts, and what is true of every monomial that they or the form mention."""
-        self.row(form, 0)
+        self.constraint(form, 0)
         for symbol in sorted(form.symbols, key=age):
             self._holes(symbol.expr)
         for fact in core:
@@ -403,10 +403,10 @@ class System:
 
     def _congruent(self, expr: Expr, modulus: int, residue: int, source: Why) -> None:
         """expr == modulus * k + residue, k a column of its own."""
-        row = self.row(expr - residue, self.bit(source))
+        constraint = self.constraint(expr - residue, self.bit(source))
         key = (Atom, expr)
         column = self.columns.setdefault(key, len(self.columns))
-        self.equations.append(row._replace(terms={**row.terms, column: -modulus}))
+        self.equations.append(constraint._replace(terms={**constraint.terms, column: -modulus}))
 
     def _division(self, atom: Atom) -> None:
         """a == b*(a // b) + a % b, 0 <= a % b < b."""
@@ -436,7 +436,7 @@ class System:
         lo, hi = bounds_of(self.facts, atom.expr)
         self.between(atom.expr, lo, hi, self.facts.sources_about(atom.expr))
         for arg in atom.args:
-            self.row(arg, 0)
+            self.constraint(arg, 0)
             self.splits.append(([[("eq", atom.expr - arg)], [("eq", arg - 1)]], ()))
         self.splits.append(([[("eq", atom.expr - arg)] for arg in atom.args], ()))
 
@@ -483,7 +483,7 @@ class System:
         if isinstance(fact, AnyOf):
             self._alternatives(fact)
             return
-        self.row(fact, 0)
+        self.constraint(fact, 0)
         if fact.atom is None:  # what is known of an atom is added when its column is
             lo, hi, source = self.facts.range_with_source(fact)
             self.between(fact, lo, hi, source)
@@ -498,7 +498,7 @@ class System:
         self.reached.add(("holes", form))
         for hole in self.facts.holes_of(form):
             independent = [[("ge", form - hole - 1)], [("ge", hole - form - 1)]]
-            self.row(form, 0)
+            self.constraint(form, 0)
             self.splits.append((independent, self.facts.sources_about(form)))
 
     def _alternatives(self, fact: AnyOf) -> None:
@@ -506,7 +506,7 @@ class System:
         if all(alternatives):
             for alternative in alternatives:
                 for _, expr in alternative:
-                    self.row(expr, 0)
+                    self.constraint(expr, 0)
             self.splits.append((alternatives, self.facts.sources_of(fact)))
 
 

@@ -1,10 +1,11 @@
 """Systems of linear equations and inequalities over the integers, refuted.
 
-In: rows `sum of coefficient * variable + constant` that are 0 or at least 0. Out: which rows
-contradict each other, if that was found. Equations are solved by Euclid's algorithm, inequalities
-by Fourier and Motzkin's with every row divided by its common factor and rounded: the Omega test
-(Pugh, 1991) without its dark shadow. "Contradiction" is always right; None may be either. Work is
-counted in steps, a step for each term of a row that is looked at, and stops where they are used up.
+In: constraints `sum of coefficient * variable + constant` that are 0 or at least 0. Out: which of
+them contradict each other, if that was found. Equations are solved by Euclid's algorithm,
+inequalities by Fourier and Motzkin's with every constraint divided by its common factor and
+rounded: the Omega test (Pugh, 1991) without its dark shadow. "Contradiction" is always right; None
+may be either. Work is counted in steps, a step for each term of a constraint that is looked at, and
+stops where they are used up.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import NamedTuple
 from anyshape.nouns import mutable
 
 
-class Row(NamedTuple):
-    """A linear form; `why` has a bit for each given row that it was derived from."""
+class Constraint(NamedTuple):
+    """A linear form; `why` has a bit for each given constraint that it was derived from."""
 
     terms: dict[int, int]
     constant: int
@@ -42,17 +43,20 @@ class Steps:
 
     left: int
 
-    def take(self, rows: Iterable[Row]) -> None:
-        """Counts rows that are looked at."""
-        self.left -= sum([len(row.terms) + 1 for row in rows])
+    def take(self, constraints: Iterable[Constraint]) -> None:
+        """Counts constraints that are looked at."""
+        self.left -= sum([len(constraint.terms) + 1 for constraint in constraints])
         if self.left < 0:
             raise _Spent
 
 
 def refute(
-    equations: Iterable[Row], inequalities: Iterable[Row], steps: Steps, limit: int = 160
+    equations: Iterable[Constraint],
+    inequalities: Iterable[Constraint],
+    steps: Steps,
+    limit: int = 160,
 ) -> int | None:
-    """The `why` bits of rows that cannot all hold, None if no contradiction was found.
+    """The `why` bits of constraints that cannot all hold, None if no contradiction was found.
 
     `limit` bounds the number of inequalities at any time, `steps` and `PATIENCE` the work: with
     more of any the answer is None.
@@ -70,30 +74,32 @@ def refute(
     return None
 
 
-def _search(equations: list[Row], inequalities: list[Row], steps: Steps, limit: int) -> None:
+def _search(
+    equations: list[Constraint], inequalities: list[Constraint], steps: Steps, limit: int
+) -> None:
     fresh = -1
     while True:
         while equations:
             steps.take(equations[:1])
             equations, inequalities, fresh = _solve_one(equations, inequalities, fresh)
         steps.take(inequalities)
-        rows, implied = _tightened(inequalities)
+        constraints, implied = _tightened(inequalities)
         if implied is not None:
             equations = [implied]
-            inequalities = list(rows)
+            inequalities = list(constraints)
             continue
-        shorter = _eliminate_one(rows, limit)
+        shorter = _eliminate_one(constraints, limit)
         if shorter is None:
             return
         inequalities = shorter
 
 
 def _solve_one(
-    equations: list[Row], inequalities: list[Row], fresh: int
-) -> tuple[list[Row], list[Row], int]:
+    equations: list[Constraint], inequalities: list[Constraint], fresh: int
+) -> tuple[list[Constraint], list[Constraint], int]:
     """Uses one equation to remove a variable, or makes its coefficients smaller."""
-    row, *others = equations
-    terms, constant, why = row
+    constraint, *others = equations
+    terms, constant, why = constraint
     if not terms:
         if constant:
             raise _Refuted(why)
@@ -127,11 +133,14 @@ class _Replacement(NamedTuple):
     shift: int
     why: int
 
-    def all(self, rows: list[Row]) -> list[Row]:
-        return [self.one(row) if self.variable in row.terms else row for row in rows]
+    def all(self, constraints: list[Constraint]) -> list[Constraint]:
+        return [
+            self.one(constraint) if self.variable in constraint.terms else constraint
+            for constraint in constraints
+        ]
 
-    def one(self, row: Row) -> Row:
-        terms = dict(row.terms)
+    def one(self, constraint: Constraint) -> Constraint:
+        terms = dict(constraint.terms)
         factor = terms.pop(self.variable)
         for variable, coefficient in self.value.items():
             total = terms.get(variable, 0) + factor * coefficient
@@ -139,12 +148,14 @@ class _Replacement(NamedTuple):
                 terms[variable] = total
             else:
                 terms.pop(variable, None)
-        return Row(terms, row.constant + factor * self.shift, row.why | self.why)
+        return Constraint(
+            terms, constraint.constant + factor * self.shift, constraint.why | self.why
+        )
 
 
-def _tightened(inequalities: list[Row]) -> tuple[list[Row], Row | None]:
-    """The strongest row of each direction, and an equation that two opposite ones imply, if any."""
-    best: dict[tuple[tuple[int, int], ...], Row] = {}
+def _tightened(inequalities: list[Constraint]) -> tuple[list[Constraint], Constraint | None]:
+    """The strongest of each direction, and an equation that two opposite ones imply, if any."""
+    best: dict[tuple[tuple[int, int], ...], Constraint] = {}
     for terms, constant, why in inequalities:
         if not terms:
             if constant < 0:
@@ -157,35 +168,37 @@ def _tightened(inequalities: list[Row]) -> tuple[list[Row], Row | None]:
         key = tuple(sorted(terms.items()))
         old = best.get(key)
         if old is None or constant < old.constant:
-            best[key] = Row(terms, constant, why)
-    implied: Row | None = None
-    for key, row in best.items():
+            best[key] = Constraint(terms, constant, why)
+    implied: Constraint | None = None
+    for key, constraint in best.items():
         other = best.get(tuple([(v, -c) for v, c in key]))
         if other is not None:
-            slack = row.constant + other.constant
+            slack = constraint.constant + other.constant
             if slack < 0:
-                raise _Refuted(row.why | other.why)
+                raise _Refuted(constraint.why | other.why)
             if slack == 0:
-                implied = Row(row.terms, row.constant, row.why | other.why)
+                implied = Constraint(
+                    constraint.terms, constraint.constant, constraint.why | other.why
+                )
     return list(best.values()), implied
 
 
-def _eliminate_one(rows: list[Row], limit: int) -> list[Row] | None:
-    """The rows without the cheapest variable; None when none is left or it would be too much."""
+def _eliminate_one(constraints: list[Constraint], limit: int) -> list[Constraint] | None:
+    """Those without the cheapest variable; None when none is left or it would be too much."""
     above: dict[int, list[int]] = {}
     below: dict[int, list[int]] = {}
-    for row in rows:
-        for variable, coefficient in row.terms.items():
+    for constraint in constraints:
+        for variable, coefficient in constraint.terms.items():
             (above if coefficient > 0 else below).setdefault(variable, []).append(coefficient)
     if not above and not below:
         return None
     variable = min([*above, *below], key=lambda v: _cost(above.get(v, ()), below.get(v, ())))
-    kept: list[Row] = []
-    positive: list[Row] = []
-    negative: list[Row] = []
-    for row in rows:
-        coefficient = row.terms.get(variable, 0)
-        (positive if coefficient > 0 else negative if coefficient else kept).append(row)
+    kept: list[Constraint] = []
+    positive: list[Constraint] = []
+    negative: list[Constraint] = []
+    for constraint in constraints:
+        coefficient = constraint.terms.get(variable, 0)
+        (positive if coefficient > 0 else negative if coefficient else kept).append(constraint)
     if len(kept) + len(positive) * len(negative) > limit:
         return None
     for up in positive:
@@ -195,12 +208,12 @@ def _eliminate_one(rows: list[Row], limit: int) -> list[Row] | None:
 
 
 def _cost(above: Sequence[int], below: Sequence[int]) -> tuple[bool, int]:
-    """Whether removing the variable loses integer solutions' gaps, and how many rows it adds."""
+    """Whether removing the variable loses gaps between solutions, and how many more there are then."""
     exact = max(above, default=1) == 1 or min(below, default=-1) == -1
     return not exact, len(above) * len(below) - len(above) - len(below)
 
 
-def _sum(a: Row, x: int, b: Row, y: int) -> Row:
+def _sum(a: Constraint, x: int, b: Constraint, y: int) -> Constraint:
     common = gcd(x, y)
     x, y = x // common, y // common
     terms = {v: c * x for v, c in a.terms.items()}
@@ -210,4 +223,4 @@ def _sum(a: Row, x: int, b: Row, y: int) -> Row:
             terms[variable] = total
         else:
             del terms[variable]
-    return Row(terms, a.constant * x + b.constant * y, a.why | b.why)
+    return Constraint(terms, a.constant * x + b.constant * y, a.why | b.why)

@@ -208,7 +208,7 @@ def _eliminate_one(constraints: list[Constraint], limit: int) -> list[Constraint
 
 
 def _cost(above: Sequence[int], below: Sequence[int]) -> tuple[bool, int]:
-    """Whether removing the variable loses gaps between solutions, and how many more there are then."""
+    """Whether integer solutions are gained by removing the variable, and how many are added."""
     exact = max(above, default=1) == 1 or min(below, default=-1) == -1
     return not exact, len(above) * len(below) - len(above) - len(below)
 

@@ -20,11 +20,14 @@ from anyshape.targets.cpu.build import (
     LINKED,
     OBJECT,
     SANITIZED,
+    WIDE,
     WITHOUT,
     Builder,
     Toolchain,
     compile_c,
+    cpu_identity,
 )
+from anyshape.targets.cpu.prelude import TYPES
 
 SOURCE = "void bump(float *x, long n) { for (long i = 0; i < n; i++) x[i] += 1; }"
 BUMP = {"bump": NativeFunction(SOURCE, ("pointer", "int64"))}
@@ -355,3 +358,19 @@ def test_only_gcc_is_told_which_of_its_passes_to_leave_out(tmp_path, name, told)
         assert (left_out < {*toolchain.flags}) == (told and flags is FLAGS)
         assert ({*LINKED} < {*toolchain.flags}) == (told and flags is FLAGS)
         assert ("-lgomp" in toolchain.libraries()) == (told and flags is FLAGS)
+        is_wide = told and flags is FLAGS and "avx512f" in cpu_identity().split()
+        assert ({*WIDE} < {*toolchain.flags}) == is_wide
+
+
+def test_vectors_are_as_wide_by_the_flag_as_by_the_pragma():
+    toolchain = Toolchain.find("gcc")
+    if toolchain is None or not {*WIDE} < {*toolchain.flags}:
+        pytest.skip("no gcc that is told, or no vectors of 512 bits")
+    by_pragma = tuple(flag for flag in toolchain.flags if flag not in WIDE)
+    texts = []
+    for flags in (toolchain.flags, by_pragma):
+        command = (toolchain.path, *flags, "-S", "-x", "c", "-", "-o", "-")
+        source = f"{TYPES}\n{SOURCE}".encode()
+        texts.append(subprocess.run(command, input=source, capture_output=True, check=True).stdout)
+    assert texts[0] == texts[1]
+    assert b"zmm" in texts[0]

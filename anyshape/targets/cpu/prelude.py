@@ -18,8 +18,8 @@ from anyshape.targets.cpu.moments import MOMENTS
 from anyshape.targets.cpu.vector_library import texts_of_functions
 
 TYPES = """
-#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
-#pragma GCC target("prefer-vector-width=512")
+#if defined(__AVX512F__) && !defined(AS_WIDE) && defined(__GNUC__) && !defined(__clang__)
+#pragma GCC target("prefer-vector-width=512") /* by a flag it takes gcc less: build.py */
 #endif
 typedef signed char i8; typedef short i16; typedef int i32; typedef long long i64;
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32;

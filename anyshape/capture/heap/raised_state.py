@@ -44,7 +44,7 @@ def parts_from_the_last(error: BaseExceptionGroup[Any]) -> list[BaseException]:
     return list(reversed(exceptions_of(error)))
 
 
-def taken_apart(method: Any, group: BaseExceptionGroup[Any], answers: list[bool]) -> Any:
+def split_by_answers(method: Any, group: BaseExceptionGroup[Any], answers: list[bool]) -> Any:
     """What `split` or `subgroup` gives where the predicate gives these answers, in this order."""
     given = iter(answers)
     return method(group, lambda part: next(given))

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from anyshape.capture.heap.class_flags import MATCHES_ITSELF
-from anyshape.capture.heap.raised_state import parts_from_the_last, taken_apart
+from anyshape.capture.heap.raised_state import parts_from_the_last, split_by_answers
 from anyshape.capture.heap.values import ABSENT
 from anyshape.capture.interpreter.intrinsic_names import (
     bind,
@@ -50,7 +50,7 @@ def add_note(error: Any, note: Any) -> None:
     list.append(notes, note)
 
 
-def take_apart(method: Any, group: Any, predicate: Any) -> Any:
+def split_by_predicate(method: Any, group: Any, predicate: Any) -> Any:
     """`group.split(predicate)` or `subgroup`: C asks of a group before its parts, and not of these
     where it takes the group as a whole."""
     answers: list[bool] = []
@@ -61,7 +61,7 @@ def take_apart(method: Any, group: Any, predicate: Any) -> Any:
         list.append(answers, taken)
         if not taken and is_subtype(type(part), GROUP):
             list.extend(todo, parts_from_the_last(part))
-    return taken_apart(method, group, answers)
+    return split_by_answers(method, group, answers)
 
 
 def construct(cls: Any, new: Any, args: Any, kwargs: Any) -> Any:

@@ -40,7 +40,7 @@ def raise_varargs(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
         raise handled
     stack = frame.stack
     error = stack[-arg]
-    cause = stack[-1] if arg == 2 else NULL
+    cause: Any = stack[-1] if arg == 2 else NULL
     if issubclass(type(error), type) and issubclass(error, BaseException):
         made = machine.call(error, ())
         if type(made) is Frame:

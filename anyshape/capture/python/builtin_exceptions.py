@@ -13,7 +13,7 @@ from typing import Any
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.quiet_classes import class_entry
-from anyshape.capture.heap.raised_state import asks_for, parts_from_the_last, taken_apart
+from anyshape.capture.heap.raised_state import asks_for, parts_from_the_last, split_by_answers
 from anyshape.capture.heap.values import Call, TextValue
 from anyshape.capture.interpreter import class_polyfills
 from anyshape.capture.interpreter.domain import Interpreter
@@ -60,7 +60,7 @@ def _add_note(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any
     return machine.native(BaseException.add_note, args, kwargs)
 
 
-def _apart(method: Any) -> Callable[..., Any]:
+def _splitting(method: Any) -> Callable[..., Any]:
     """`group.split(predicate)`: the predicate may be the program's."""
 
     def handler(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -70,7 +70,7 @@ def _apart(method: Any) -> Callable[..., Any]:
         group, matcher = args
         if type(matcher) is not FunctionType or asks_for(group) is not None:
             return machine.native(method, args, kwargs)
-        return Call(class_polyfills.take_apart, (method, group, matcher))
+        return Call(class_polyfills.split_by_predicate, (method, group, matcher))
 
     return handler
 
@@ -79,9 +79,9 @@ def _parts_from_the_last(machine: Interpreter, args: tuple[Any, ...], kwargs: An
     return machine.heap.create(parts_from_the_last(*args))
 
 
-def _taken_apart(machine: Interpreter, args: tuple[Any, ...], kwargs: Any) -> Any:
+def _split_by_answers(machine: Interpreter, args: tuple[Any, ...], kwargs: Any) -> Any:
     method, group, answers = args
-    found = taken_apart(method, group, answers)
+    found = split_by_answers(method, group, answers)
     own_groups(machine, found if type(found) is tuple else (found,), group)
     return machine.heap.create(found) if type(found) is tuple else found
 
@@ -141,9 +141,9 @@ EXCEPTION_BUILTINS: dict[Any, Callable[[Interpreter, tuple[Any, ...], dict[str, 
     BaseException.with_traceback: _with_traceback,
     BaseException.add_note: _add_note,
     parts_from_the_last: _parts_from_the_last,
-    taken_apart: _taken_apart,
-    BaseExceptionGroup.split: _apart(BaseExceptionGroup.split),
-    BaseExceptionGroup.subgroup: _apart(BaseExceptionGroup.subgroup),
+    split_by_answers: _split_by_answers,
+    BaseExceptionGroup.split: _splitting(BaseExceptionGroup.split),
+    BaseExceptionGroup.subgroup: _splitting(BaseExceptionGroup.subgroup),
     **{method: _init_of(method) for method in INITS},
 }
 

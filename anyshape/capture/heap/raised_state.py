@@ -3,8 +3,11 @@ have a property of such a name, or a `__setattr__`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
+
+from anyshape.capture.heap.quiet_classes import bare_name, class_entry
 
 _FIELDS = vars(BaseException)
 ARGS: Any = _FIELDS["args"]
@@ -30,6 +33,43 @@ def context_of(error: BaseException) -> BaseException | None:
 def cause_of(error: BaseException) -> BaseException | None:
     found: BaseException | None = _FIELDS["__cause__"].__get__(error)
     return found
+
+
+def exceptions_of(error: BaseExceptionGroup[Any]) -> tuple[BaseException, ...]:
+    found: tuple[BaseException, ...] = vars(BaseExceptionGroup)["exceptions"].__get__(error)
+    return found
+
+
+def parts_from_the_last(error: BaseExceptionGroup[Any]) -> list[BaseException]:
+    return list(reversed(exceptions_of(error)))
+
+
+def split_by_answers(method: Any, group: BaseExceptionGroup[Any], answers: list[bool]) -> Any:
+    """What `split` or `subgroup` gives where the predicate gives these answers, in this order."""
+    given = iter(answers)
+    return method(group, lambda part: next(given))
+
+
+def parts_of(error: Any) -> Iterator[Any]:
+    """The error and all errors in it; None has none."""
+    if error is not None:
+        yield error
+    if issubclass(type(error), BaseExceptionGroup):
+        for inner in exceptions_of(error):
+            yield from parts_of(inner)
+
+
+_ASKED = ("split", "derive", "__notes__", "__getattribute__", "__getattr__")
+"""What C asks the class of a group for, where it takes it apart or puts parts together."""
+
+
+def asks_for(error: Any) -> str | None:
+    """What of the program C asks where it splits a group, as text; None: nothing."""
+    for part in parts_of(error):
+        for name in _ASKED if issubclass(type(part), BaseExceptionGroup) else ():
+            if class_entry(type(part), name) is not class_entry(BaseExceptionGroup, name):
+                return f"{bare_name(type(part))}.{name}"
+    return None
 
 
 def set_traceback(error: BaseException, traceback: TracebackType | None) -> None:

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from anyshape.capture.heap.class_flags import MATCHES_ITSELF
+from anyshape.capture.heap.raised_state import parts_from_the_last, split_by_answers
 from anyshape.capture.heap.values import ABSENT
 from anyshape.capture.interpreter.intrinsic_names import (
     bind,
@@ -21,6 +22,7 @@ from anyshape.capture.interpreter.intrinsic_names import (
 )
 from anyshape.capture.interpreter.versions import VERSION
 
+GROUP = BaseExceptionGroup
 OBJECT_INIT = object.__init__
 TYPE_GETATTRIBUTE = type.__getattribute__
 
@@ -46,6 +48,20 @@ def add_note(error: Any, note: Any) -> None:
     elif not is_subtype(type(notes), list):
         raise TypeError("Cannot add note: __notes__ is not a list")
     list.append(notes, note)
+
+
+def split_by_predicate(method: Any, group: Any, predicate: Any) -> Any:
+    """`group.split(predicate)` or `subgroup`: C asks of a group before its parts, and not of these
+    where it takes the group as a whole."""
+    answers: list[bool] = []
+    todo = [group]
+    while todo:
+        part = todo.pop()
+        taken = True if predicate(part) else False  # `bool` may be another one
+        list.append(answers, taken)
+        if not taken and is_subtype(type(part), GROUP):
+            list.extend(todo, parts_from_the_last(part))
+    return split_by_answers(method, group, answers)
 
 
 def construct(cls: Any, new: Any, args: Any, kwargs: Any) -> Any:

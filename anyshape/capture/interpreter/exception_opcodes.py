@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from types import FunctionType, MethodType
 from typing import Any, NoReturn
 
+from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.quiet_classes import bare_name, mro_of
-from anyshape.capture.heap.raised_state import cause_of, context_of, set_cause, traceback_of
+from anyshape.capture.heap.raised_state import (
+    asks_for,
+    cause_of,
+    context_of,
+    exceptions_of,
+    parts_of,
+    set_cause,
+    traceback_of,
+)
 from anyshape.capture.heap.values import NULL, PROXIES, Call
 from anyshape.capture.interpreter import attributes, polyfills
 from anyshape.capture.interpreter.continuations import NO_EXCEPTION_MADE, RAISE, Continuation
@@ -29,7 +40,7 @@ def raise_varargs(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
         raise handled
     stack = frame.stack
     error = stack[-arg]
-    cause = stack[-1] if arg == 2 else NULL
+    cause: Any = stack[-1] if arg == 2 else NULL
     if issubclass(type(error), type) and issubclass(error, BaseException):
         made = machine.call(error, ())
         if type(made) is Frame:
@@ -37,6 +48,9 @@ def raise_varargs(machine: Interpreter, frame: Frame, arg: int) -> Frame | None:
         error = made
     if not issubclass(type(error), BaseException):
         raise TypeError("exceptions must derive from BaseException")
+    if machine.recording and issubclass(type(cause), type) and issubclass(cause, BaseException):
+        del stack[-arg:]
+        return enter(machine, frame, machine.call(polyfills.raise_caused_by, (error, cause)))
     _will_raise(machine, error)
     if cause is not NULL:
         _set_cause(machine, error, cause)
@@ -111,10 +125,14 @@ def check_exc_match(machine: Interpreter, frame: Frame, arg: Any) -> None:
     stack = frame.stack
     classes = stack[-1]
     _check_classes(classes)
-    # As PyErr_GivenExceptionMatches: by identity along the MRO, no metaclass is asked.
-    mro = mro_of(type(stack[-2]))
+    stack[-1] = _is_given(stack[-2], classes)
+
+
+def _is_given(error: Any, classes: Any) -> bool:
+    """As PyErr_GivenExceptionMatches: by identity along the MRO, no metaclass is asked."""
     wanted = classes if type(classes) is tuple else (classes,)
-    stack[-1] = any(cls is base for cls in wanted for base in mro)
+    mro = mro_of(type(error))
+    return any(cls is base for cls in wanted for base in mro)
 
 
 def check_eg_match(machine: Interpreter, frame: Frame, arg: Any) -> None:
@@ -128,7 +146,9 @@ def check_eg_match(machine: Interpreter, frame: Frame, arg: Any) -> None:
             )
     if issubclass(type(error), BaseException):  # its parts share its traceback
         _will_raise(machine, error)
+    _refuse_program_code(machine, error)
     matched, rest = _split_group(error, classes)
+    own_groups(machine, (matched, rest), error)
     stack[-2:] = [rest, matched]
     if matched is not None:
         frame.handled = matched
@@ -137,7 +157,7 @@ def check_eg_match(machine: Interpreter, frame: Frame, arg: Any) -> None:
 def _split_group(error: Any, classes: Any) -> tuple[Any, Any]:
     if error is None:
         return None, None
-    if issubclass(type(error), classes):
+    if _is_given(error, classes):
         if issubclass(type(error), BaseExceptionGroup):
             return error, None
         return BaseExceptionGroup("", (error,)), None
@@ -150,8 +170,29 @@ def prep_reraise_star(machine: Interpreter, frame: Frame, arg: Any) -> None:
     stack = frame.stack
     original, raised = stack[-2:]
     _will_raise(machine, original)
+    for group in (original, *raised):
+        _refuse_program_code(machine, group)
     del stack[-2:]
-    stack.append(_reraise_star(original, raised))
+    error = _reraise_star(original, raised)
+    own_groups(machine, (error,), original, *raised)
+    stack.append(error)
+
+
+def _refuse_program_code(machine: Interpreter, error: Any) -> None:
+    """What a class of the program says of its groups is for C to ask, once in each call."""
+    asked = asks_for(error) if machine.recording else None
+    if asked is not None:
+        raise broken("unknown-call", f"{asked}, asked by `except*`,")
+
+
+def own_groups(machine: Interpreter, errors: Iterable[Any], *origins: Any) -> None:
+    """The groups that C has made of others, or around them, belong to the segment as all do that
+    it makes: what is written to them is there for whoever reads it next."""
+    if machine.recording:
+        known = {id(part) for origin in origins for part in parts_of(origin)}
+        for part in (part for error in errors for part in parts_of(error)):
+            if id(part) not in known and not machine.heap.is_created(part):
+                machine.heap.create(part)
 
 
 def _reraise_star(original: Any, raised: list[Any]) -> Any:
@@ -174,7 +215,6 @@ def _reraise_star(original: Any, raised: list[Any]) -> Any:
 def _same_metadata(error: Any, original: BaseExceptionGroup[Any]) -> bool:
     return (
         issubclass(type(error), BaseExceptionGroup)
-        and getattr(error, "__notes__", None) is getattr(original, "__notes__", None)
         and traceback_of(error) is traceback_of(original)
         and cause_of(error) is cause_of(original)
         and context_of(error) is context_of(original)
@@ -185,12 +225,13 @@ def _projection(original: BaseExceptionGroup[Any], kept: list[Any]) -> Any:
     leaves: set[int] = set()
     for error in kept:
         _collect_leaves(error, leaves)
-    return original.split(lambda error: id(error) in leaves)[0]
+    by_id = partial(BaseExceptionGroup.subgroup, original)  # C asks for no `split` here
+    return by_id(lambda error: id(error) in leaves)
 
 
 def _collect_leaves(error: Any, leaves: set[int]) -> None:
     if issubclass(type(error), BaseExceptionGroup):
-        for inner in error.exceptions:
+        for inner in exceptions_of(error):
             _collect_leaves(inner, leaves)
     else:
         leaves.add(id(error))

@@ -16,6 +16,7 @@ from typing import Any
 
 from anyshape.capture.heap.descriptions import class_name
 from anyshape.capture.heap.values import ABSENT
+from anyshape.capture.interpreter.continuations import NO_EXCEPTION_MADE
 from anyshape.capture.interpreter.intrinsic_names import (
     bind,
     find,
@@ -577,6 +578,13 @@ def convert_and_format(conversion: Any, value: Any, spec: Any) -> Any:
 def raise_with(error: Any, cause: Any) -> Any:
     made = error()
     raise made from cause
+
+
+def raise_caused_by(error: Any, cause: Any) -> Any:
+    made = cause()
+    if not issubclass(type(made), BaseException):
+        raise TypeError(NO_EXCEPTION_MADE.format(cause, type(made)))
+    raise error from made
 
 
 def none_after(fn: Any, args: Any) -> Any:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
-from types import FrameType, NoneType, TracebackType
+from types import FrameType, FunctionType, NoneType, TracebackType
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.quiet_classes import class_entry
+from anyshape.capture.heap.raised_state import asks_for, parts_from_the_last, split_by_answers
 from anyshape.capture.heap.values import Call, TextValue
 from anyshape.capture.interpreter import class_polyfills
 from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.capture.interpreter.exception_opcodes import own_groups
 from anyshape.capture.interpreter.frame import Code
 
 
@@ -56,6 +58,32 @@ def _add_note(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any
     if known and machine.recording and issubclass(type(args[0]), BaseException):
         return Call(class_polyfills.add_note, args)
     return machine.native(BaseException.add_note, args, kwargs)
+
+
+def _splitting(method: Any) -> Callable[..., Any]:
+    """`group.split(predicate)`: the predicate may be the program's."""
+
+    def handler(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        known = machine.recording and len(args) == 2 and not kwargs
+        if not known or not issubclass(type(args[0]), BaseExceptionGroup):
+            return machine.native(method, args, kwargs)
+        group, matcher = args
+        if type(matcher) is not FunctionType or asks_for(group) is not None:
+            return machine.native(method, args, kwargs)
+        return Call(class_polyfills.split_by_predicate, (method, group, matcher))
+
+    return handler
+
+
+def _parts_from_the_last(machine: Interpreter, args: tuple[Any, ...], kwargs: Any) -> Any:
+    return machine.heap.create(parts_from_the_last(*args))
+
+
+def _split_by_answers(machine: Interpreter, args: tuple[Any, ...], kwargs: Any) -> Any:
+    method, group, answers = args
+    found = split_by_answers(method, group, answers)
+    own_groups(machine, found if type(found) is tuple else (found,), group)
+    return machine.heap.create(found) if type(found) is tuple else found
 
 
 def _init_of(method: Any) -> Callable[..., Any]:
@@ -112,6 +140,10 @@ EXCEPTION_BUILTINS: dict[Any, Callable[[Interpreter, tuple[Any, ...], dict[str, 
     FrameType.clear: _clear_frame,
     BaseException.with_traceback: _with_traceback,
     BaseException.add_note: _add_note,
+    parts_from_the_last: _parts_from_the_last,
+    split_by_answers: _split_by_answers,
+    BaseExceptionGroup.split: _splitting(BaseExceptionGroup.split),
+    BaseExceptionGroup.subgroup: _splitting(BaseExceptionGroup.subgroup),
     **{method: _init_of(method) for method in INITS},
 }
 

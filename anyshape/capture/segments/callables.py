@@ -25,6 +25,7 @@ from anyshape.capture.heap.descriptions import class_name
 from anyshape.capture.heap.numpy_scalars import is_function_of_numbers
 from anyshape.capture.heap.quiet_classes import bare_name, class_module
 from anyshape.capture.heap.quiet_reads import quiet_getattr
+from anyshape.capture.heap.raised_state import asks_for
 from anyshape.capture.heap.values import BY_VALUE, PROXIES, Call, OpaqueValue, TensorValue
 from anyshape.capture.interpreter import class_polyfills, iteration_polyfills
 from anyshape.capture.interpreter.domain import Interpreter
@@ -154,7 +155,9 @@ def is_pure(fn: Any, args: tuple[Any, ...]) -> bool:
 
 
 def _leaves_as_it_is(fn: Any, args: tuple[Any, ...]) -> bool:
-    """Whether a method of exceptions writes to none."""
+    """Whether a method of exceptions writes to none, and asks nothing of the program."""
+    if fn.__name__ in ("split", "subgroup") and args:
+        return asks_for(args[0]) is None and issubclass(type(args[-1]), (type, tuple))
     return fn.__name__ not in ("add_note", "with_traceback", "__setstate__", "__init__")
 
 

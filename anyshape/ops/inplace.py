@@ -26,6 +26,7 @@ from anyshape.ops.build import refuse_complex
 from anyshape.ops.context import OpError, TypeContext
 from anyshape.ops.functions import activation
 from anyshape.ops.gradients.elementwise import COVERED
+from anyshape.ops.linear.products import require_added
 from anyshape.ops.rules import is_tensor, like, new, same_as, tensor
 from anyshape.ops.table import OPS, Asserts, Assigns, Checks, OpDef, Signature, add_row, op
 from anyshape.symbolic import eq
@@ -89,12 +90,16 @@ OVERLOADS = {"index_put": index.mask_overload("masked_index_put_")}
 
 
 def _outer_type(cx: TypeContext, x: Any, u: Any, v: Any, **scales: Arg) -> TensorType:
-    return new(cx, tensor(u), (tensor(u).shape[0], tensor(v).shape[0]))
+    made = new(cx, tensor(u), (tensor(u).shape[0], tensor(v).shape[0]))
+    require_added(cx, tensor(x), made.shape)
+    return made
 
 
 def _product_type(cx: TypeContext, x: Any, m: Any, v: Any, **scales: Arg) -> Any:
     rule = OPS["mv"].type
-    return rule and rule(cx, m, v)
+    made = rule and rule(cx, m, v)
+    require_added(cx, tensor(x), tensor(m).shape[:1])
+    return made
 
 
 PRODUCTS: Mapping[str, Callable[..., Any]] = MappingProxyType(

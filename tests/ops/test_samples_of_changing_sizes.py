@@ -30,6 +30,10 @@ def added_in_place(x: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return x.addmv_(m, v.detach()), m.addr_(x, v.detach(), beta=0, alpha=0)
 
 
+def added_to_nothing(x: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    return (x * 2).addmv_(m, v, beta=0), torch.addr(x[:, None] * 2, m[:, 0], v, beta=0)
+
+
 def windows(rows: int, size: int) -> Callable[[], Tensor]:
     """That overlap: two strides of theirs are equal."""
     return lambda: torch.arange(rows * 6.0).view(rows, 3, 2).unfold(0, size, 1)
@@ -59,6 +63,22 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Sample]]] = {
     "products_added_in_place_are_compiled": (
         added_in_place,
         [((3,), (3, 4), (4,)), ((1,), (1, 2), (2,)), ((2,), (3, 2), (2,))],
+    ),
+    "what_is_added_to_a_product_is_no_larger": (
+        lambda x, m, v: torch.addmv(x, m, v),
+        [((1,), (1, 2), (2,)), ((3,), (1, 2), (2,))],
+    ),
+    "what_is_added_to_a_sum_of_products_is_no_larger": (
+        lambda x, m: x.detach().addbmm_(m.detach(), m.detach()),
+        [((1, 1), (2, 1, 1)), ((3, 1), (2, 1, 1))],
+    ),
+    "vectors_that_products_are_added_to_are_as_long": (
+        lambda x, m, v: x.detach().addmv_(m.detach(), v.detach()),
+        [((1,), (1, 2), (2,)), ((3,), (1, 2), (2,)), ((0,), (1, 2), (2,))],
+    ),
+    "what_no_product_is_added_to_has_a_gradient_of_zeros": (
+        added_to_nothing,
+        [((3,), (3, 4), (4,)), ((1,), (1, 2), (2,))],
     ),
     "products_of_all_elements_and_of_rows_where_several_are_0": (
         lambda x: (x.prod(), x[0].prod(0)),

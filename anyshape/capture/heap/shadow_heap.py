@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from types import BuiltinFunctionType, CellType, MappingProxyType, MethodWrapperType, ModuleType
+from types import BuiltinFunctionType, CellType, MappingProxyType, ModuleType
 from typing import Any
 
 from anyshape.capture.heap import (
@@ -48,11 +48,19 @@ from anyshape.capture.heap.quiet_classes import bare_name
 from anyshape.capture.heap.quiet_reads import kind_of_absence
 from anyshape.capture.heap.sorted_lists import SortedLists
 from anyshape.capture.heap.unread_writes import Unread, is_key
-from anyshape.capture.heap.values import IMMUTABLE, NULL, PROXIES, contents
+from anyshape.capture.heap.values import BOUND_IN_C, IMMUTABLE, NULL, PROXIES, contents
 
 _set_attribute = object.__setattr__
 _delete_attribute = object.__delattr__
 IN_ORDER, BY_KEY = (list, tuple, deque), (dict, set, frozenset)
+
+
+def _is_own(cls: type, value: Any) -> bool:
+    """Has C made this for the class, and not the program put it there?"""
+    if type(value) not in purity.C_DESCRIPTORS:
+        return False
+    owner = value.__self__ if type(value) is BuiltinFunctionType else value.__objclass__
+    return owner is cls
 
 
 class Heap(Journal):
@@ -391,15 +399,19 @@ class Heap(Journal):
 
     def attribute(self, obj: Any, name: str, value: Any) -> Any:
         """An attribute that C code gave."""
-        bound = type(value) is MethodWrapperType and value.__self__ is obj  # anew in each read
-        plain = bound or type(obj) in IMMUTABLE or issubclass(type(value), BuiltinFunctionType)
-        if plain or id(obj) in self.created or nested_containers.is_bound_here(self.domain, obj):
+        bound = type(value) in BOUND_IN_C and value.__self__ is obj  # anew in each read
+        if (
+            bound
+            or type(obj) in IMMUTABLE
+            or id(obj) in self.created
+            or nested_containers.is_bound_here(self.domain, obj)
+        ):
             return value
         return self.domain.read(obj, "attr", name, value)
 
     def class_attribute(self, cls: type, name: str, value: Any) -> Any:
         """A raw attribute of a class."""
-        if id(cls) in self.created or type(value) in purity.C_DESCRIPTORS:
+        if id(cls) in self.created or _is_own(cls, value):
             return value
         return self.domain.read(cls, "attr", name, value)
 

@@ -35,6 +35,8 @@ BINDING = (
     *(MethodDescriptorType, ClassMethodDescriptorType, WrapperDescriptorType),
 )
 """Descriptors whose `__get__` reads nothing of the object but its class."""
+FUNCTIONS = {property: "fget", classmethod: "__func__", staticmethod: "__func__"}
+"""Where each of these has the function that its `__get__` gives or calls."""
 METHODS = {"__get__": (2, 3), "__set__": (3,), "__delete__": (2,)}
 """How many arguments each takes, the descriptor included."""
 
@@ -72,9 +74,17 @@ def _bound(machine: Interpreter, native: Any, args: Args) -> Any:
     descriptor, obj, cls = (*args, None)[:3]
     if type(obj) in PROXIES or (obj is None and not issubclass(type(cls), type)):
         return machine.native(native, args, {})
+    if type(descriptor) in FUNCTIONS:
+        _function_of(machine, descriptor, FUNCTIONS[type(descriptor)])
     if obj is not None:
         return attributes.descriptor_get(machine, descriptor, obj, cls or type(obj), "")
     return attributes.descriptor_get(machine, descriptor, NULL, cls, "")
+
+
+def _function_of(machine: Interpreter, descriptor: Any, name: str) -> Any:
+    """What the descriptor calls: another one in each call may call another."""
+    value = getattr(descriptor, name)
+    return machine.heap.attribute(descriptor, name, value) if machine.recording else value
 
 
 def _read(machine: Interpreter, obj: Any, name: str) -> Any:
@@ -95,7 +105,7 @@ def _write(kind: type, method: str) -> Handler:
             return machine.native(native, args, kwargs)
         descriptor, obj, value = (*args, NULL)[:3]
         if kind is property:
-            accessor = descriptor.fdel if value is NULL else descriptor.fset
+            accessor = _function_of(machine, descriptor, "fdel" if value is NULL else "fset")
             if accessor is None:
                 return machine.native(native, args, kwargs)
             return Call(polyfills.none_after, (accessor, args[1:]))

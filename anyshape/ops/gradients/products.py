@@ -52,6 +52,35 @@ BADDBMM = {
         b, _right(b, b.bmm, p, g, q), alpha
     ),
 }
+ADDMV = {
+    "input": lambda b, g, y, x, m, v, *, beta=1, alpha=1: _times(b, g, beta),
+    "mat": lambda b, g, y, x, m, v, *, beta=1, alpha=1: _times(b, b.outer(g, v), alpha),
+    "vec": lambda b, g, y, x, m, v, *, beta=1, alpha=1: _times(b, b.mv(_turned(b, m), g), alpha),
+}
+ADDR = {
+    "input": lambda b, g, y, x, u, v, *, beta=1, alpha=1: _times(b, g, beta),
+    "vec1": lambda b, g, y, x, u, v, *, beta=1, alpha=1: _times(b, _mv(b, g, v), alpha),
+    "vec2": lambda b, g, y, x, u, v, *, beta=1, alpha=1: _times(b, _mv(b, _turned(b, g), u), alpha),
+}
+ADDBMM = {
+    "input": lambda b, g, y, x, p, q, *, beta=1, alpha=1: _times(b, g, beta),
+    "batch1": lambda b, g, y, x, p, q, *, beta=1, alpha=1: _times(
+        b, b.bmm(_batched(b, g, p), _turned(b, q)), alpha
+    ),
+    "batch2": lambda b, g, y, x, p, q, *, beta=1, alpha=1: _times(
+        b, _right(b, b.bmm, p, _batched(b, g, p), q), alpha
+    ),
+}
+
+
+def _mv(b: Any, m: Any, v: Any) -> Any:
+    """Of a vector that may have another dtype."""
+    return b.mv(m, v if v.dtype is m.dtype else b.to_dtype(v, m.dtype))
+
+
+def _batched(b: Any, g: Any, p: Any) -> Any:
+    """The gradient of each of the products that are added up."""
+    return b.expand(b.unsqueeze(g, 0), (p.shape[0], *g.shape))
 
 
 def _refuse_others(p: Any, q: Any, offs: Any, options: Any) -> None:

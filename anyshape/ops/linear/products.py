@@ -8,8 +8,8 @@ from anyshape.ir.dtypes import DType, bool_, float32
 from anyshape.ir.graph import Arg, TensorType, Value
 from anyshape.ops.context import NoRow, OpError, TypeContext
 from anyshape.ops.gradients import products
-from anyshape.ops.layout import contiguous_strides, numel, view_strides
-from anyshape.ops.rules import RowMajorRule, device_of, is_empty, new, tensor
+from anyshape.ops.layout import Shape, contiguous_strides, numel, view_strides
+from anyshape.ops.rules import RowMajorRule, device_of, is_empty, new, require_sizes, tensor
 from anyshape.ops.table import Extern, op
 from anyshape.symbolic import Dim, eq, ne
 
@@ -71,12 +71,18 @@ op(
 )
 
 
+def require_added(cx: TypeContext, addend: TensorType, shape: Shape) -> None:
+    """What is added to a product is expanded to its shape, and never the product."""
+    joined = cx.broadcast_shapes((shape, addend.shape))
+    require_sizes(cx, joined, shape, "the expanded size must match the existing size")
+
+
 def _addmm_type(
     cx: TypeContext, bias: Any, a: Any, b: Any, *, beta: Arg = 1, alpha: Arg = 1
 ) -> TensorType:
     result = _mm_type(cx, a, b)
     _same_dtype("addmm", tensor(bias), result)
-    cx.broadcast_shapes((result.shape, tensor(bias).shape))
+    require_added(cx, tensor(bias), result.shape)
     return result
 
 
@@ -95,7 +101,7 @@ def _baddbmm_type(
     cx: TypeContext, bias: Any, a: Any, b: Any, *, beta: Arg = 1, alpha: Arg = 1
 ) -> TensorType:
     result = _bmm_type(cx, a, b)
-    cx.broadcast_shapes((result.shape, tensor(bias).shape))
+    require_added(cx, tensor(bias), result.shape)
     return result
 
 
@@ -245,7 +251,7 @@ def _addbmm_type(
     if isinstance(beta, float) and beta != 1.0 and tensor(p).dtype.is_integral:
         for size in (tensor(p).shape[0], tensor(p).shape[2]):
             cx.require(ne(size, 0), "result type Float can't be cast to an integer")
-    cx.broadcast_shapes((product, tensor(x).shape))
+    require_added(cx, tensor(x), product)
     return new(cx, tensor(p), product)
 
 
@@ -258,8 +264,8 @@ def _blend(b: Any, x: Any, made: Any, beta: Any, alpha: Any) -> Any:
     if dtype.is_integral:
         beta, alpha = int(beta), int(alpha)
     scaled = made if alpha == 1 else b.mul(made, alpha)
-    if isinstance(beta, (int, float)) and beta == 0:  # its gradients are zeros
-        return b.add(b.zeroed(x), scaled) if x.type.requires_grad else scaled
+    if isinstance(beta, (int, float)) and beta == 0:
+        return scaled
     return b.add(x if beta == 1 else b.mul(x, beta), scaled)
 
 
@@ -268,14 +274,22 @@ def _addmv_expand(b: Any, x: Any, m: Any, v: Any, *, beta: Any = 1, alpha: Any =
     own = len(x.shape) == 1 and b.cx.same(x.shape[0], m.shape[0])
     if not own and is_empty(b.cx, tensor(m)):
         raise NoRow("addmv of an empty matrix with an addend of another shape")
-    return _blend(b, x, b.mv(m, v), beta, alpha)
+    made = b.mv(m, v)
+    require_added(b.cx, tensor(x), made.shape)
+    return _blend(b, x, made, beta, alpha)
+
+
+def _addr_expand(b: Any, x: Any, u: Any, v: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    made = b.outer(u, v)
+    require_added(b.cx, tensor(x), made.shape)
+    return _blend(b, x, made, beta, alpha)
 
 
 op(
     "addmv",
     "input, mat, vec, *, beta=1, alpha=1",
     torch="torch.addmv",
-    vjp="expansion",
+    vjp=products.ADDMV,
     spellings=("torch.Tensor.addmv",),
     by_value=("beta",),
     expand=_addmv_expand,
@@ -284,16 +298,16 @@ op(
     "addr",
     "input, vec1, vec2, *, beta=1, alpha=1",
     torch="torch.addr",
-    vjp="expansion",
+    vjp=products.ADDR,
     spellings=("torch.Tensor.addr",),
     by_value=("beta",),
-    expand=lambda b, x, u, v, *, beta=1, alpha=1: _blend(b, x, b.outer(u, v), beta, alpha),
+    expand=_addr_expand,
 )
 op(
     "addbmm",
     "input, batch1, batch2, *, beta=1, alpha=1",
     torch="torch.addbmm",
-    vjp="expansion",
+    vjp=products.ADDBMM,
     spellings=("torch.Tensor.addbmm",),
     by_value=("beta",),
     type=_addbmm_type,

@@ -42,6 +42,14 @@ KINDS: dict[str, tuple[list[Any], Callable[[Any], int]]] = {
     "bound slots": ([(1, 2).__len__, (1,).__len__], lambda fn: fn()),
     "bound slots of numbers": ([(2).__add__, (2).__mul__], lambda fn: fn(3)),
     "ufuncs": ([np.add, np.multiply], lambda fn: int(fn(5, 6))),
+    "partials of functions of C": (
+        [functools.partial(operator.add, 5), functools.partial(operator.mul, 5)],
+        lambda fn: fn(6),
+    ),
+    "properties of functions of C": (
+        [property(abs), property(operator.index)],
+        lambda held: held.fget(-5) + held.__get__(-7),
+    ),
     "parametrized classes": ([list[int], list[str]], lambda of: len(of.__args__[0].__name__)),
 }
 
@@ -64,3 +72,18 @@ def test_another_one_of_the_class_does_another_thing(kind: str, options: dict[st
     for value in (*values, *values):
         assert fast(x, value).tolist() == [use(value)] * 2
         assert inside(x, [value]).tolist() == [use(value)] * 2
+
+
+class Holder:
+    """Has a method of C's of another class."""
+
+    turned: Any = str.upper
+
+
+def test_another_method_of_c_in_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = Compiled(
+        lambda x: x * ordinals(Holder.turned("aB")), Options(fullgraph=True), ByReference
+    )
+    for method in (str.upper, str.lower, str.swapcase, str.upper):
+        monkeypatch.setattr(Holder, "turned", method)
+        assert fast(torch.ones(1)).item() == ordinals(method("aB"))

@@ -477,7 +477,7 @@ def _of_shared_memory(recorder: Recorder, no_alias: NoAlias) -> GraphBreak:
 
 def _writes(node: Node) -> bool:
     row = OPS.get(node.op)
-    return row is not None and row.mutates
+    return row is not None and bool(row.mutates)
 
 
 def _native(

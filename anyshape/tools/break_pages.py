@@ -278,6 +278,34 @@ def f(x):
     return [row * 2 for row in x.unbind()]
 """,
         ),
+        "shared-memory": Example(
+            """
+import torch
+
+FLAT = torch.zeros(6)
+PARTS = FLAT[:3].requires_grad_(), FLAT[3:].requires_grad_()
+
+
+def f(x):
+    FLAT.zero_()
+    return x * 2 + PARTS[0].sum()
+""",
+            "The graph relies on what it writes lying in memory of its own. These arguments "
+            "overlap, or autograd counts writes to the one as writes to the other, so the call is "
+            "native as a whole. So it is where tensors of a closure do.",
+            """
+import torch
+
+PARTS = torch.zeros(3, requires_grad=True), torch.zeros(3, requires_grad=True)
+
+
+def f(x):
+    with torch.no_grad():
+        for part in PARTS:
+            part.zero_()
+    return x * 2 + PARTS[0].sum()
+""",
+        ),
     }
 )
 

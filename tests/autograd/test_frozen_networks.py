@@ -30,6 +30,7 @@ class Adversaries:
         )
         self.of_normed = torch.optim.Adam(self.normed.parameters(), 1e-2)
         self.label = torch.ones(())
+        self.calls = 0
         self.of_makes = torch.optim.Adam(self.makes.parameters(), 1e-2)
         self.of_judges = torch.optim.Adam(self.judges.parameters(), 1e-2)
 
@@ -430,6 +431,19 @@ def watched_while_frozen(x, nets):
     return loss.detach(), called
 
 
+def flags_that_follow_from_numbers(x: Tensor, nets: Adversaries) -> Any:
+    """Of the count of calls, which is a size from the second call on, and of a size."""
+    nets.calls += 1
+    nets.judges[0].requires_grad_(nets.calls > 2)
+    nets.judges[2].bias.requires_grad = len(x) > 1
+    weight = torch.ones(6, requires_grad=nets.calls > 3)
+    nets.of_judges.zero_grad(set_to_none=nets.calls > 3)
+    score = nets.judges(x * weight).square().mean()
+    score.backward(retain_graph=nets.calls > 2)
+    nets.of_judges.step()
+    return score.detach(), weight.requires_grad
+
+
 ONE_SEGMENT: list[Callable[..., Any]] = [
     *[thawed_first, frozen_first, each_in_turn, with_a_penalty, cleared_while_frozen],
     with_a_penalty_while_frozen,
@@ -437,6 +451,7 @@ ONE_SEGMENT: list[Callable[..., Any]] = [
     asked_of_a_view_after_the_thaw,
     frozen_first_with_running_statistics,
 ]
+ONE_SEGMENT += [flags_that_follow_from_numbers]
 CUT: list[Callable[..., Any]] = [view_read_after_the_thaw, view_handed_out, written_while_frozen]
 CUT += [with_a_penalty_behind_a_step, penalty_of_what_was_judged_before]
 CUT += [function_applied_while_frozen, function_that_gives_what_is_frozen]

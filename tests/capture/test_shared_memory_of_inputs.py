@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import anyshape
 from anyshape.capture.guards.no_alias import Fixed, NoAlias
+from anyshape.errors import AnyshapeError
 
 Step = Callable[[Tensor], Any]
 
@@ -124,6 +125,21 @@ def test_parts_that_do_not_overlap_are_compiled_and_others_are_not() -> None:
             torch.testing.assert_close([*ours], [*theirs])
             assert [t._version for t in ours] == [t._version for t in theirs]
     assert fast.stats().segments == 1
+
+
+def test_what_runs_natively_for_it_says_so_and_where() -> None:
+    vector = torch.zeros(6)
+    whole = anyshape.explain(written_and_read)(vector[:4], vector[2:])
+    apart = anyshape.explain(written_and_read)(vector[:3], vector[3:])
+    assert [found.id for found in whole.breaks] == ["shared-memory"] and not apart.breaks
+    assert "x, which is written" in whole.breaks[0].reason
+    location = whole.breaks[0].location
+    assert location is not None and location.function == "written_and_read"
+    fast = anyshape.compile(written_and_read, fullgraph=True)
+    assert torch.equal(fast(torch.ones(3), torch.ones(3)), torch.full((3,), 2.0))
+    with pytest.raises(AnyshapeError, match="E201.*x, which is written"):
+        fast(vector := torch.zeros(6), vector[:6])
+    assert not vector.any()
 
 
 def test_a_part_that_a_formula_keeps_is_refused_where_eager_refuses_it() -> None:

@@ -121,6 +121,11 @@ BREAKS: Mapping[str, BreakKind] = {
         "{what} would leave the compiled function",
         "consume it inside",
     ),
+    "shared-memory": BreakKind(
+        "E201",
+        "{what}, which is written, lies in memory that another argument lies in, too",
+        "hand in tensors with memory of their own, or write all of them through one name",
+    ),
 }
 WITHOUT = "leave out fullgraph=True, so that it runs natively"
 

@@ -20,7 +20,8 @@ import torch
 from anyshape.capture.guards import execution_modes
 from anyshape.capture.guards.counters import counters
 from anyshape.capture.guards.guard_code import GuardSet
-from anyshape.capture.heap.breaks import GraphBreak, record_of
+from anyshape.capture.guards.no_alias import NoAlias
+from anyshape.capture.heap.breaks import GraphBreak, broken, record_of
 from anyshape.capture.heap.deaths import DeathsAreUnknown
 from anyshape.capture.heap.quiet_classes import bare_name, class_module
 from anyshape.capture.heap.raised_state import traceback_of
@@ -278,7 +279,7 @@ class Capturer:
             certain = not _expects(recorder)  # else data may have led elsewhere
             return _native(recorder, suspect=escaped.suspect if certain else None)
         with stage_of("the guards", recorder.last_location), recorder.space.work.stage("guards"):
-            return _guarded(machine, domain, entry, ended)
+            return self._guarded(machine, domain, entry, ended)
 
     def _ended(
         self, domain: SymbolicDomain, entry: Entry, ending: Any, suspect: AnyshapeError | None
@@ -377,10 +378,61 @@ class Capturer:
         if frame is not None:
             index = frame.index if frame is machine.frame else frame.index - 1  # of the call
             location = locate(frame.code, min(index, len(frame.code.lines) - 1))
-        found = record_of(signal, location, module_name(self.fn, machine.frame))
+        self._note(record_of(signal, location, module_name(self.fn, machine.frame)))
+
+    def _note(self, found: GraphBreak) -> None:
+        """Adds a break to what `explain` lists; with `fullgraph=True` it is an error."""
         self.breaks.append(found)
-        if self.options.fullgraph and signal.reason != "operator-raises":
+        if self.options.fullgraph and found.id != "operator-raises":
             raise found.error()
+
+    def _guarded(
+        self, machine: Machine, domain: SymbolicDomain, entry: Entry, ended: _Ended
+    ) -> Captured:
+        """The segment with what it relies on; it runs natively where arguments share memory in a
+        way that no guard tells."""
+        recorder = domain.recorder
+        _check_marks(recorder)
+        no_alias = aliases.no_alias_of(recorder)
+        if no_alias is not None and not no_alias.holds_for(entry.slots):
+            self._note(_of_shared_memory(recorder, no_alias))
+            return _native(recorder, no_alias)
+        guards = guard_set(recorder, no_alias)
+        with_flags_of_the_graph(recorder)
+        graph = recorder.builder.finish(ended.outputs)
+        effects = machine.heap.effects
+        graph, inputs, cleared = without_cleared(recorder, effects, domain.cleared, graph)
+        changing = counters(guards.guards, machine.heap, recorder.sources)
+        changing = (changing | known_by_their_data(recorder)) - domain.widen
+        if changing and recorder.dynamic:
+            raise Counts(changing)
+        return Captured(
+            replace(guards, inputs=inputs),
+            recorder.space.work,
+            graph,
+            recorder.constants,
+            ended.rebuild,
+            returns=ended.returns,
+            proved=ended.proved,
+            watched=domain.functions.watched,
+            asked=domain.functions.asked,
+            inference=under_inference(recorder, ended.outputs),
+            once=ended.once,
+            spent=ended.spent,
+            restartable=not aliases.writes_arguments(recorder),
+            modes=recorder.entry_modes,
+            names=recorder.symbol_names,
+            joined=domain.forks.joined,
+            guarded=domain.forks.guarded,
+            refusals=tuple(domain.forks.refusals),
+            numbers=ended.numbers,
+            end=ended.end,
+            widen=domain.widen,
+            suspect=ended.suspect,
+            cleared=cleared,
+            flagged=flagged_arguments(recorder, domain.functions.flagged, inputs),
+            expected=tuple(recorder.expected.texts),
+        )
 
 
 def _settled(domain: SymbolicDomain, outputs: tuple[Arg, ...], asking: Asking) -> tuple[Arg, ...]:
@@ -401,52 +453,6 @@ def _settled(domain: SymbolicDomain, outputs: tuple[Arg, ...], asking: Asking) -
     return outputs
 
 
-def _guarded(machine: Machine, domain: SymbolicDomain, entry: Entry, ended: _Ended) -> Captured:
-    """The segment with what it relies on; it runs natively where arguments share memory in a way
-    that no guard tells."""
-    recorder = domain.recorder
-    _check_marks(recorder)
-    no_alias = aliases.no_alias_of(recorder)
-    if no_alias is not None and not no_alias.holds_for(entry.slots):
-        return _native(recorder, no_alias)
-    guards = guard_set(recorder, no_alias)
-    with_flags_of_the_graph(recorder)
-    graph = recorder.builder.finish(ended.outputs)
-    effects = machine.heap.effects
-    graph, inputs, cleared = without_cleared(recorder, effects, domain.cleared, graph)
-    changing = counters(guards.guards, machine.heap, recorder.sources)
-    changing = (changing | known_by_their_data(recorder)) - domain.widen
-    if changing and recorder.dynamic:
-        raise Counts(changing)
-    return Captured(
-        replace(guards, inputs=inputs),
-        recorder.space.work,
-        graph,
-        recorder.constants,
-        ended.rebuild,
-        returns=ended.returns,
-        proved=ended.proved,
-        watched=domain.functions.watched,
-        asked=domain.functions.asked,
-        inference=under_inference(recorder, ended.outputs),
-        once=ended.once,
-        spent=ended.spent,
-        restartable=not aliases.writes_arguments(recorder),
-        modes=recorder.entry_modes,
-        names=recorder.symbol_names,
-        joined=domain.forks.joined,
-        guarded=domain.forks.guarded,
-        refusals=tuple(domain.forks.refusals),
-        numbers=ended.numbers,
-        end=ended.end,
-        widen=domain.widen,
-        suspect=ended.suspect,
-        cleared=cleared,
-        flagged=flagged_arguments(recorder, domain.functions.flagged, inputs),
-        expected=tuple(recorder.expected.texts),
-    )
-
-
 @contextmanager
 def _failing_checks(recorder: Recorder) -> Iterator[None]:
     """A check of what data decides that cannot hold at the example sizes is one that eager raises
@@ -461,9 +467,22 @@ def _failing_checks(recorder: Recorder) -> Iterator[None]:
         raise RefusedByEager(frozenset(failing[-1:])) from error
 
 
+def _of_shared_memory(recorder: Recorder, no_alias: NoAlias) -> GraphBreak:
+    """Why all of it runs natively, and by which line first."""
+    writes = (node.location for node in recorder.builder.nodes if _writes(node))
+    given = ", ".join(map(str, no_alias.written)) if no_alias.fixed.disjoint else ""
+    signal = broken("shared-memory", given or "a tensor that is the same in each call")
+    return record_of(signal, next(writes, None))
+
+
+def _writes(node: Node) -> bool:
+    row = OPS.get(node.op)
+    return row is not None and bool(row.mutates)
+
+
 def _native(
     recorder: Recorder,
-    no_alias: Any = None,
+    no_alias: NoAlias | None = None,
     *,
     suspect: AnyshapeError | None = None,
     lost: LostRegion | None = None,

@@ -23,7 +23,7 @@ from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.tensors import autograd_functions, second_gradients, tensor_hooks
 from anyshape.capture.tensors.aliases import is_any_written
 from anyshape.capture.tensors.autograd_functions import Walk
-from anyshape.capture.tensors.leaves import is_written_nowhere
+from anyshape.capture.tensors.leaves import decided_flag, is_written_nowhere
 from anyshape.capture.tensors.reached import (
     Reached,
     differentiated,
@@ -98,10 +98,18 @@ def _is_taken(domain: RecordingDomain, x: TensorValue, new: Any) -> bool:
 
 
 # ---- the call ------------------------------------------------------------------------------------
+def _by_name(
+    domain: RecordingDomain, names: Sequence[str], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """The arguments; what flags follow from (`retain_graph=step < last`) is relied on."""
+    given = dict(zip(names, args, strict=False)) | kwargs
+    return {name: decided_flag(domain, value) for name, value in given.items()}
+
+
 def tensor_backward(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`loss.backward(gradient, retain_graph, create_graph, inputs)`."""
     names = ("self", "gradient", "retain_graph", "create_graph", "inputs")
-    given = dict(zip(names, args, strict=False)) | kwargs
+    given = _by_name(domain, names, args, kwargs)
     seeds = (given.pop("gradient", None),)
     return _backward(domain, (given.pop("self"),), seeds, given)
 
@@ -109,7 +117,7 @@ def tensor_backward(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict
 def backward(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`torch.autograd.backward(tensors, grad_tensors, retain_graph, create_graph, _, inputs)`."""
     names = ("tensors", "grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs")
-    given = dict(zip(names, args, strict=False)) | kwargs
+    given = _by_name(domain, names, args, kwargs)
     tensors, seeds = _several(domain, given.pop("tensors")), given.pop("grad_tensors", None)
     if type(seeds) is TensorValue or seeds is None:
         seeds = (seeds,) * len(tensors)
@@ -122,7 +130,7 @@ def autograd_grad(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[s
         *("outputs", "inputs", "grad_outputs", "retain_graph", "create_graph", "only_inputs"),
         *("allow_unused", "is_grads_batched", "materialize_grads"),
     )
-    given = dict(zip(names, args, strict=False)) | kwargs
+    given = _by_name(domain, names, args, kwargs)
     if not domain.recorder.takes_gradients:
         return NotImplemented
     tensors = _several(domain, given.pop("outputs"))

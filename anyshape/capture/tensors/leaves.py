@@ -12,10 +12,11 @@ from typing import Any
 import torch
 
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.values import TensorValue
+from anyshape.capture.heap.values import ScalarValue, TensorValue
 from anyshape.capture.recording import gradients
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.sizes.numbers import decide
 from anyshape.capture.tensors.reached import HOOKS, rely_on_leaf, requires
 from anyshape.ir.graph import Arg, Value, values_in
 from anyshape.ops import OPS
@@ -178,10 +179,18 @@ def with_flags_of_the_graph(recorder: Recorder) -> None:
             gradients.mark(view, False)
 
 
+def decided_flag(domain: RecordingDomain, flag: Any) -> Any:
+    """A flag as autograd takes it: what follows from sizes, or from a number that changes from call
+    to call (`p.requires_grad = epoch > 2`), is relied on."""
+    is_condition = type(flag) is ScalarValue and flag.kind is bool
+    return decide(domain.recorder, flag) if is_condition else flag
+
+
 def has_that_flag(domain: RecordingDomain, x: TensorValue, new: Any) -> bool:
     """`x.requires_grad = new` of a leaf that is so already, or that is made so."""
     if domain.functions.transforms:  # torch refuses it
         return False
+    new = decided_flag(domain, new)
     if type(new) is not bool or new != x.value.tensor.requires_grad:
         return flag_set(domain, x, new)
     no_grad_fn(domain, x)  # which is relied on: eager torch refuses it of results

@@ -52,6 +52,7 @@ from anyshape.capture.tensors.casts import (
 from anyshape.capture.tensors.given_back import diff, perhaps_in_place
 from anyshape.capture.tensors.indexing import slice_of
 from anyshape.capture.tensors.leaves import (
+    decided_flag,
     detached_in_place,
     flag_set,
     leaf_made,
@@ -97,6 +98,8 @@ def call_torch(
     if fn is not T.type:  # which takes no class
         args = tuple([_dtype_of_class(arg) for arg in args])
         kwargs = {key: _dtype_of_class(value) for key, value in kwargs.items()}
+    if "requires_grad" in kwargs:
+        kwargs["requires_grad"] = decided_flag(domain, kwargs["requires_grad"])
     if handler is not requires_grad_method and kwargs.get("requires_grad"):
         return _made_as_leaf(domain, fn, args, kwargs)
     if handler is not None:
@@ -394,6 +397,7 @@ def requires_grad_method(
     wanted = args[1] if len(args) > 1 else kwargs.get("requires_grad", True)
     if domain.functions.transforms:  # torch refuses it
         raise broken("python-effect", "requires_grad_()")
+    wanted = decided_flag(domain, wanted)
     if x.value.tensor.requires_grad == wanted:
         return x
     domain.recorder.choices.refuse_marks(x)

@@ -411,12 +411,15 @@ def warn(why: AnyshapeError) -> None:
     warn_outside(str(why), category)
 
 
-def warn_outside(text: str, category: type[Warning]) -> None:
-    """Warns of the line, outside of this package and of the code that it makes, that led here."""
+def warn_outside(
+    message: str | Warning, category: type[Warning] | None = None, beyond: int = 0
+) -> None:
+    """Warns of the line, outside of this package and of the code that it makes, that led here; or
+    of the one that is `beyond` calls further out."""
     frame, level = inspect.currentframe(), 1
     while frame is not None and frame.f_code.co_filename.startswith(OURS):
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, category, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level + beyond)
 
 
 def _fill(template: str, values: Mapping[str, object]) -> str:

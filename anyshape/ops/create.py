@@ -7,6 +7,7 @@ defaults only.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from anyshape.ir.dtypes import DType, bool_, float32, float64, int64, result_type
@@ -58,6 +59,24 @@ op(
 )
 
 
+UNWRITTEN = None  # in place of a value
+
+
+def _filled(b: Any, shape: Any, value: Arg, dtype: DType, device: Any) -> Any:
+    """A tensor of this value. Of `UNWRITTEN` it may be any: zeros here, and, where deterministic
+    algorithms are asked for, what `torch.utils.deterministic.fill_uninitialized_memory` says."""
+    if value is UNWRITTEN:
+        value = _most(dtype) if b.modes is not None and b.modes.deterministic else 0
+    return b.full(shape, value, dtype, device)
+
+
+def _most(dtype: DType) -> Any:
+    """NaN, the largest integer, or True."""
+    if dtype.is_floating or dtype.is_complex:
+        return math.nan
+    return True if dtype == bool_ else 2 ** (8 * dtype.size_bytes - dtype.signed) - 1
+
+
 def _normal_sized(
     cx: TypeContext, size: Arg, dtype: Any = None, device: Any = None, *rest: Arg
 ) -> Normal:
@@ -65,7 +84,7 @@ def _normal_sized(
     return (sequence(size), dtype or cx.default_dtype, device or cx.default_device), {}
 
 
-for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
+for _name, _value in (("zeros", 0), ("ones", 1), ("empty", UNWRITTEN)):
     op(
         _name,
         f"size, dtype=None, device=None, {_REST}, memory_format=None",
@@ -74,7 +93,7 @@ for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
         spellings=(f"torch.{_name}",),
         normalize=_normal_sized,
         type=lambda cx, size, dtype, device: created(cx, size, dtype, device),
-        expand=lambda b, size, dtype, device, v=_value: b.full(size, v, dtype, device),
+        expand=lambda b, size, dtype, device, v=_value: _filled(b, size, v, dtype, device),
     )
 
 
@@ -87,11 +106,11 @@ def _like_type(
 
 
 def _like_expand(b: Any, x: Any, value: Arg, dtype: Any, device: Any) -> Any:
-    return b.full(x.shape, value, dtype or x.dtype, device or x.type.device)
+    return _filled(b, x.shape, value, dtype or x.dtype, device or x.type.device)
 
 
 _LIKE = f"*, dtype=None, device=None, {_REST}, memory_format=None"
-for _name, _value in (("zeros_like", 0), ("ones_like", 1), ("empty_like", 0)):
+for _name, _value in (("zeros_like", 0), ("ones_like", 1), ("empty_like", UNWRITTEN)):
     op(
         _name,
         f"input, {_LIKE}",
@@ -134,11 +153,11 @@ def _new_type(
 
 
 def _new_expand(b: Any, x: Any, size: Arg, value: Arg, dtype: Any, device: Any) -> Any:
-    return b.full(sequence(size), value, dtype or x.dtype, device or x.type.device)
+    return _filled(b, sequence(size), value, dtype or x.dtype, device or x.type.device)
 
 
 _NEW = f"*, dtype=None, device=None, {_REST}"
-for _name, _value in (("new_zeros", 0), ("new_ones", 1), ("new_empty", 0)):
+for _name, _value in (("new_zeros", 0), ("new_ones", 1), ("new_empty", UNWRITTEN)):
     op(
         _name,
         f"input, size, {_NEW}",

@@ -39,8 +39,7 @@ def call(
     frame: Frame | None, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """`fn(*args, **kwargs)`, called by a frame like this one, while it handles what that does."""
-    handled = handled_exception(frame)
-    deep = type(fn) not in IN_C or calls_python(fn)
+    innermost, deep = frame, type(fn) not in IN_C or calls_python(fn)
     while frame is not None:
         if not frame.code.hidden:
             line = frame.code.lines[max(frame.index - 1, 0)] or frame.code.code.co_firstlineno
@@ -49,6 +48,14 @@ def call(
             if not deep:
                 break
         frame = frame.back
+    return while_handling(innermost, fn, args, kwargs)
+
+
+def while_handling(
+    frame: Frame | None, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """`fn(*args, **kwargs)` while what this frame handles is handled."""
+    handled = handled_exception(frame)
     return fn(*args, **kwargs) if handled is None else _while_handling(handled, fn, args, kwargs)
 
 

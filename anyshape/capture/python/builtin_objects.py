@@ -362,6 +362,11 @@ def visible_frame(machine: Interpreter, depth: int = 0) -> Frame | None:
     return None
 
 
+def count_visible(machine: Interpreter) -> int:
+    """How many frames of the program run."""
+    return sum(not frame.code.hidden for frame in machine.frames())
+
+
 def _globals(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     frame = visible_frame(machine)
     return machine.native(globals, args, kwargs) if frame is None else frame.globals

@@ -522,22 +522,23 @@ ANSWERS: dict[Any, bool] = {
 
 
 def answer(fn: Any, machine: Interpreter) -> bool | None:
-    """What a function of `ANSWERS` says to the frame that runs. Optimizers compute otherwise where
-    they are answered that they are compiled; they are to do what they do in eager torch. Where
-    torch itself asks for Dynamo, it goes on in a way that only Dynamo knows."""
+    """What a function of `ANSWERS` says to the frame that runs: `AS_EAGER` does what eager torch
+    does. Where torch itself asks for Dynamo, it goes on in a way that only Dynamo knows."""
     said = ANSWERS.get(fn)
     if said and fn is torch.compiler.is_dynamo_compiling and _asks_as(machine, "torch."):
         return False
-    return False if said and _asks_as_optimizer(machine) else said
+    return False if said and _asks_as(machine, *AS_EAGER) else said
 
 
-def _asks_as_optimizer(machine: Interpreter) -> bool:
-    return _asks_as(machine, "torch.optim.")
+OPTIMIZERS = "torch.optim."
+AS_EAGER = (OPTIMIZERS, torch.nn.Module.__module__)
+"""Optimizers compute otherwise where they are answered that they are compiled, and a module whose
+forward raises does not call the hooks that are always called."""
 
 
-def _asks_as(machine: Interpreter, package: str) -> bool:
-    """Whether the frame that runs belongs to a module of the package."""
-    return str(machine.current().globals.get("__name__")).startswith(package)
+def _asks_as(machine: Interpreter, *packages: str) -> bool:
+    """Whether the frame that runs belongs to a module of one of the packages."""
+    return str(machine.current().globals.get("__name__")).startswith(packages)
 
 
 def is_of_dynamo(fn: types.FunctionType, machine: Interpreter) -> bool:
@@ -546,7 +547,7 @@ def is_of_dynamo(fn: types.FunctionType, machine: Interpreter) -> bool:
     if fn.__qualname__ in OF_DYNAMO:
         return True
     breaks = fn.__qualname__ == "graph_break" and fn.__module__.startswith("torch._dynamo")
-    return breaks and _asks_as_optimizer(machine)
+    return breaks and _asks_as(machine, OPTIMIZERS)
 
 
 def _answer_of(fn: Any) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import sys
 import types
+import warnings
 import weakref
 from collections.abc import Callable, Set
 from typing import Any, Literal, Protocol
@@ -25,6 +26,7 @@ from anyshape.capture.interpreter.liveness import has_finalizer
 from anyshape.capture.interpreter.machine import Machine
 from anyshape.capture.interpreter.polyfills import given, raise_from
 from anyshape.capture.python.language import make_ready, python_machine
+from anyshape.capture.segments import warned
 from anyshape.capture.segments.callables import LOGGING, answer, is_opaque
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
 from anyshape.capture.segments.random_draws import METHODS
@@ -110,6 +112,8 @@ class Native(Concrete):
             return self.recursion.set(self.machine, args)
         if fn is sys.getrecursionlimit and not (args or kwargs):
             return self.recursion.get()
+        if fn is warnings.warn and warned.warn_of_a_caller(self.machine, args, kwargs):
+            return None
         return calls_of_the_program.call(self.machine.frame, fn, args, kwargs)
 
     def _note_death(self) -> None:

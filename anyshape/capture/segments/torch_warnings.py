@@ -310,11 +310,10 @@ def _ask_again(
 def _warn(lines: tuple[warned.Line, ...], said: Said) -> None:
     if said.level is None:
         _warn_at(said.file, said.line, said.text, said.category)
-    elif lines:
-        line = lines[min(said.level, len(lines) - 1)]
-        warned.warn_at(line, said.text, said.category)
-    else:  # the compiled function is torch's own: of who calls it
-        warn_outside(said.text, said.category)
+    elif said.level < len(lines):
+        warned.warn_at(lines[said.level], said.text, said.category)
+    else:  # of who calls the compiled function
+        warn_outside(said.text, said.category, said.level - len(lines))
 
 
 @functools.lru_cache(maxsize=256)

@@ -15,15 +15,18 @@ from typing import Any
 
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.values import Call
+from anyshape.capture.interpreter import calls_of_the_program
+from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.python import pickles
-from anyshape.capture.python.builtin_objects import visible_frame
+from anyshape.capture.python.builtin_objects import count_visible, visible_frame
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.segments import filtered_warnings, listeners
+from anyshape.errors import warn_outside
 
 
 def warn(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Defers the warning; one about a caller of the compiled function is left to `warnings`."""
+    """Defers the warning; one about a caller of the compiled function finds that line then."""
     given = dict(zip(("message", "category", "stacklevel", "source"), args)) | kwargs
     if domain.noted is not None:
         return _warn_here(domain, given)
@@ -35,12 +38,32 @@ def warn(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any])
     if level != 1:
         pickles.refuse_frames(domain.machine)
     plain = given.keys() <= {"message", "category", "stacklevel"} and "message" in given
-    frame = visible_frame(domain.machine, max(level, 1) - 1) if type(level) is int else None
-    if frame is None or not plain or not issubclass(category, Warning):
+    if type(level) is not int or not plain or not issubclass(category, Warning):
         domain.defer(warnings.warn, args, kwargs)
         return None
-    domain.defer(functools.partial(warn_at, line_of(frame)), (given["message"], category), {})
+    frame = visible_frame(domain.machine, max(level, 1) - 1)
+    effect: Callable[..., None] = (
+        functools.partial(warn_outside, beyond=max(level, 1) - 1 - count_visible(domain.machine))
+        if frame is None
+        else functools.partial(warn_at, line_of(frame))
+    )
+    domain.defer(effect, (given["message"], category), {})
     return None
+
+
+def warn_of_a_caller(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Between segments: warns of a caller of the compiled function. False, and nothing is done,
+    where the warning is about another line, or not one that can be given."""
+    given = dict(zip(("message", "category", "stacklevel"), args)) | kwargs
+    level = given.pop("stacklevel", 1)
+    if type(level) is not int or len(args) > 3 or not given.keys() <= {"message", "category"}:
+        return False
+    beyond = level - 1 - count_visible(machine)
+    if beyond < 0 or level == 1 or "message" not in given:
+        return False
+    warn = functools.partial(warn_outside, beyond=beyond)
+    calls_of_the_program.while_handling(machine.frame, warn, (), given)
+    return True
 
 
 def _warn_here(domain: RecordingDomain, given: dict[str, Any]) -> Call:

@@ -457,9 +457,7 @@ op(
 )
 
 
-def _as_strided_type(
-    cx: TypeContext, x: Any, size: Any, stride: Any, offset: Any = None
-) -> TensorType:
+def _as_strided_type(cx: TypeContext, x: Any, size: Any, stride: Any, *_: Any) -> TensorType:
     shape, strides = sizes_of(size), sizes_of(stride)
     if len(shape) != len(strides):
         raise OpError("mismatch in length of strides and shape")
@@ -475,7 +473,6 @@ op(
     spellings=("torch.Tensor.as_strided",),
     type=_as_strided_type,
 )
-
 op(
     "strided_part",
     "input, size, stride, offset",

@@ -21,6 +21,7 @@ OTHER_NAMES = {
     "capture/heap/values.py": "special methods of Python",
     "capture/interpreter/c_callbacks.py": "special methods of Python",
     "capture/sizes/numbers.py": "functions of Python's math module",
+    "capture/tensors/argument_forms.py": "functions of torch, whose parser is asked",
     "capture/tensors/foreach.py": "functions of torch on lists of tensors",
     "capture/tensors/tensor_methods.py": "functions of torch that capture answers without a node",
     "capture/tensors/tensor_ops.py": "attributes of tensors",

@@ -20,6 +20,7 @@ from anyshape.autograd.outline import NotDifferentiable
 from anyshape.autograd.own_backwards import gradients_of_arguments, without_own_backwards
 from anyshape.autograd.recorded import (
     can_be_recorded,
+    constant_in,
     has_gradients,
     in_callers_memory,
     is_complex,
@@ -267,8 +268,11 @@ class Backward:
 
     def _recorded(self, node: Node, row: OpDef, given: tuple[Value | None, ...]) -> Gradients:
         """By torch's autograd, which records the node."""
+        active = self.active - constant_in(node, row)
+        if active.isdisjoint(node.read):
+            return iter(())
         handle = self.builder.fresh_name("handle")
-        made = recorded(node, row, self.active, self.callers, handle)
+        made = recorded(node, row, active, self.callers, handle)
         nodes = self.builder.nodes
         position = next(i for i, other in enumerate(nodes) if other is node)
         nodes[position] = made

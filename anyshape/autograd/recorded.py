@@ -16,7 +16,14 @@ from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value
 from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.nouns import replace
 from anyshape.ops.gradients.backward import gives_sparse
-from anyshape.ops.gradients.recorded import HANDLE, RECORDED, SEVERAL, is_tensor, tensors_in
+from anyshape.ops.gradients.recorded import (
+    CONSTANT,
+    HANDLE,
+    RECORDED,
+    SEVERAL,
+    is_tensor,
+    tensors_in,
+)
 from anyshape.ops.table import OpDef
 from anyshape.symbolic import Expr
 
@@ -56,6 +63,15 @@ def _hides_tensors(arg: Arg) -> bool:
     if isinstance(arg, tuple):
         return any(map(_hides_tensors, arg))
     return isinstance(arg, slice) and bool(tensors_in(arg))
+
+
+def constant_in(node: Node, row: OpDef) -> frozenset[Value]:
+    """What the node reads and has no gradient of, not even zeros."""
+    found = CONSTANT.get(row.torch)
+    if found is None or not found.holds(node.args, node.kwargs):
+        return frozenset()
+    others = (*node.args[: found.position], *node.args[found.position + 1 :], *node.kwargs.values())
+    return frozenset(tensors_in(node.args[found.position])) - set(tensors_in(others))
 
 
 def recorded(node: Node, row: OpDef, active: Set[Value], callers: Set[Value], handle: str) -> Node:

@@ -453,7 +453,13 @@ def _strided_type(
 ) -> TensorType:
     _plain(**rest)
     chosen = dtype or cx.default_dtype, device or cx.default_device
-    return TensorType(*chosen, sizes_of(size), sizes_of(stride))
+    shape, strides = sizes_of(size), sizes_of(stride)
+    if len(shape) != len(strides):
+        raise OpError(
+            f"dimensionality of sizes ({len(shape)}) must match dimensionality of strides "
+            f"({len(strides)})"
+        )
+    return TensorType(*chosen, shape, strides)
 
 
 def _permuted_type(cx: TypeContext, size: Arg, physical_layout: Arg, **options: Any) -> TensorType:

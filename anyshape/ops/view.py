@@ -455,6 +455,15 @@ op(
     alias="view",
     write_back=write_back.unfolded,
 )
+
+
+def _as_strided_type(cx: TypeContext, x: Any, size: Any, stride: Any, *_: Any) -> TensorType:
+    shape, strides = sizes_of(size), sizes_of(stride)
+    if len(shape) != len(strides):
+        raise OpError("mismatch in length of strides and shape")
+    return viewed(tensor(x), shape, strides)
+
+
 op(
     "as_strided",
     "input, size, stride, storage_offset=None",
@@ -462,9 +471,8 @@ op(
     torch="torch.as_strided",
     alias="view",
     spellings=("torch.Tensor.as_strided",),
-    type=lambda cx, x, size, stride, offset: viewed(tensor(x), sizes_of(size), sizes_of(stride)),
+    type=_as_strided_type,
 )
-
 op(
     "strided_part",
     "input, size, stride, offset",

@@ -68,3 +68,30 @@ def test_weights_of_probabilities_have_gradients_and_without_recording_all_are_t
         torch.testing.assert_close(
             torch.autograd.grad(fast(x, y, w), w), torch.autograd.grad(program(x, y, w), w)
         )
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, q: torch.quantile(x, q, interpolation="midpoint"),
+        lambda x, q: torch.nanquantile(x, q.sigmoid(), interpolation="lower"),
+        lambda x, q: torch.quantile(q, q, interpolation="higher") + x.sum(),
+        lambda x, q: torch.quantile(x, q),
+        lambda x, q: torch.linalg.vector_norm(torch.complex(x, x), 0) + q,
+        lambda x, q: torch.complex(x, x).norm(p=0) + torch.complex(x, x).norm(p=3) * q,
+    ],
+)
+def test_of_what_results_are_constant_in_the_gradient_is_none_and_no_zeros(program: Any) -> None:
+    fast = anyshape.compile(program)
+    for size in (3, 1, 2):
+        torch.manual_seed(size)
+        given = torch.randn(size).requires_grad_(), torch.rand(2).requires_grad_()
+        ours, eager = (
+            torch.autograd.grad(f(*given).sum(), given, allow_unused=True) for f in (fast, program)
+        )
+        for mine, wanted in zip(ours, eager, strict=True):
+            assert (mine is None) == (wanted is None)
+            if mine is not None:
+                torch.testing.assert_close(mine, wanted)
+    assert not fast.stats().eager_graphs and not fast.stats().internal_errors

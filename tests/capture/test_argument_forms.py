@@ -90,3 +90,39 @@ def test_methods_are_called_with_what_fits() -> None:
         x = torch.rand(n, n)
         for a, b in zip(fast(x, n), program(x, n), strict=True):
             torch.testing.assert_close(a, b)
+
+
+WITHOUT_TENSORS: Sequence[Callable[[Tensor], Any]] = [
+    lambda x: torch.full(len(x), 2),
+    lambda x: torch.zeros((3.0, len(x))),
+    lambda x: torch.randn(0.5),
+    lambda x: torch.randint(0, 5, len(x)),
+    lambda x: torch.eye(3.0),
+    lambda x: torch.linspace(0, 5, 3.0),
+    lambda x: torch.arange(len(x), 0.5, dtype="x"),
+    lambda x: torch.empty_strided((len(x),), 2),
+    lambda x: torch.nn.functional.layer_norm(x, 3),
+    lambda x: torch.nn.functional.rms_norm(x, x.shape[1]),
+    lambda x: x.unflatten(0, 3),
+    lambda x: torch.tensordot(x, x, ([0], 0)),
+    lambda x: torch.tensordot(x, x, ([0.0], [0])),
+]
+
+
+def test_factories_and_functions_in_python_refuse_what_the_parser_behind_them_refuses() -> None:
+    for number, program in enumerate(WITHOUT_TENSORS):
+        fast = anyshape.compile(program)
+        assert (number, raised(fast)) == (number, raised(program)) == (number, TypeError)
+        assert not fast.stats().internal_errors
+
+
+def test_a_factory_is_asked_without_a_draw() -> None:
+    def program(x: Tensor) -> Tensor:
+        return torch.rand(len(x)) + torch.randperm(len(x)) + torch.randint(5, (len(x),))
+
+    fast = anyshape.compile(program)
+    for n in (3, 1, 0):
+        torch.manual_seed(n)
+        wanted = program(torch.ones(n)), torch.rand(())
+        torch.manual_seed(n)
+        assert all(map(torch.equal, (fast(torch.ones(n)), torch.rand(())), wanted))

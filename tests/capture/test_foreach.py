@@ -62,3 +62,26 @@ def test_gives_what_eager_gives(name: str, kind: type = list) -> None:
 @pytest.mark.parametrize("name", ["_foreach_add_", "_foreach_mul"])
 def test_of_a_tuple(name: str) -> None:
     test_gives_what_eager_gives(name, tuple)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_no_tensors_are_refused_as_in_eager_and_nothing_else_of_the_program_is_lost() -> None:
+    functions = [getattr(torch, n) for n in ("_foreach_add_", "_foreach_norm", "_foreach_zero_")]
+    given = [(2.0,), (), ()]
+
+    def program(x: torch.Tensor, count: int) -> list[str]:
+        said = []
+        for function, others in zip(functions, given, strict=True):
+            try:
+                function([x] * count, *others)
+                said.append("")
+            except RuntimeError as error:
+                said.append(str(error))
+        return said
+
+    fast = anyshape.compile(program)
+    for size, count in ((3, 0), (2, 1), (1, 0)):
+        mine, eagers = torch.ones(size), torch.ones(size)
+        assert fast(mine, count) == program(eagers, count)
+        assert torch.equal(mine, eagers)
+    assert not fast.stats().internal_errors

@@ -480,3 +480,21 @@ def test_a_write_through_the_storage_of_data_is_not_counted() -> None:
     made = anyshape.compile(program)(x)
     assert [t._version for t in made] == [t._version for t in program(x)] == [1, 0]
     assert all(map(torch.equal, made, program(x)))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: torch.empty_strided((len(x), 5, 5), (2, 1)),
+        lambda x: x.new_empty_strided((len(x),), (2, 1)),
+        lambda x: torch.empty_strided((len(x), 2), 2),
+        lambda x: x.as_strided((1, 1), (1,)),
+    ],
+)
+def test_strides_of_another_count_than_sizes_are_refused(program: Program) -> None:
+    fast = anyshape.compile(program)
+    for n in (3, 1):
+        (ours, eager) = (attempt(f, (torch.ones(n),)) for f in (fast, program))
+        assert isinstance(eager, type) and ours is eager
+    assert not fast.stats().internal_errors

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -27,6 +28,21 @@ NUMBERS = {int: 1, float: 0.5, complex: 0.5j}
 AS_THEY_ARE = bool, str, type(None), type(...), torch.dtype, torch.device, torch.layout
 ASK_FOR_INT = torch.Tensor.split, torch.functional.split, torch.tensordot
 """Functions in Python that ask for the class of a number."""
+IN_C_OF: Mapping[Any, Any] = {
+    torch.nn.functional.layer_norm: torch.layer_norm,
+    torch.nn.functional.rms_norm: torch.rms_norm,
+    torch.nn.functional.group_norm: torch.group_norm,
+    torch.Tensor.unflatten: torch._C.TensorBase.unflatten,  # noqa: SLF001
+}
+"""Of functions in Python, what they hand their arguments on to as they are."""
+FACTORIES = frozenset(
+    getattr(torch, name)
+    for name in (
+        "arange empty empty_permuted empty_strided eye full linspace logspace ones rand randint "
+        "randn randperm range tril_indices triu_indices zeros"
+    ).split()
+)
+"""They are asked on a device without memory, where nothing is made or drawn."""
 Form = Any
 """Of an argument: hashable, and equal for those that the parser cannot tell apart."""
 
@@ -51,7 +67,7 @@ def refuse_forms(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None
         forms = _form(args), _form(tuple(kwargs.values()))
     except _Unknown:
         return
-    if not any(map(_has_tensor, forms)):  # it would make one with memory
+    if fn not in FACTORIES and not any(map(_has_tensor, forms)):  # it would make one with memory
         return
     if fn in ASK_FOR_INT and any(map(is_numpys, (*forms[0][1], *forms[1][1]))):
         why = "an integer of numpy's is no int"
@@ -90,9 +106,14 @@ def _has_tensor(form: Form) -> bool:
 def _refusal(fn: Any, args: Form, named: Form, names: tuple[str, ...]) -> str:
     """What the parser says to arguments of these forms; nothing where it takes them."""
     given, options = _made(args), dict(zip(names, _made(named), strict=True))
-    asked = fn if isinstance(fn, IN_C) else inspect.signature(fn).bind
+    if fn in FACTORIES:
+        options["device"] = "meta"
     try:
-        asked(*given, **options)
+        if not isinstance(fn, IN_C):
+            inspect.signature(fn).bind(*given, **options)
+        in_c = IN_C_OF.get(fn, fn)
+        if isinstance(in_c, IN_C):
+            in_c(*given, **options)
     except TypeError as error:
         return str(error)
     except Exception as error:  # of one that looks at no class

@@ -47,6 +47,9 @@ def _handler(name: str) -> Handler | None:
         first, *rest = map(domain.seen, args)
         if not isinstance(first, (list, tuple)):
             raise _unknown(name)
+        if not first:
+            why = "eager refuses a list of no tensors"
+            raise broken("operator-raises", what=f"torch.{PREFIX}{name}", why=why)
         options = {key: domain.seen(value) for key, value in kwargs.items()}
         if plain in LAST_BY_NAME and len(rest) == 3:
             options["value"] = rest.pop()

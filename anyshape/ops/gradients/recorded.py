@@ -11,12 +11,13 @@ as any other tensor is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
 from anyshape.ir.dtypes import uint8
 from anyshape.ir.graph import HOST, Arg, TensorType, Value, row_major, values_in
+from anyshape.nouns import frozen, replace
 from anyshape.ops.context import NoRow, TypeContext
 from anyshape.ops.table import Extern, Resource, op
 
@@ -43,6 +44,38 @@ SEVERAL = frozenset(
 known."""
 
 GRADIENTS = "recorded_gradients"
+
+
+@frozen
+class Constant:
+    """The argument at ``position`` does not move the results, where the option passes the test."""
+
+    position: int
+    option: str
+    option_position: int | None  # None: by name alone
+    test: Callable[[Arg], bool]
+    default: Arg
+
+    def holds(self, args: tuple[Arg, ...], options: Mapping[str, Arg]) -> bool:
+        at = self.option_position
+        given = at is not None and len(args) > at
+        return self.test(
+            args[at] if given and at is not None else options.get(self.option, self.default)
+        )
+
+
+_QUANTILE = Constant(1, "interpolation", None, lambda how: how != "linear", "linear")
+_ORDER = Constant(0, "ord", 1, lambda order: order == 0, 2)
+CONSTANT: Mapping[str, Constant] = {
+    "torch.quantile": _QUANTILE,  # others lie at whole positions, or half way between two
+    "torch.nanquantile": _QUANTILE,
+    "torch.linalg.vector_norm": _ORDER,  # a count
+    "torch.linalg.norm": _ORDER,
+    "torch.norm": replace(_ORDER, option="p"),
+    "torch.functional.norm": replace(_ORDER, option="p"),
+    "torch.Tensor.norm": replace(_ORDER, option="p"),
+}
+"""Of which eager's gradient is None, and no zeros. What has a rule says so there."""
 
 
 def is_tensor(arg: Arg) -> bool:

@@ -341,6 +341,10 @@ def _tensordot_expand(b: Any, x: Any, y: Any, dims: Any = 2) -> Any:
         left = tuple(range(len(x.shape) - dims, len(x.shape)))
         right = tuple(range(dims))
     else:
+        if not all(
+            isinstance(part, tuple) and all(isinstance(d, int) for d in part) for part in dims
+        ):
+            raise OpError("tensordot expects a list of dims of each operand")
         left = tuple(d % len(x.shape) for d in dims[0])
         right = tuple(d % len(y.shape) for d in dims[1])
     for d, e in zip(left, right):  # a size of 1 goes with any other: the other is summed

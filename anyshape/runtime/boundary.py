@@ -38,6 +38,7 @@ from anyshape.runtime.saved_values import (
     VIEW_MODIFIED,
     SavedTensors,
     SavedValue,
+    versions_as_saved,
 )
 from anyshape.symbolic import symbols_of
 
@@ -465,9 +466,9 @@ class Differentiated(torch.autograd.Function):
         if part is layout.parts[0]:  # what the forward half does, autograd does not see
             boundary._run_forward(call)
         own = boundary._owns[part]
-        ctx.save_for_backward(
-            *(call.as_saved(one, part, layout) for one in (*own, *layout.watched))
-        )
+        saved = [call.as_saved(one, part, layout) for one in (*own, *layout.watched)]
+        ctx.save_for_backward(*saved)
+        ctx.versions = versions_as_saved(saved)
         ctx.boundary, ctx.call, ctx.part, ctx.own = boundary, call, part, own
         ctx.referenced = boundary.results_referenced(part, wanted)
         made = tuple([call.outs[position] for position in part.outputs])
@@ -493,7 +494,8 @@ def _gradients(ctx: Any, call: Call, cotangents: Sequence[Any]) -> list[Any]:
     except RuntimeError as refusal:  # kernels make views where no gradients are recorded
         if not str(refusal).startswith((MODIFIED, VIEW_MODIFIED)):
             raise
-        return boundary.though_written(call, part, cotangents, SavedTensors(ctx, refusal))
+        left = SavedTensors(ctx, refusal, ctx.versions)
+        return boundary.though_written(call, part, cotangents, left)
     is_replaced = call.is_replaced(boundary.layout.kept_inputs)
     call.refuse_replaced_results(boundary._read_earlier[part], saved, boundary._referenced[part])
     half = None if is_replaced else boundary.half_for(part, cotangents)

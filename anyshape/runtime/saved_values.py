@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from anyshape.nouns import frozen
+from anyshape.version_counters import version_of
 
 VIEW_MODIFIED = "A view was created in no_grad mode and its base or another view"
 REPLACED = (
@@ -24,7 +25,13 @@ MODIFIED = (
 )
 
 CAN_UNPACK = hasattr(torch._C._autograd.SavedTensor, "unpack")
-"""Whether this version of torch gives what was saved one by one; 2.11 gives all of it or raises."""
+"""Whether this version of torch gives what was saved one by one, or refuses it. torch 2.11 gives or
+refuses all of it, and its elements alone one by one: there versions are compared here."""
+
+
+def versions_as_saved(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
+    """How often each was written, as autograd notes it; of none where torch compares them."""
+    return () if CAN_UNPACK else tuple(map(version_of, tensors))
 
 
 @frozen
@@ -55,28 +62,25 @@ class SavedTensors:
 
     context: Any
     refusal: RuntimeError
+    versions: tuple[int, ...]  # as they were saved
 
     def is_written(self, position: int) -> bool:
-        """Raises autograd's refusal where nobody knows which."""
-        if not CAN_UNPACK:
-            raise self.refusal
-        try:
-            self.context._raw_saved_tensors[position].unpack()
-        except RuntimeError:
-            return True
-        return False
+        return self._read(position)[1]
 
     def one_by_one(self, count: int) -> tuple[list[torch.Tensor], set[int]]:
-        """The first so many, and the positions of those that have been written. Raises autograd's
-        refusal where nobody knows which."""
-        if not CAN_UNPACK:
-            raise self.refusal
-        found: list[torch.Tensor] = []
-        written: set[int] = set()
-        for position, one in enumerate(self.context._raw_saved_tensors[:count]):
+        """The first so many, and the positions of those that have been written."""
+        read = [self._read(position) for position in range(count)]
+        return [tensor for tensor, _ in read], {p for p, (_, is_old) in enumerate(read) if is_old}
+
+    def _read(self, position: int) -> tuple[torch.Tensor, bool]:
+        """One of them, and whether it has been written. Raises autograd's refusal where nobody
+        knows."""
+        one = self.context._raw_saved_tensors[position]
+        if CAN_UNPACK:
             try:
-                found.append(one.unpack())
+                return one.unpack(), False
             except RuntimeError:
-                found.append(one.data)
-                written.add(position)
-        return found, written
+                return one.data, True
+        if not isinstance(one.data, torch.Tensor):  # a hook of the program's has packed it
+            raise self.refusal
+        return one.data, version_of(one.data) != self.versions[position]

@@ -11,12 +11,15 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.torch_version import TorchVersion
 
 import anyshape
 from anyshape import eager_attention
 from anyshape.eager_attention import KERNELS, Given
 from tests.autograd.beside_eager import assert_same
 
+DIVIDES_BY_HEADS = TorchVersion(torch.__version__) < (2, 12)
+"""Whether eager's attention of no heads on a host ends the process, by a division by zero."""
 HEADS, WIDTH = 2, 8
 SHAPES = ((2, 5), (1, 1), (3, 20), (2, 0), (0, 4), (1, 7))
 attend = F.scaled_dot_product_attention
@@ -87,7 +90,8 @@ def _outcome(run: Any, x: Tensor, mask: Tensor) -> list[Tensor]:
 
 @pytest.mark.parametrize("turn", [lambda t: t, lambda t: t.transpose(1, 2)], ids=["rows", "turned"])
 def test_attention_of_nothing_asks_no_kernel(turn: Callable[[Tensor], Tensor]) -> None:
-    """The host's divides by the number of heads, which ends the process."""
+    """The host's divides by the number of heads, which ends the process; eager of torch 2.11 asks
+    it all the same (``DIVIDES_BY_HEADS``), so that nobody calls it so."""
 
     def program(x: Tensor, y: Tensor) -> Tensor:
         return attend(turn(x), turn(y), turn(y) * 2)
@@ -102,6 +106,8 @@ def test_attention_of_nothing_asks_no_kernel(turn: Callable[[Tensor], Tensor]) -
         (2, 3, 5, 0),
     ):
         x, y = torch.randn(shape), torch.randn(shape)
+        if DIVIDES_BY_HEADS and turn(x).shape[1] == 0:
+            continue
         given = [(x.clone().requires_grad_(), y.clone().requires_grad_()) for _ in range(2)]
         made = [run(*leaves) for run, leaves in zip((fast, program), given)]
         for result in made:

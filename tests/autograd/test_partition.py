@@ -145,5 +145,6 @@ def test_dropout_saves_a_byte_for_each_element(dtype: torch.dtype, p: float) -> 
             y.backward(torch.ones_like(y))
             made.append((y, x.grad, torch.rand(1)))
         torch.testing.assert_close(*made)
-    kept = fast(given[0]).grad_fn.saved_tensors
+    y = fast(given[0])  # torch 2.11 lets go of what was saved with the last result
+    kept = y.grad_fn.saved_tensors
     assert sorted(str(t.dtype) for t in kept) == sorted([str(dtype), "torch.bool"])

@@ -8,6 +8,7 @@ number in each kind of position are given constants, sizes and numbers from data
 from __future__ import annotations
 
 import math
+import resource
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,6 +24,27 @@ from anyshape.ops import OPS
 from anyshape.ops.converted import CONVERTED
 from tests.ops.database import samples_of
 from tests.ops.test_op_db import row_of
+
+GIBIBYTE = 2**30
+
+
+@pytest.fixture(autouse=True)
+def memory_that_is_bounded() -> Iterator[None]:
+    """A number of 2**40 may be a size. A host that grants terabytes, as one that overcommits does,
+    ends the process when eager writes them; past this bound of 8 GiB torch raises everywhere."""
+    with open("/proc/self/statm") as sizes:
+        mapped = int(sizes.read().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + 8 * GIBIBYTE, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def test_eager_is_refused_what_would_end_the_process() -> None:
+    """Nothing is written to what is asked for."""
+    with pytest.raises(RuntimeError, match="alloc"):
+        torch.empty(10 * GIBIBYTE, dtype=torch.int8)
+
 
 CASES = {e.formatted_name: e for e in op_db if row_of(e.name)}
 DTYPES = (torch.int8, torch.float16)

@@ -532,8 +532,7 @@ def answer(fn: Any, machine: Interpreter) -> bool | None:
 
 OPTIMIZERS = "torch.optim."
 AS_EAGER = (OPTIMIZERS, torch.nn.Module.__module__)
-"""Optimizers compute otherwise where they are answered that they are compiled, and a module whose
-forward raises does not call the hooks that are always called."""
+"""Those compute otherwise, and modules that raise forget some hooks, where they hear "compiled"."""
 
 
 def _asks_as(machine: Interpreter, *packages: str) -> bool:

@@ -330,9 +330,8 @@ def page(name: str) -> str:
         parts.append(f"This compiles whole:\n\n{_code(example.instead)}")
     if kind.hint:
         parts.append(f"What to do: {kind.hint}.")
-    parts.append(
-        f"With `fullgraph=True` this is the error [{kind.code}](../errors.md#{kind.code.lower()})."
-    )
+    error = f"this is the error [{kind.code}](../errors.md#{kind.code.lower()})"
+    parts.append(f"With `fullgraph=True` {error if kind.refused else 'it is a warning as well'}.")
     return "\n\n".join(parts) + "\n"
 
 

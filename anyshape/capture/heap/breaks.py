@@ -26,6 +26,7 @@ class BreakKind:
     reason: str
     hint: str
     asked: bool = False  # by the program itself, or of eager torch, which raises there as well
+    refused: bool = True  # by fullgraph=True
 
 
 BREAKS: Mapping[str, BreakKind] = {
@@ -125,6 +126,7 @@ BREAKS: Mapping[str, BreakKind] = {
         "E201",
         "{what}, which is written, lies in memory that another argument lies in, too",
         "hand in tensors with memory of their own, or write all of them through one name",
+        refused=False,
     ),
 }
 WITHOUT = "leave out fullgraph=True, so that it runs natively"

@@ -27,6 +27,9 @@ from anyshape.capture.interpreter.intrinsic_names import (
     raise_thrown,
     remembered,
 )
+from anyshape.capture.interpreter.versions import VERSION
+
+CHECKS_MADE_CAUSES = VERSION.checks_made_causes
 
 
 def given(value: Any) -> Any:
@@ -582,7 +585,7 @@ def raise_with(error: Any, cause: Any) -> Any:
 
 def raise_caused_by(error: Any, cause: Any) -> Any:
     made = cause()
-    if not issubclass(type(made), BaseException):
+    if CHECKS_MADE_CAUSES and not issubclass(type(made), BaseException):
         raise TypeError(NO_EXCEPTION_MADE.format(cause, type(made)))
     raise error from made
 

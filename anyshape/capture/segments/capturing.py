@@ -378,10 +378,7 @@ class Capturer:
         if frame is not None:
             index = frame.index if frame is machine.frame else frame.index - 1  # of the call
             location = locate(frame.code, min(index, len(frame.code.lines) - 1))
-        self._note(record_of(signal, location, module_name(self.fn, machine.frame)))
-
-    def _note(self, found: GraphBreak) -> None:
-        """Adds a break to what `explain` lists; with `fullgraph=True` it is an error."""
+        found = record_of(signal, location, module_name(self.fn, machine.frame))
         self.breaks.append(found)
         if self.options.fullgraph and found.id != "operator-raises":
             raise found.error()
@@ -395,7 +392,9 @@ class Capturer:
         _check_marks(recorder)
         no_alias = aliases.no_alias_of(recorder)
         if no_alias is not None and not no_alias.holds_for(entry.slots):
-            self._note(_of_shared_memory(recorder, no_alias))
+            found = _of_shared_memory(recorder, no_alias)
+            if found not in self.breaks:  # once for all points of the program before the write
+                self.breaks.append(found)
             return _native(recorder, no_alias)
         guards = guard_set(recorder, no_alias)
         with_flags_of_the_graph(recorder)

@@ -28,6 +28,7 @@ from anyshape.capture.heap.values import (
 )
 from anyshape.capture.recording.autocast import without_autocast
 from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.recording.integers import FLAGS
 from anyshape.capture.sizes import beside_numpy, numbers
 from anyshape.capture.tensors import (
     aliases,
@@ -98,8 +99,8 @@ def call_torch(
     if fn is not T.type:  # which takes no class
         args = tuple([_dtype_of_class(arg) for arg in args])
         kwargs = {key: _dtype_of_class(value) for key, value in kwargs.items()}
-    if "requires_grad" in kwargs:
-        kwargs["requires_grad"] = decided_flag(domain, kwargs["requires_grad"])
+    for key in FLAGS.intersection(kwargs):
+        kwargs[key] = decided_flag(domain, kwargs[key])
     if handler is not requires_grad_method and kwargs.get("requires_grad"):
         return _made_as_leaf(domain, fn, args, kwargs)
     if handler is not None:

@@ -95,6 +95,7 @@ def call_torch(
     if handler is None and name is None:
         return NotImplemented
     args, kwargs = tuple(map(domain.seen, args)), domain.seen(kwargs)
+    argument_forms.refuse_others(fn, args)
     argument_forms.refuse_forms(fn, args, kwargs)
     if fn is not T.type:  # which takes no class
         args = tuple([_dtype_of_class(arg) for arg in args])
@@ -194,7 +195,7 @@ def _with_out(
             refuse_drawing_into(domain, str(fn), target)
         refuse_out(domain.recorder.builder, str(fn), target, read, elementwise=elementwise)
     with all_or_nothing(domain, kwargs["out"]), without_autocast(domain.recorder):
-        return into(domain, str(fn), call_torch(domain, fn, args, rest), kwargs["out"])
+        return into(domain, fn, call_torch(domain, fn, args, rest), kwargs["out"])
 
 
 def size_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -215,13 +215,13 @@ class CompiledFunction:
     def __defaults__(self) -> tuple[Any, ...] | None:
         """The function's own. What has code, defaults and a name is a function to ``inspect``, and
         a coroutine function where its code says so."""
-        defaults: tuple[Any, ...] | None = self._lazy.fn.__defaults__  # type: ignore[attr-defined]
+        defaults: tuple[Any, ...] | None = self._lazy.fn.__defaults__
         return defaults
 
     @property
     def __kwdefaults__(self) -> dict[str, Any] | None:
         """The function's own."""
-        defaults: dict[str, Any] | None = self._lazy.fn.__kwdefaults__  # type: ignore[attr-defined]
+        defaults: dict[str, Any] | None = self._lazy.fn.__kwdefaults__
         return defaults
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -211,6 +211,19 @@ class CompiledFunction:
         code: types.CodeType = self._lazy.fn.__code__
         return code
 
+    @property
+    def __defaults__(self) -> tuple[Any, ...] | None:
+        """The function's own. What has code, defaults and a name is a function to ``inspect``, and
+        a coroutine function where its code says so."""
+        defaults: tuple[Any, ...] | None = self._lazy.fn.__defaults__
+        return defaults
+
+    @property
+    def __kwdefaults__(self) -> dict[str, Any] | None:
+        """The function's own."""
+        defaults: dict[str, Any] | None = self._lazy.fn.__kwdefaults__
+        return defaults
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _compile, (self._lazy.fn, *self._lazy.settings())
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import inspect
 import os
 import subprocess
 import sys
@@ -396,6 +398,22 @@ def test_a_coroutine_runs_natively_as_a_whole() -> None:
         raise AssertionError
 
     torch.testing.assert_close(anyshape.compile(drive)(X), drive(X))
+
+
+def test_inspect_says_of_a_compiled_function_what_it_says_of_the_function() -> None:
+    async def later(x: Tensor, scale: int = 2, *, shift: int = 1) -> Tensor:
+        return x * scale + shift
+
+    def rows(x: Tensor) -> Iterator[Tensor]:
+        yield from x
+
+    asks = (
+        *(asyncio.iscoroutinefunction, inspect.iscoroutinefunction, inspect.isgeneratorfunction),
+        *(inspect.isasyncgenfunction, inspect.signature),
+    )
+    for program in (later, rows, torch.relu, torch.nn.Identity().forward):
+        for ask in asks[:-1] if program is torch.relu else asks:
+            assert ask(anyshape.compile(program)) == ask(program)
 
 
 def test_an_operator_without_a_row_still_compiles() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import HOST, Arg, TensorType
-from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.nouns import replace
 from anyshape.ops.context import NoRow, OpError, TypeContext, Undecided
 from anyshape.ops.flash_attention import differentiated_attention
@@ -162,18 +161,7 @@ def _normal_sdpa(
     scale: Any = None,
     enable_gqa: Any = False,
 ) -> Normal:
-    grouped = _decided(cx, enable_gqa)
-    return (q, k, v, mask, dropout_p, is_causal), {"scale": scale, "enable_gqa": grouped}
-
-
-def _decided(cx: TypeContext, flag: Any) -> bool:
-    """A flag as it is, or as sizes decide it."""
-    if not isinstance(flag, (Scalar, ScalarInput)):
-        return bool(flag)
-    if isinstance(flag, ScalarInput) or flag.op != "value":
-        raise NoRow("whether heads are grouped is not decided by sizes alone")
-    (condition,) = flag.args
-    return cx.decide(condition)  # type: ignore[arg-type] # of kind bool
+    return (q, k, v, mask, dropout_p, is_causal), {"scale": scale, "enable_gqa": bool(enable_gqa)}
 
 
 def _sdpa_type(

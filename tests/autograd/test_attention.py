@@ -298,3 +298,16 @@ def test_attention_with_dropout_is_wide_up_to_its_result(dtype: torch.dtype) -> 
         for ours, eagers in zip(*found, strict=True):
             off = (ours.float() - eagers.float()).abs().max() / eagers.float().abs().max()
             assert off < 0.45 * torch.finfo(dtype).eps
+
+
+def test_attention_of_no_width_has_gradients_of_uniform_weights() -> None:
+    """Its scale is infinite, which multiplies nothing."""
+    fast = anyshape.compile(attend)
+    for width in (3, 0):
+        shapes = (2, 4, width), (2, 5, width), (2, 5, 2)
+        given = [torch.randn(shape, requires_grad=True) for shape in shapes]
+        again = [x.detach().clone().requires_grad_() for x in given]
+        for run, inputs in ((fast, given), (attend, again)):
+            run(*inputs).sum().backward()
+        for found, expected in zip(given, again, strict=True):
+            torch.testing.assert_close(found.grad, expected.grad)

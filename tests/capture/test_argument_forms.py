@@ -126,3 +126,15 @@ def test_a_factory_is_asked_without_a_draw() -> None:
         wanted = program(torch.ones(n)), torch.rand(())
         torch.manual_seed(n)
         assert all(map(torch.equal, (fast(torch.ones(n)), torch.rand(())), wanted))
+
+
+@pytest.mark.parametrize("name", ["__rmul__", "__sub__", "add", "to", "numel", "norm"])
+def test_methods_of_tensors_refuse_what_is_no_tensor(name: str) -> None:
+    """Their rows would take numbers."""
+
+    def program(x: Tensor) -> Any:
+        return getattr(Tensor, name)(2, *((3,) if name not in ("to", "numel") else ()))
+
+    fast = anyshape.compile(program)
+    assert raised(fast) is raised(program) is not None
+    assert fast.stats().internal_errors == 0

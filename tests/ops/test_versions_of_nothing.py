@@ -25,3 +25,17 @@ def test_a_result_of_nothing_counts_as_eagers(name: str) -> None:
         made, wanted = fast(torch.ones(shape)), program(torch.ones(shape))
         assert made._version == wanted._version
         torch.testing.assert_close(made, wanted)
+
+
+def test_what_writes_a_view_of_its_out_does_not_count() -> None:
+    def program(x: Tensor, out: Tensor) -> Tensor:
+        before = out * 2
+        return torch.kron(x, x, out=out) + before
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for size in (2, 3, 0):
+        x, outs = torch.randn(size, 2), [torch.ones(size * size, 4) for _ in range(2)]
+        made, wanted = (run(x, out) for run, out in zip((fast, program), outs, strict=True))
+        torch.testing.assert_close(made, wanted)
+        assert torch.equal(*outs)
+        assert [out._version for out in outs] == [0, 0]

@@ -570,14 +570,14 @@ def text(machine: Interpreter, kind: str, value: Any) -> Any:
     return machine.native(function, (value,), {}) if made is None else made
 
 
-def format_value(machine: Interpreter, value: Any, spec: str) -> Any:
+def format_value(machine: Interpreter, value: Any, spec: Any) -> Any:
     """`format(value, spec)`."""
     cls = type(value)
     if machine.recording:
         machine.domain.will_compute(value)
-    if cls in PLAIN:
+    if cls in PLAIN and type(spec) not in PROXIES:
         return format(value, spec)
-    if cls in PROXIES or size_texts.is_shown_later(machine, value):
+    if cls in PLAIN or cls in PROXIES or size_texts.is_shown_later(machine, value):
         return machine.domain.format(value, spec)
     if is_python(machine, cls, "__format__"):
         return Call(polyfills.format_by_method, (value, spec))

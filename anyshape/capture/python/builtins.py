@@ -282,8 +282,16 @@ def _partial_call(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     return _partial(machine, args[0], args[1:], kwargs)
 
 
+_COUNTS = frozenset({"cache_info", "cache_clear"})
+"""What code names that looks at a cache: each call is to count as often as it is made."""
+
+
 def _cached(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     """A function with `functools.lru_cache`: constants go to the cache, proxies past it."""
+    if machine.recording and any(
+        _COUNTS.intersection(f.code.code.co_names) for f in machine.frames()
+    ):
+        raise broken("unknown-call", "a cache whose calls the program counts")
     given = (*args, *kwargs.values())
     if machine.recording and any(protocol.holds_proxy(arg) for arg in given):
         for arg in given if fn.cache_info().maxsize != 0 else ():

@@ -17,7 +17,7 @@ from anyshape.ir.scalars import Scalar, ScalarInput
 from anyshape.ops.build import Builder
 from anyshape.ops.refusals import ANY_INSIDE, LIMITS
 from anyshape.ops.table import OPS, Ratio
-from anyshape.symbolic import Expr
+from anyshape.symbolic import AllOf, AnyOf, Condition, Expr, Relation
 
 INTEGERS = frozenset(
     "chunks diagonal dilation dim dim0 dim1 dim2 dimension dims end end_dim groups high"
@@ -36,6 +36,21 @@ OF_TWO = frozenset({"max", "min"})
 NUMBERED = frozenset({("select", "index")})
 ZERO_OR_NOT = frozenset({"dropout_p"})
 """Parameters of which a row asks whether they are 0: what it is then is decided while capturing."""
+SYMBOLIC_FLAGS = frozenset({"is_causal"})
+"""Flags that a row can take without knowing them."""
+OTHER_FLAGS = frozenset(
+    "align_corners dim recompute_scale_factor reduce size_average train unbiased".split()
+)
+FLAGS = (
+    frozenset(
+        parameter.name
+        for row in OPS.values()
+        for parameter in row.signature.parameters
+        if isinstance(parameter.default, bool)
+    ).union(OTHER_FLAGS)
+    - SYMBOLIC_FLAGS
+)
+"""Parameters of which rows ask whether they are true, where they are handed a truth."""
 FILLED = frozenset({("torch_pad", "value"), ("constant_pad_nd", "value")})
 
 
@@ -47,11 +62,12 @@ def with_integers(
     kwargs: Mapping[str, Any],
     known: Callable[[Expr, str], int],
     known_scalar: Callable[[Any, str], Any],
-    decided: Callable[[Scalar], bool],
+    decide: Callable[[Condition], bool],
+    decide_scalar: Callable[[Scalar | ScalarInput], bool],
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of row ``name`` with numbers where it takes no tensors; ``known(size, why)``
-    and ``known_scalar`` rely on the value of a size and of another number, ``decided`` on a
-    condition.
+    and ``known_scalar`` rely on the value of a size and of another number, ``decide`` on a
+    condition on sizes, and ``decide_scalar`` on another one.
     """
     row = OPS.get(name)
     if row is None:
@@ -74,13 +90,22 @@ def with_integers(
         if isinstance(made, (Scalar, ScalarInput)) and parameter in by_value:
             return known_scalar(made, parameter)
         if isinstance(made, (Scalar, ScalarInput)) and parameter in ZERO_OR_NOT:
-            return 0.0 if decided(Scalar("bool", "eq", (made, 0.0))) else made
+            return 0.0 if decide_scalar(Scalar("bool", "eq", (made, 0.0))) else made
+        if isinstance(made, (Scalar, ScalarInput)) and made.kind == "bool" and parameter in FLAGS:
+            of_sizes = _condition(made)
+            return decide_scalar(made) if of_sizes is None else decide(of_sizes)
         is_dimension = parameter in DIMENSIONS.union(row.by_value, ZERO_OR_NOT)
         return _dimension(made, known) if is_dimension else made
 
     positional = [number(*pair) for pair in zip(names, args)]
     named = {parameter: number(parameter, arg) for parameter, arg in kwargs.items()}
     return (*positional, *args[len(names) :]), named
+
+
+def _condition(flag: Scalar | ScalarInput) -> Condition | None:
+    """What the truth is of, where that is a condition on sizes."""
+    part = flag.args[0] if isinstance(flag, Scalar) and flag.op == "value" else None
+    return part if isinstance(part, Relation | AllOf | AnyOf) else None
 
 
 def _dimension(arg: Arg, known: Callable[[Expr, str], int]) -> Arg:

@@ -422,7 +422,7 @@ class Recorder:
                 casting = Casting(builder, self.modes.autocast)
                 args, kwargs = casting.arguments(name, args, kwargs)
                 builder.prepare = casting.arguments if name in COMPOSED else None
-            known = self.specialize, self.specialize_scalar, self.decide_scalar
+            known = self.specialize, self.specialize_scalar, self.decide, self.decide_scalar
             args, kwargs = with_integers(builder, self.contents, name, args, kwargs, *known)
             args, kwargs = in_eager_order(builder, name, args, kwargs)
             refusals.refuse_dtypes(name, (*args, *kwargs.values()))

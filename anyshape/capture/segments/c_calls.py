@@ -12,6 +12,7 @@ import io
 import logging
 import types
 from array import array
+from collections import deque
 from typing import Any
 
 import torch
@@ -67,7 +68,7 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     if c_callbacks.runs_program_code(domain.machine, fn, (*args, *kwargs.values())):
         raise broken("unknown-call", name_of(fn))
     if callables.is_pure(fn, args) and _reads_nothing_else(domain, fn, args, kwargs):
-        return _call_pure(domain, fn, args, kwargs)
+        return _call_with_parts(domain, fn, args, kwargs)
     raise unknown(domain, fn)
 
 
@@ -289,6 +290,35 @@ def _call_with_them(
         raise
 
 
+def _call_with_parts(
+    domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """A pure call, in whose arguments proxies may lie, which C code may refuse."""
+    try:
+        return _call_pure(domain, fn, args, kwargs)
+    except TypeError:
+        if any(type(item) in PROXIES for item in _items((*args, *kwargs.values()))):
+            raise unknown(domain, fn) from None
+        raise
+
+
+BY_VALUE: dict[Any, tuple[int, str]] = {deque: (1, "maxlen"), deque.__init__: (2, "maxlen")}
+"""Of what keeps its arguments as they are, the one that C reads as an integer: position, name."""
+
+
+def _with_lengths(
+    domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with an integer where C would not ask a proxy for one."""
+    if fn not in BY_VALUE:
+        return args, kwargs
+    position, name = BY_VALUE[fn]
+    given = [domain.concrete(a, fn) if i == position else a for i, a in enumerate(args)]
+    return tuple(given), {
+        key: domain.concrete(value, fn) if key == name else value for key, value in kwargs.items()
+    }
+
+
 def _call_with_proxies(
     domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
@@ -306,7 +336,7 @@ def _call_with_proxies(
         or fn in purity.READERS
         or fn in callables.STORES
     ):
-        return _call_with_them(domain, fn, args, kwargs)
+        return _call_with_them(domain, fn, *_with_lengths(domain, fn, args, kwargs))
     if not kwargs and stores_arguments(fn):
         return domain.created(fn(*args))
     if type(fn) is REMEMBERING:  # one call each would be one specialization each

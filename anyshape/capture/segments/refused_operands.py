@@ -8,6 +8,7 @@ the left value may be written, and where the error of an example says too little
 
 from __future__ import annotations
 
+import types
 from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
@@ -38,7 +39,7 @@ def refuse(domain: RecordingDomain, op: str, sign: str, a: Any, b: Any) -> NoRet
     if in_place and issubclass(type(a), WRITTEN) and hasattr(type(a), INPLACE[op].in_place or ""):
         raise broken("unknown-call", f"the operator {sign} of a {class_of(domain, a)}")
     methods = (f"__{op}__", f"__r{op}__") if op == "divmod" else _methods(op)
-    if _computes(a, b, methods):
+    if _computes(a, b, methods) or any(_has_own(value, methods) for value in (a, b)):
         raise broken("unknown-call", f"the operator {sign} of a {class_of(domain, b)}")
     function = divmod if op == "divmod" else (INPLACE if in_place else BINARY)[op].function
     said = ""
@@ -82,6 +83,14 @@ def _computes(a: Any, b: Any, methods: Iterable[str]) -> bool:
         and any(class_entry(type(other), name) not in _OF_ANY_OBJECT for name in methods)
         for number, other in ((a, b), (b, a))
     )
+
+
+def _has_own(value: Any, methods: Iterable[str]) -> bool:
+    """Whether it is an object that no example is of, with such an operator of C: a `timedelta`."""
+    kind = type(value)
+    if kind in PROXIES or issubclass(kind, (*WRITTEN, *_BY_CLASS, torch.Tensor)):
+        return False
+    return any(type(class_entry(kind, name)) is types.WrapperDescriptorType for name in methods)
 
 
 def _example(domain: RecordingDomain, value: Any) -> Any:

@@ -510,7 +510,9 @@ class SymbolicDomain(ReadingDomain):
             return tensor_ops.length(self, value)
         raise TypeError(f"object of type '{class_of(self, value)}' has no len()")
 
-    def format(self, value: Any, spec: str) -> Any:
+    def format(self, value: Any, spec: Any) -> Any:
+        if type(spec) in PROXIES:
+            raise broken("proxy-leak", "a text that says how something is shown")
         shown = formed_texts.shown(self, "format", value, spec) if type(spec) is str else None
         return self._format(value, spec) if shown is None else shown
 

@@ -59,6 +59,23 @@ class _Unknown(Exception):
     """An argument of another kind."""
 
 
+_METHODS = frozenset(fn for fn in vars(torch.Tensor).values() if type(fn) is types.FunctionType)
+
+
+def refuse_others(fn: Any, args: tuple[Any, ...]) -> None:
+    """Breaks the graph where a method of tensors is called by name with what is no tensor."""
+    if args and not (type(args[0]) is TensorValue or issubclass(type(args[0]), torch.Tensor)):
+        if _is_method(fn):
+            why = "it is a method of tensors"
+            raise broken("operator-raises", what=fn.__name__, why=why)
+
+
+def _is_method(fn: Any) -> bool:
+    if type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType):
+        return fn.__objclass__ is torch._C.TensorBase  # noqa: SLF001
+    return type(fn) is types.FunctionType and fn in _METHODS
+
+
 def refuse_forms(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Breaks the graph where torch raises ``TypeError``."""
     if not isinstance(fn, (*IN_C, types.FunctionType)):

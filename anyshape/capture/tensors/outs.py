@@ -46,10 +46,15 @@ def refuse_drawing_into(domain: RecordingDomain, shown: str, target: Value) -> N
         raise broken("operator-unknown", what=shown, why=why)
 
 
-def into(domain: RecordingDomain, shown: str, made: Any, out: Any) -> Any:
+WRITES_A_VIEW = frozenset({torch.kron})
+"""Into views of their `out=` with a version counter of their own."""
+
+
+def into(domain: RecordingDomain, fn: Any, made: Any, out: Any) -> Any:
     """Writes results into the tensors given as `out=`, which must have their shapes and dtypes. Of
     another dtype eager casts some, computes others in that of `out`, and refuses the rest: abs,
     clamp, where, round. Few programs ask for it, and eager answers them."""
+    shown = str(fn)
     pairs = list(zip(made, out, strict=True)) if isinstance(made, tuple) else [(made, out)]
     for new, old in pairs:
         if type(old) is not TensorValue or type(new) is not TensorValue:
@@ -62,7 +67,7 @@ def into(domain: RecordingDomain, shown: str, made: Any, out: Any) -> Any:
     for new, old in pairs:
         _alike(domain, shown, old, new)
     for new, old in pairs:
-        write(domain, shown, old, new)
+        write(domain, shown, old, new, counted=fn not in WRITES_A_VIEW)
     return _named(shown, made, out) if isinstance(made, tuple) else out
 
 
@@ -92,9 +97,12 @@ def _alike(
     return alike
 
 
-def write(domain: RecordingDomain, shown: str, old: TensorValue, new: TensorValue) -> None:
-    """Copies ``new`` into ``old``, which must have its shape and take its dtype."""
+def write(
+    domain: RecordingDomain, shown: str, old: TensorValue, new: TensorValue, *, counted: bool = True
+) -> None:
+    """Copies ``new`` into ``old``, which must have its shape and take its dtype. ``counted``: by
+    the version of ``old``."""
     _refuse_another_category(shown, old, new)
     alike = _alike(domain, shown, old, new)
     domain.require(alike, f"{shown} changes the shape of an argument")
-    call_row(domain, "copy_", old, new)
+    call_row(domain, "copy_", old if counted else call_row(domain, "data", old), new)

@@ -28,6 +28,7 @@ from anyshape.capture.heap.values import (
 )
 from anyshape.capture.recording.autocast import without_autocast
 from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.recording.integers import FLAGS
 from anyshape.capture.sizes import beside_numpy, numbers
 from anyshape.capture.tensors import (
     aliases,
@@ -94,12 +95,13 @@ def call_torch(
     if handler is None and name is None:
         return NotImplemented
     args, kwargs = tuple(map(domain.seen, args)), domain.seen(kwargs)
+    argument_forms.refuse_others(fn, args)
     argument_forms.refuse_forms(fn, args, kwargs)
     if fn is not T.type:  # which takes no class
         args = tuple([_dtype_of_class(arg) for arg in args])
         kwargs = {key: _dtype_of_class(value) for key, value in kwargs.items()}
-    if "requires_grad" in kwargs:
-        kwargs["requires_grad"] = decided_flag(domain, kwargs["requires_grad"])
+    for key in FLAGS.intersection(kwargs):
+        kwargs[key] = decided_flag(domain, kwargs[key])
     if handler is not requires_grad_method and kwargs.get("requires_grad"):
         return _made_as_leaf(domain, fn, args, kwargs)
     if handler is not None:
@@ -193,7 +195,7 @@ def _with_out(
             refuse_drawing_into(domain, str(fn), target)
         refuse_out(domain.recorder.builder, str(fn), target, read, elementwise=elementwise)
     with all_or_nothing(domain, kwargs["out"]), without_autocast(domain.recorder):
-        return into(domain, str(fn), call_torch(domain, fn, args, rest), kwargs["out"])
+        return into(domain, fn, call_torch(domain, fn, args, rest), kwargs["out"])
 
 
 def size_method(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -167,7 +167,7 @@ def without_later_keys(b: Any, scores: Any, causal: Any) -> Any:
 
 
 class _Attention:
-    """The parts of attention that its gradients are made of."""
+    """The parts of attention that its gradients are made of; the query is scaled."""
 
     def __init__(
         self, b: Any, g: Any, q: Any, k: Any, v: Any, mask: Any, p: Any, causal: Any, named: Any
@@ -184,8 +184,9 @@ class _Attention:
         self.scale = scale
         if named.get("enable_gqa"):
             k, v = repeated_heads(b, k, q), repeated_heads(b, v, q)
-        self.g, self.q, self.k, self.v = (b.to_dtype(t, work) for t in (g, q, k, v))
-        scores = b.mul(b.matmul(self.q, _turned(b, self.k)), scale)
+        self.g, query, self.k, self.v = (b.to_dtype(t, work) for t in (g, q, k, v))
+        self.q = b.mul(query, scale)  # as eager: what has no width is scaled by infinity
+        scores = b.matmul(self.q, _turned(b, self.k))
         self.weights = self._weights(scores, mask, causal)
 
     def _weights(self, scores: Any, mask: Any, causal: Any) -> Any:
@@ -212,7 +213,7 @@ def _query(b: Any, g: Any, y: Any, q: Any, k: Any, v: Any, m: Any, p: Any, c: An
 
 def _key(b: Any, g: Any, y: Any, q: Any, k: Any, v: Any, m: Any, p: Any, c: Any, **n: Any) -> Any:
     parts = _Attention(b, g, q, k, v, m, p, c, n)
-    made = b.mul(b.matmul(_turned(b, parts.scores()), parts.q), parts.scale)
+    made = b.matmul(_turned(b, parts.scores()), parts.q)
     return _gathered(b, made, k) if n.get("enable_gqa") else made
 
 

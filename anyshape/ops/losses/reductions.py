@@ -17,9 +17,9 @@ def reduction_of(size_average: Arg, reduce: Arg, reduction: Arg) -> Arg:
     """The old flags in the words of the new one."""
     if size_average is None and reduce is None:
         return reduction
-    if reduce is False:
+    if reduce is not None and not reduce:
         return "none"
-    return "sum" if size_average is False else "mean"
+    return "mean" if size_average is None or size_average else "sum"
 
 
 def finish(b: Any, x: Any, reduction: Arg, dtype: Any = None) -> Any:

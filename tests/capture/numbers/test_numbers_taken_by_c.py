@@ -6,6 +6,7 @@ from __future__ import annotations
 import array
 import bisect
 import collections
+import datetime
 import functools
 import heapq
 import itertools
@@ -13,6 +14,7 @@ import math
 import operator
 import statistics
 import struct
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +24,7 @@ import torch
 from torch import Tensor
 
 import anyshape
+from anyshape.errors import PerformanceWarning
 
 
 def changed(target: Any, method: str, *args: Any) -> list[Any]:
@@ -156,4 +159,28 @@ def test_so_many_zero_bytes(make: Any) -> None:
     for length in (3, 5, 1):
         x = torch.ones(length)
         assert fast(x)[1:] == program(x)[1:]
+    assert fast.stats().internal_errors == 0
+
+
+def test_c_reads_numbers_of_outside_objects_and_sizes_as_plain_ones() -> None:
+    """The longest length of a deque, how a text is padded, what a text is translated to."""
+
+    def taken(x: Tensor, kept: collections.deque[int]) -> Any:
+        most, days = kept.maxlen, datetime.timedelta(days=1)
+        assert most is not None
+        made = [collections.deque(kept, n) for n in (most, x.shape[0])]
+        for each in made:
+            each.extend([1, 2])
+        texts = [f"{1:>{n}}|{'a':<{n}}|{2.5:.{n}f}" for n in (most, x.shape[0])]
+        texts.append("ab".translate({97: "x" * x.shape[0]}))
+        return x * sum(map(sum, made)), texts, (days * most).days
+
+    fast = anyshape.compile(taken)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerformanceWarning)
+        for most, size in ((3, 2), (4, 2), (5, 3)):
+            kept = collections.deque(range(1, 6), most)
+            found, expected = (run(torch.ones(size), kept) for run in (fast, taken))
+            assert torch.equal(found[0], expected[0])
+            assert found[1:] == expected[1:]
     assert fast.stats().internal_errors == 0

@@ -366,3 +366,25 @@ def test_what_is_written_to_a_remembered_result_is_there_in_the_next_call(option
 
     wanted = three_calls(program)
     assert three_calls(Compiled(program, Options(**options), ByReference)) == wanted
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_program_that_counts_the_calls_of_a_cache_makes_each_of_them() -> None:
+    def counting() -> Any:
+        @functools.lru_cache
+        def next_of(value: int) -> int:
+            return value + 1
+
+        def program(x: Tensor, value: int) -> Any:
+            y, seen = x * next_of(value), [next_of.cache_info()]
+            next_of.cache_clear()
+            next_of(value)
+            return y * next_of(value), [*seen, next_of.cache_info()]
+
+        return program
+
+    plain, fast = counting(), anyshape.compile(counting())
+    for value in (2, 3, 2, 2):
+        (made, counts), (wanted, expected) = (run(torch.ones(2), value) for run in (fast, plain))
+        assert torch.equal(made, wanted)
+        assert counts == expected

@@ -98,10 +98,12 @@ def call_torch(
     if fn is not T.type:  # which takes no class
         args = tuple([_dtype_of_class(arg) for arg in args])
         kwargs = {key: _dtype_of_class(value) for key, value in kwargs.items()}
-    if "requires_grad" in kwargs:
-        kwargs["requires_grad"] = decided_flag(domain, kwargs["requires_grad"])
+    for flag in kwargs.keys() & {"requires_grad", "pin_memory"}:
+        kwargs[flag] = decided_flag(domain, kwargs[flag])
     if handler is not requires_grad_method and kwargs.get("requires_grad"):
         return _made_as_leaf(domain, fn, args, kwargs)
+    if kwargs.get("pin_memory") or any(map(_is_other_layout, (*args, *kwargs.values()))):
+        return _by_eager(domain, fn, args, kwargs)  # no row makes such tensors
     if handler is not None:
         made = handler(domain, args, kwargs)
         if made is not NotImplemented:
@@ -156,6 +158,10 @@ def _is_new(domain: RecordingDomain, x: TensorValue, start: int) -> bool:
     builder = domain.recorder.builder
     maker = builder.makers.get(x.value)
     return maker in builder.nodes[start:] and OPS[maker.op].alias == "none"
+
+
+def _is_other_layout(arg: Any) -> bool:
+    return type(arg) is torch.layout and arg is not torch.strided
 
 
 CLASS_DTYPES = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}

@@ -3,7 +3,7 @@
 
 In: a row's arguments. Out: the same, where a tensor without dimensions that stands for a number, an
 integer one for a size, a dimension or a count, is its number, as torch's own argument parser reads
-it.
+it; and flags that follow from sizes (``training=step < n``) are known.
 """
 
 from __future__ import annotations
@@ -39,6 +39,14 @@ ZERO_OR_NOT = frozenset({"dropout_p"})
 FILLED = frozenset({("torch_pad", "value"), ("constant_pad_nd", "value")})
 
 
+FLAGS = frozenset({"train"})
+"""Parameters that are flags and have no default; what has a flag for its default is one."""
+CONDITIONS = frozenset(
+    "descending hard is_causal largest replacement right sorted stable upper".split()
+)
+"""Flags that may be conditions on sizes: the rows or the functions behind them take these."""
+
+
 def with_integers(
     builder: Builder,
     contents: ScalarContents,
@@ -63,6 +71,8 @@ def with_integers(
     by_value = (*row.by_value, *limited)
     alone = name in OF_TWO and len(args) == 2 and not kwargs
     names = row.signature.names[:1] if alone else row.signature.names
+    with_flags = (p.name for p in row.signature.parameters if type(p.default) is bool)
+    flags = FLAGS.union(with_flags) - CONDITIONS
 
     def number(parameter: str, arg: Arg) -> Arg:
         if _counts(name, parameter):
@@ -71,6 +81,8 @@ def with_integers(
             made = _number(builder, contents, arg, integral=False)
         else:
             made = arg
+        if isinstance(made, Scalar) and parameter in flags:
+            return decided(made)
         if isinstance(made, (Scalar, ScalarInput)) and parameter in by_value:
             return known_scalar(made, parameter)
         if isinstance(made, (Scalar, ScalarInput)) and parameter in ZERO_OR_NOT:

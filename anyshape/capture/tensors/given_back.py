@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from anyshape.capture.tensors.functional import times_written
+from anyshape.capture.tensors.leaves import decided_flag
 from anyshape.capture.tensors.tensor_ops import call_row
 from anyshape.ops import OPS
 from anyshape.ops.context import OpError
@@ -24,6 +25,7 @@ def perhaps_in_place(
 ) -> Any:
     """`relu(x, inplace=True)` writes its result into `x`."""
     bound = OPS[name].signature.bind(args, kwargs)
+    bound["inplace"] = decided_flag(domain, bound["inplace"])
     if bound["inplace"] is not True:
         return call_row(domain, name, **bound)
     if f"{name}_" in OPS:

@@ -50,7 +50,7 @@ def warn(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any])
     return None
 
 
-def _given(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The arguments by name, without a source that is None."""
     given = dict(zip(("message", "category", "stacklevel", "source"), args)) | kwargs
     if given.get("source", NULL) is None:

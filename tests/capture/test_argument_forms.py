@@ -138,3 +138,20 @@ def test_methods_of_tensors_refuse_what_is_no_tensor(name: str) -> None:
     fast = anyshape.compile(program)
     assert raised(fast) is raised(program) is not None
     assert fast.stats().internal_errors == 0
+
+
+def test_a_tensor_of_another_layout_is_made_as_eager_makes_it() -> None:
+    def program(x: Tensor, *, pinned: bool) -> tuple[Any, ...]:
+        n, sparse = len(x), torch.sparse_coo
+        strided = torch.zeros(n, layout=x.layout, pin_memory=pinned, requires_grad=True)
+        like = torch.zeros_like(x, layout=sparse)
+        made = torch.zeros(n, layout=sparse), like, x.new_empty((n, 2), layout=sparse)
+        return *(one.layout for one in made), torch.add(x, made[0].to_dense()), strided.layout
+
+    fast = anyshape.compile(program)
+    for n in (3, 0, 1):
+        x = torch.rand(n)
+        assert str(fast(x, pinned=False)) == str(program(x, pinned=False))
+    if not torch.cuda.is_available():  # eager torch refuses it there
+        with pytest.raises(RuntimeError, match="pin"):
+            fast(torch.rand(2), pinned=True)

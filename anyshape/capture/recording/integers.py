@@ -3,7 +3,7 @@
 
 In: a row's arguments. Out: the same, where a tensor without dimensions that stands for a number, an
 integer one for a size, a dimension or a count, is its number, as torch's own argument parser reads
-it.
+it; and flags that follow from sizes (``training=step < n``) are known.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ OF_TWO = frozenset({"max", "min"})
 NUMBERED = frozenset({("select", "index")})
 ZERO_OR_NOT = frozenset({"dropout_p"})
 """Parameters of which a row asks whether they are 0: what it is then is decided while capturing."""
-SYMBOLIC_FLAGS = frozenset({"is_causal"})
-"""Flags that a row can take without knowing them."""
+SYMBOLIC_FLAGS = frozenset(
+    "descending hard is_causal largest replacement right sorted stable upper".split()
+)
+"""Flags that may be conditions on sizes: rows, or the functions behind them, take these."""
 OTHER_FLAGS = frozenset(
     "align_corners dim recompute_scale_factor reduce size_average train unbiased".split()
 )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.values import Call
+from anyshape.capture.heap.values import NULL, Call
 from anyshape.capture.interpreter import calls_of_the_program
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
@@ -27,7 +27,7 @@ from anyshape.errors import warn_outside
 
 def warn(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Defers the warning; one about a caller of the compiled function finds that line then."""
-    given = dict(zip(("message", "category", "stacklevel", "source"), args)) | kwargs
+    given = _given(args, kwargs)
     if domain.noted is not None:
         return _warn_here(domain, given)
     category = given.get("category") or UserWarning
@@ -39,8 +39,7 @@ def warn(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any])
         pickles.refuse_frames(domain.machine)
     plain = given.keys() <= {"message", "category", "stacklevel"} and "message" in given
     if type(level) is not int or not plain or not issubclass(category, Warning):
-        domain.defer(warnings.warn, args, kwargs)
-        return None
+        raise broken("unknown-call", "warnings.warn")  # an error, or of what has a source
     frame = visible_frame(domain.machine, max(level, 1) - 1)
     effect: Callable[..., None] = (
         functools.partial(warn_outside, beyond=max(level, 1) - 1 - count_visible(domain.machine))
@@ -51,12 +50,22 @@ def warn(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any])
     return None
 
 
+def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments by name, without a source that is None."""
+    given = dict(zip(("message", "category", "stacklevel", "source"), args)) | kwargs
+    if given.get("source", NULL) is None:
+        del given["source"]
+    if type(given.get("stacklevel")) is bool:
+        given["stacklevel"] = int(given["stacklevel"])
+    return given
+
+
 def warn_of_a_caller(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Between segments: warns of a caller of the compiled function. False, and nothing is done,
     where the warning is about another line, or not one that can be given."""
-    given = dict(zip(("message", "category", "stacklevel"), args)) | kwargs
+    given = _given(args, kwargs)
     level = given.pop("stacklevel", 1)
-    if type(level) is not int or len(args) > 3 or not given.keys() <= {"message", "category"}:
+    if type(level) is not int or not given.keys() <= {"message", "category"}:
         return False
     beyond = level - 1 - count_visible(machine)
     if beyond < 0 or level == 1 or "message" not in given:

@@ -99,11 +99,11 @@ def call_torch(
     argument_forms.refuse_forms(fn, args, kwargs)
     if fn is not T.type:  # which takes no class
         args = tuple([_dtype_of_class(arg) for arg in args])
-        kwargs = {key: _dtype_of_class(value) for key, value in kwargs.items()}
-    for key in FLAGS.intersection(kwargs):
-        kwargs[key] = decided_flag(domain, kwargs[key])
+        kwargs = {key: _option(domain, key, value) for key, value in kwargs.items()}
     if handler is not requires_grad_method and kwargs.get("requires_grad"):
         return _made_as_leaf(domain, fn, args, kwargs)
+    if kwargs.get("pin_memory") or any(map(_is_other_layout, (*args, *kwargs.values()))):
+        return _by_eager(domain, fn, args, kwargs)  # no row makes such tensors
     if handler is not None:
         made = handler(domain, args, kwargs)
         if made is not NotImplemented:
@@ -158,6 +158,16 @@ def _is_new(domain: RecordingDomain, x: TensorValue, start: int) -> bool:
     builder = domain.recorder.builder
     maker = builder.makers.get(x.value)
     return maker in builder.nodes[start:] and OPS[maker.op].alias == "none"
+
+
+def _option(domain: RecordingDomain, key: str, value: Any) -> Any:
+    if key in FLAGS or key in ("requires_grad", "pin_memory"):
+        return decided_flag(domain, value)
+    return _dtype_of_class(value)
+
+
+def _is_other_layout(arg: Any) -> bool:
+    return type(arg) is torch.layout and arg is not torch.strided
 
 
 CLASS_DTYPES = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}

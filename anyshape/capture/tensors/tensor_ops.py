@@ -106,6 +106,8 @@ def _noun(value: Any) -> Any:
     if isinstance(value, torch.memory_format):
         return str(value).removeprefix("torch.")
     if isinstance(value, torch.layout):
+        if value is not torch.strided:
+            raise broken("tensor-subclass", f"tensor that is not strided ({value})")
         return None
     if value is Ellipsis:
         return value

@@ -22,7 +22,8 @@ def of_the_caller(x: Tensor) -> Tensor:
 
 
 def of_the_callers_caller(x: Tensor) -> Tensor:
-    warnings.warn("further out", UserWarning, 3)
+    warnings.warn("further out", UserWarning, 3, None)
+    warnings.warn("this very line", stacklevel=True)
     return x + 1
 
 

@@ -328,10 +328,10 @@ def _joint(chained: _Chained, outlined: Outline, absent: tuple[int, ...] = ()) -
     )
 
 
-def _cut_at(graph: Graph, positions: Sequence[int]) -> Graph:
+def _cut_at(graph: Graph, values: Sequence[Value]) -> Graph:
     """Raises ``AnyshapeError``."""
     try:
-        return cut_at(graph, positions, OPS)
+        return cut_at(graph, values, OPS)
     except NotDifferentiable as refused:
         raise AnyshapeError("E401", op="backward", why=refused.reason) from refused
 

@@ -272,14 +272,11 @@ def cut_in(captured: Graph, pure: Graph, stage: Stage, ops: Mapping[str, OpDef])
     return replace(captured, nodes=tuple(nodes), outputs=tuple(outputs))
 
 
-def cut_at(graph: Graph, positions: Sequence[int], ops: Mapping[str, OpDef]) -> Graph:
-    """The graph, where what is made of these outputs is made of arguments in their places, which
+def cut_at(graph: Graph, values: Sequence[Value], ops: Mapping[str, OpDef]) -> Graph:
+    """The graph, where what is made of these values is made of arguments in their places, which
     come last: what is done behind the last write to one. Raises ``NotDifferentiable``."""
     owner, written = roots(graph, ops), _last_writes(graph, ops)
-    given: dict[Value, Value] = {}
-    for position in positions:
-        (value,) = values_in(graph.outputs[position])
-        given[value] = Value(f"{value.name}_given", value.type)
+    given = {value: Value(f"{value.name}_given", value.type) for value in values}
     begins = {value: written.get(owner.get(value, value), -1) for value in given}
     behind: dict[Value, int] = {owner.get(v, v): n for v, n in begins.items() if n >= 0}
     views: set[Value] = set()  # of a result, from before it was written

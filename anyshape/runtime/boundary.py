@@ -56,7 +56,7 @@ class Boundary:
     ``replayed``: the graph without what nobody reads, whose checks of data no kernel made; eager's
     backward does not know it.
     ``cuts``: the graph for a part that is handed results of which one lies in front of another.
-    ``cut_at``: a graph in which some of its outputs are handed to what is made of them.
+    ``cut_at``: a graph in which some of its values are handed to what is made of them.
     """
 
     graph: Graph
@@ -68,7 +68,7 @@ class Boundary:
     writes: bool = False
     replayed: Graph | None = None
     cuts: Mapping[Part, Graph] = field(default_factory=dict)
-    cut_at: Callable[[Graph, Sequence[int]], Graph] = field(default=lambda graph, _: graph)
+    cut_at: Callable[[Graph, Sequence[Value]], Graph] = field(default=lambda graph, _: graph)
     halves: dict[tuple[int, ...], Half | None] = field(default_factory=dict)
     reruns: int = 0
     laid: dict[Form, tuple[Laid, ...] | None] = field(default_factory=dict)
@@ -397,6 +397,7 @@ class Boundary:
                 inputs[position] = new.requires_grad_()
             results = call.living(self._earlier[part]) if create else {}
             given = {p: stand_ins.of(tensor) for p, tensor in results.items()}
+            here = {} if part in self.cuts else given  # there, the part reads views of them
             eager = self._eager_of(part, tuple(given))
             outs = self._replayed(call, [*inputs, *given.values()], eager)
             handed = {p: g for p, g in zip(part.outputs, cotangents) if g is not None}
@@ -407,7 +408,7 @@ class Boundary:
             way = Way.of(
                 {outs[p]: g for p, g in handed.items()},
                 [inputs[i] for i in part.wanted if i >= 0],
-                [given.get(made_by(i), outs[made_by(i)]) for i in part.wanted if i < 0],
+                [here.get(made_by(i), outs[made_by(i)]) for i in part.wanted if i < 0],
             )
             ends = [(get_gradient_edge(outs[p]), result) for p, result in own.items()]
             for position in replaced:  # as the program has done it
@@ -430,11 +431,15 @@ class Boundary:
             return made
 
     def _eager_of(self, part: Part, given: tuple[int, ...]) -> Run:
-        """The function of the graph's inputs and of these results on the way."""
+        """The function of the graph's inputs and of these results on the way. Results that the
+        program has dropped, and what is hidden from it, are made of these again, as what they add
+        to gradients of gradients goes through these."""
         key = (part if part in self.cuts else None, given)
         if key not in self._eager:
-            graph = self.cuts.get(part) or self.replayed or self.graph
-            self._eager[key] = eager_function(self.cut_at(graph, given) if given else graph)
+            whole = self.replayed or self.graph
+            values = [*values_in(tuple([whole.outputs[position] for position in given]))]
+            graph = self.cuts.get(part, whole)
+            self._eager[key] = eager_function(self.cut_at(graph, values) if given else graph)
         return self._eager[key]
 
     def _replayed(self, call: Call, inputs: Sequence[Any], eager: Run) -> tuple[Any, ...]:

@@ -281,6 +281,57 @@ def test_second_gradients_are_of_the_result_that_a_formula_keeps() -> None:
         assert_same(found, expected, 1e-9)
 
 
+def narrowed(x: Tensor, w: Tensor) -> Results:
+    """No formula of eager's keeps the result in between."""
+    h = x * w
+    top = h.softmax(1).topk(2)[0]
+    mixed = nn.functional.pad(top, (1, 1))
+    return h, top, (mixed.sin() + h).sum(1)
+
+
+def past_what_is_hidden(x: Tensor, w: Tensor) -> Results:
+    """What the program is not handed lies behind a result that is read besides."""
+    h = x * w
+    square = h * h
+    k = square + 1
+    return h, k, (k + 2).sin() + (square + 3).cos() * h
+
+
+def one_behind_the_other(x: Tensor, w: Tensor) -> Results:
+    h = x * w
+    k = h * h + x
+    m = k * h + k.sin()
+    return h, k, m, (m + 1) * (k + 1) * (h + x)
+
+
+def differentiated_thrice(run: Callable[..., Results], x: Tensor, kept: tuple[int, ...]) -> Any:
+    """Of the last result, with respect to those that are kept and to the inputs; the first and the
+    second gradients, and the third ones after more results have been dropped."""
+    leaves = [x.clone().requires_grad_(), torch.linspace(1, 2, 4).requires_grad_()]
+    results = run(*leaves)
+    found, ends = [results[-1].sin()], [*(results[position] for position in kept), *leaves]
+    del results
+    seen = []
+    for _ in range(3):
+        total = torch.stack([g.square().sum() for g in found if g is not None]).sum() * 0.1
+        found = [*torch.autograd.grad(total, ends, create_graph=True, allow_unused=True)]
+        seen += found
+        ends = ends[1:] if len(ends) > 2 else ends
+    return seen
+
+
+@pytest.mark.parametrize("program", [narrowed, past_what_is_hidden, one_behind_the_other])
+def test_gradients_of_gradients_go_through_what_is_kept(program: Callable[..., Results]) -> None:
+    """Not past it, by way of a result that the program has dropped or was never handed."""
+    fast = anyshape.compile(program)
+    for count in (3, 2):
+        x = torch.randn(count, 4)
+        for kept in ((), (0,), (1,), (0, 1), (0, 1, 2)):
+            runs = [differentiated_thrice(run, x, kept) for run in (fast, program)]
+            assert_same(*runs, 1e-7)
+    assert (fast.stats().specializations, fast.stats().eager_graphs) == (1, ())
+
+
 class GivesNone(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

@@ -305,8 +305,8 @@ def one_behind_the_other(x: Tensor, w: Tensor) -> Results:
 
 
 def differentiated_thrice(run: Callable[..., Results], x: Tensor, kept: tuple[int, ...]) -> Any:
-    """Of the last result, with respect to those that are kept and to the inputs; the first and the
-    second gradients, and the third ones after more results have been dropped."""
+    """Of the last result, with respect to those that are kept and to the inputs: the first,
+    second and third gradients."""
     leaves = [x.clone().requires_grad_(), torch.linspace(1, 2, 4).requires_grad_()]
     results = run(*leaves)
     found, ends = [results[-1].sin()], [*(results[position] for position in kept), *leaves]
@@ -316,7 +316,6 @@ def differentiated_thrice(run: Callable[..., Results], x: Tensor, kept: tuple[in
         total = torch.stack([g.square().sum() for g in found if g is not None]).sum() * 0.1
         found = [*torch.autograd.grad(total, ends, create_graph=True, allow_unused=True)]
         seen += found
-        ends = ends[1:] if len(ends) > 2 else ends
     return seen
 
 

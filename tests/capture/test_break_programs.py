@@ -132,7 +132,7 @@ BREAKS: dict[str, int] = {
     "tensors.custom_function": 2,
     "tensors.custom_function_grad": 4,
     "tensors.inplace_input": 3,
-    "tensors.inplace_then_views": 2,
+    "tensors.inplace_then_views": 6,
     "tensors.list_of_tensors_mutated": 3,
     "tensors.cat_in_break": 1,
     "tensors.list_arg_to_native": 7,
@@ -141,7 +141,7 @@ BREAKS: dict[str, int] = {
     "tensors.nonzero_item": 5,
     "tensors.assign_slices": 2,
     "tensors.tuple_outputs_shared": 2,
-    "tensors.input_output_alias": 2,
+    "tensors.input_output_alias": 4,
     "tensors.param_update": 4,
     "tensors.out_kw": 2,
     "tensors.backward_inside": 4,  # one at each of the sizes that its layouts follow from

@@ -293,11 +293,13 @@ def _call_with_them(
 def _call_with_parts(
     domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """A pure call, in whose arguments proxies may lie, which C code may refuse."""
+    """A pure call, in whose arguments proxies may lie, which C code may refuse. What the object of
+    a method has in it is not read as numbers."""
     try:
         return _call_pure(domain, fn, args, kwargs)
     except TypeError:
-        if any(type(item) in PROXIES for item in _items((*args, *kwargs.values()))):
+        read = (*args[hasattr(fn, "__objclass__") :], *kwargs.values())
+        if any(type(item) in PROXIES for item in _items(read)):
             raise unknown(domain, fn) from None
         raise
 

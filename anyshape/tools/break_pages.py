@@ -331,7 +331,7 @@ def page(name: str) -> str:
     if kind.hint:
         parts.append(f"What to do: {kind.hint}.")
     error = f"this is the error [{kind.code}](../errors.md#{kind.code.lower()})"
-    parts.append(f"With `fullgraph=True` {error if kind.refused else 'it is a warning as well'}.")
+    parts.append(f"With `fullgraph=True` {kind.allowed or error}.")
     return "\n\n".join(parts) + "\n"
 
 

@@ -304,7 +304,7 @@ def _call_with_parts(
         raise
 
 
-BY_VALUE: dict[Any, tuple[int, str]] = {deque: (1, "maxlen"), deque.__init__: (2, "maxlen")}
+LENGTHS: dict[Any, tuple[int, str]] = {deque: (1, "maxlen"), deque.__init__: (2, "maxlen")}
 """Of what keeps its arguments as they are, the one that C reads as an integer: position, name."""
 
 
@@ -312,9 +312,9 @@ def _with_lengths(
     domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments with an integer where C would not ask a proxy for one."""
-    if fn not in BY_VALUE:
+    if fn not in LENGTHS:
         return args, kwargs
-    position, name = BY_VALUE[fn]
+    position, name = LENGTHS[fn]
     given = [domain.concrete(a, fn) if i == position else a for i, a in enumerate(args)]
     return tuple(given), {
         key: domain.concrete(value, fn) if key == name else value for key, value in kwargs.items()

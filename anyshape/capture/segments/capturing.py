@@ -21,7 +21,7 @@ from anyshape.capture.guards import execution_modes
 from anyshape.capture.guards.counters import counters
 from anyshape.capture.guards.guard_code import GuardSet
 from anyshape.capture.guards.no_alias import NoAlias
-from anyshape.capture.heap.breaks import GraphBreak, broken, record_of
+from anyshape.capture.heap.breaks import BREAKS, GraphBreak, broken, record_of
 from anyshape.capture.heap.deaths import DeathsAreUnknown
 from anyshape.capture.heap.quiet_classes import bare_name, class_module
 from anyshape.capture.heap.raised_state import traceback_of
@@ -380,7 +380,7 @@ class Capturer:
             location = locate(frame.code, min(index, len(frame.code.lines) - 1))
         found = record_of(signal, location, module_name(self.fn, machine.frame))
         self.breaks.append(found)
-        if self.options.fullgraph and found.id != "operator-raises":
+        if self.options.fullgraph and not BREAKS[found.id].allowed:
             raise found.error()
 
     def _guarded(

@@ -143,7 +143,7 @@ def test_methods_of_tensors_refuse_what_is_no_tensor(name: str) -> None:
 def test_a_tensor_of_another_layout_is_made_as_eager_makes_it() -> None:
     def program(x: Tensor, *, pinned: bool) -> tuple[Any, ...]:
         n, sparse = len(x), torch.sparse_coo
-        strided = torch.zeros(n, layout=x.layout, pin_memory=pinned, requires_grad=True)
+        strided = torch.zeros(n, layout=x.layout, pin_memory=pinned)
         like = torch.zeros_like(x, layout=sparse)
         made = torch.zeros(n, layout=sparse), like, x.new_empty((n, 2), layout=sparse)
         return *(one.layout for one in made), torch.add(x, made[0].to_dense()), strided.layout

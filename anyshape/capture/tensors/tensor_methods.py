@@ -102,7 +102,7 @@ def call_torch(
         kwargs = {key: _option(domain, key, value) for key, value in kwargs.items()}
     if handler is not requires_grad_method and kwargs.get("requires_grad"):
         return _made_as_leaf(domain, fn, args, kwargs)
-    if kwargs.get("pin_memory") or any(map(_is_other_layout, (*args, *kwargs.values()))):
+    if kwargs.get("pin_memory"):
         return _by_eager(domain, fn, args, kwargs)  # no row makes such tensors
     if handler is not None:
         made = handler(domain, args, kwargs)
@@ -164,10 +164,6 @@ def _option(domain: RecordingDomain, key: str, value: Any) -> Any:
     if key in FLAGS or key in ("requires_grad", "pin_memory"):
         return decided_flag(domain, value)
     return _dtype_of_class(value)
-
-
-def _is_other_layout(arg: Any) -> bool:
-    return type(arg) is torch.layout and arg is not torch.strided
 
 
 CLASS_DTYPES = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}

@@ -11,6 +11,17 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
+class Tall:
+    """Tiles of groups that have more rows than a tile: so many rows, elements of a row at once, and
+    stages.
+    """
+
+    rows: int
+    bk: int
+    stages: int
+
+
+@dataclass(frozen=True, slots=True)
 class Tile:
     """A tile of pieces_m x pieces_n pieces, each [wm rows of x, wn rows of w], and how it is loaded
     and stored. `band` tile rows of a group are worked on together, so that they share readings of
@@ -37,6 +48,7 @@ class Tile:
     programs: int = 1
     flatten: bool = False
     specialized: bool = False
+    tall: Tall | None = None
 
     @property
     def rows(self) -> int:

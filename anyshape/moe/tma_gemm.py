@@ -25,7 +25,7 @@ from anyshape.kernels.launches import (
     quick,
 )
 from anyshape.kernels.overlap import follow, overlap
-from anyshape.moe.gemm_tiles import Tile
+from anyshape.moe.gemm_tiles import Tall, Tile
 from anyshape.moe.triton_epilogue import finish, finish_gated, put
 
 
@@ -40,25 +40,49 @@ def _add_groups(groups, ends, row_ends, next_row, groups_2, ends_2, row_ends_2, 
 
 
 @triton.jit
+def _height(count, BM: tl.constexpr, TALL: tl.constexpr):
+    """Rows of the tiles of a group of so many rows: TALL (0: there are none) where BM are too few."""
+    return tl.where(count > BM, TALL, BM) if TALL else BM
+
+
+@triton.jit
 def plan(
-    sizes, groups, rows, tiles_n, BM: tl.constexpr, BLOCK_G: tl.constexpr, INIT_TAIL: tl.constexpr
+    sizes,
+    groups,
+    rows,
+    tiles_n,
+    BM: tl.constexpr,
+    BLOCK_G: tl.constexpr,
+    INIT_TAIL: tl.constexpr,
+    TALL: tl.constexpr = 0,
 ):
     """(past-the-last row of each group [BLOCK_G], past-the-last tile [BLOCK_G], number of tiles);
     the tail comes behind all groups.
     """
     index = tl.arange(0, BLOCK_G)
     size = tl.load(sizes + index, mask=index < groups, other=0).to(tl.int32)
-    tiles = (size + BM - 1) // BM * tiles_n
+    tiles = tl.cdiv(size, _height(size, BM, TALL)) * tiles_n
     total = tl.sum(tiles)
     if INIT_TAIL:
-        total += (tl.maximum(rows - tl.sum(size), 0) + BM - 1) // BM * tiles_n
+        tail = tl.maximum(rows - tl.sum(size), 0)
+        total += tl.cdiv(tail, _height(tail, BM, TALL)) * tiles_n
     return tl.cumsum(size), tl.cumsum(tiles), total
 
 
 @triton.jit
-def locate(tile, row_ends, ends, groups, rows, tiles_n, BM: tl.constexpr, BAND: tl.constexpr):
-    """(group, its first row, its rows, tile row, tile column) of a tile: bands of BAND tile rows,
-    row by row inside. The tail is group `groups`.
+def locate(
+    tile,
+    row_ends,
+    ends,
+    groups,
+    rows,
+    tiles_n,
+    BM: tl.constexpr,
+    BAND: tl.constexpr,
+    TALL: tl.constexpr = 0,
+):
+    """(group, its first row, its rows, the tile's first row in it, tile column) of a tile: bands of
+    BAND tile rows, row by row inside. The tail is group `groups`.
     """
     before = ends <= tile
     group, first, start, end = tl.reduce(
@@ -73,11 +97,12 @@ def locate(tile, row_ends, ends, groups, rows, tiles_n, BM: tl.constexpr, BAND: 
     )
     group = tl.minimum(group, groups)
     count = tl.where(group < groups, end, rows) - start
+    height = _height(count, BM, TALL)
     local = tile - first
     band = local // (BAND * tiles_n)
-    width = tl.minimum(tl.cdiv(count, BM) - band * BAND, BAND)
+    width = tl.minimum(tl.cdiv(count, height) - band * BAND, BAND)
     local -= band * BAND * tiles_n
-    return group, start, count, band * BAND + local % width, local // width
+    return group, start, count, (band * BAND + local % width) * height, local // width
 
 
 @triton.jit
@@ -105,12 +130,78 @@ def _rows(
     return tl.load(x + token[:, None] * x_row + column[None, :], mask=mask, other=0.0)
 
 
+@triton.jit
+def _make(
+    where,
+    descriptors,
+    x,
+    x_row,
+    out,
+    stride_out,
+    indices,
+    others,
+    sizes,
+    SWAP: tl.constexpr,
+    GATHER: tl.constexpr,
+    SCATTER: tl.constexpr,
+    SCALED: tl.constexpr,
+    BIASED: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    FACTORS: tl.constexpr,
+    INIT_TAIL: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Make and store a tile of BM rows and BN columns of the product."""
+    group, start, count, top, tile_n = where
+    x_desc, w_desc = descriptors
+    gather_indices, scatter_indices = indices
+    groups, rows, columns, inner = sizes
+    row = top + tl.arange(0, BM)
+    row_mask = (row < count) & (start + row < rows)
+    position = (start + row).to(tl.int64)
+    w_row = group * columns + tile_n * BN
+    if SWAP:
+        acc = tl.zeros([BN, BM], tl.float32)
+    else:
+        acc = tl.zeros([BM, BN], tl.float32)
+    steps = tl.cdiv(inner, BK)
+    if INIT_TAIL:
+        steps = tl.where(group < groups, steps, 0)
+    for step in tl.range(0, steps, num_stages=STAGES):
+        a = _rows(
+            *(x, x_desc, gather_indices, x_row, start + top),
+            *(position, row_mask, step * BK, inner, BK, GATHER),
+        )
+        b = w_desc.load([w_row, step * BK])
+        if SWAP:
+            acc = tl.dot(b, a.T, acc)
+        else:
+            acc = tl.dot(a, b.T, acc)
+    if SWAP:
+        acc = tl.trans(acc)
+    column = tile_n * BN + tl.arange(0, BN)
+    column_mask = column < columns
+    real = column_mask & (group < groups)
+    acc = finish(
+        *(acc, group, position, row_mask, column, real, columns, others),
+        *(gather_indices, scatter_indices, GATHER, SCALED, BIASED, WEIGHTED, FACTORS),
+    )
+    value = acc.to(out.dtype.element_ty)
+    mask = row_mask[:, None] & column_mask[None, :]
+    put(value, out, scatter_indices, position, row_mask, column, mask, stride_out, SCATTER)
+
+
 @quick
 @triton.jit(do_not_specialize=["rows", "groups"])
 def _grouped(
     x,
     x_desc,
     w_desc,
+    tall_x_desc,
+    tall_w_desc,
     sizes,
     out,
     gather_indices,
@@ -143,49 +234,40 @@ def _grouped(
     BN: tl.constexpr,
     BK: tl.constexpr,
     FLATTEN: tl.constexpr,
+    TALL: tl.constexpr,
+    TALL_BK: tl.constexpr,
+    TALL_STAGES: tl.constexpr,
 ):
-    """Program p makes tiles p, p + programs, ... of the product."""
+    """Program p makes tiles p, p + programs, ... of the product. Groups of more than BM rows have
+    tiles of TALL rows, if there are such.
+    """
     follow(OVERLAP)
     tiles_n = tl.cdiv(columns, BN)
-    row_ends, ends, total = plan(sizes, groups, rows, tiles_n, BM, BLOCK_G, INIT_TAIL)
-    steps = tl.cdiv(inner, BK)
+    row_ends, ends, total = plan(sizes, groups, rows, tiles_n, BM, BLOCK_G, INIT_TAIL, TALL)
+    indices = (gather_indices, scatter_indices)
+    others = (x_scales, w_scales, bias, row_weights, stride_bias, weight_token, weight_group)
+    numbers = (groups, rows, columns, inner)
     for tile in tl.range(tl.program_id(0), total, tl.num_programs(0), flatten=FLATTEN):
-        group, start, count, tile_m, tile_n = locate(
-            tile, row_ends, ends, groups, rows, tiles_n, BM, BAND
-        )
-        row = tile_m * BM + tl.arange(0, BM)
-        row_mask = (row < count) & (start + row < rows)
-        position = (start + row).to(tl.int64)
-        w_row = group * columns + tile_n * BN
-        if SWAP:
-            acc = tl.zeros([BN, BM], tl.float32)
-        else:
-            acc = tl.zeros([BM, BN], tl.float32)
-        if INIT_TAIL:
-            steps = tl.where(group < groups, tl.cdiv(inner, BK), 0)
-        for step in range(steps):
-            a = _rows(
-                *(x, x_desc, gather_indices, x_row, start + tile_m * BM),
-                *(position, row_mask, step * BK, inner, BK, GATHER),
-            )
-            b = w_desc.load([w_row, step * BK])
-            if SWAP:
-                acc = tl.dot(b, a.T, acc)
+        where = locate(tile, row_ends, ends, groups, rows, tiles_n, BM, BAND, TALL)
+        if TALL:
+            if where[2] > BM:
+                _make(
+                    *(where, (tall_x_desc, tall_w_desc), x, x_row, out, stride_out, indices),
+                    *(others, numbers, SWAP, GATHER, SCATTER, SCALED, BIASED, WEIGHTED, FACTORS),
+                    *(INIT_TAIL, TALL, BN, TALL_BK, TALL_STAGES),
+                )
             else:
-                acc = tl.dot(a, b.T, acc)
-        if SWAP:
-            acc = tl.trans(acc)
-        column = tile_n * BN + tl.arange(0, BN)
-        column_mask = column < columns
-        real = column_mask & (group < groups)
-        others = (x_scales, w_scales, bias, row_weights, stride_bias, weight_token, weight_group)
-        acc = finish(
-            *(acc, group, position, row_mask, column, real, columns, others),
-            *(gather_indices, scatter_indices, GATHER, SCALED, BIASED, WEIGHTED, FACTORS),
-        )
-        value = acc.to(out.dtype.element_ty)
-        mask = row_mask[:, None] & column_mask[None, :]
-        put(value, out, scatter_indices, position, row_mask, column, mask, stride_out, SCATTER)
+                _make(
+                    *(where, (x_desc, w_desc), x, x_row, out, stride_out, indices),
+                    *(others, numbers, SWAP, GATHER, SCATTER, SCALED, BIASED, WEIGHTED, FACTORS),
+                    *(INIT_TAIL, BM, BN, BK, None),
+                )
+        else:
+            _make(
+                *(where, (x_desc, w_desc), x, x_row, out, stride_out, indices),
+                *(others, numbers, SWAP, GATHER, SCATTER, SCALED, BIASED, WEIGHTED, FACTORS),
+                *(INIT_TAIL, BM, BN, BK, None),
+            )
 
 
 @quick
@@ -232,10 +314,10 @@ def _gated(
     row_ends, ends, total = plan(sizes, groups, rows, tiles_n, BM, BLOCK_G, INIT_TAIL)
     steps = tl.cdiv(inner, BK)
     for tile in tl.range(tl.program_id(0), total, tl.num_programs(0), flatten=FLATTEN):
-        group, start, count, tile_m, tile_n = locate(
+        group, start, count, top, tile_n = locate(
             tile, row_ends, ends, groups, rows, tiles_n, BM, BAND
         )
-        row = tile_m * BM + tl.arange(0, BM)
+        row = top + tl.arange(0, BM)
         row_mask = (row < count) & (start + row < rows)
         position = (start + row).to(tl.int64)
         first = group * columns * 2 + tile_n * BN * (2 if INTERLEAVED else 1)
@@ -250,7 +332,7 @@ def _gated(
             steps = tl.where(group < groups, tl.cdiv(inner, BK), 0)
         for step in range(steps):
             a = _rows(
-                *(x, x_desc, gather_indices, x_row, start + tile_m * BM),
+                *(x, x_desc, gather_indices, x_row, start + top),
                 *(position, row_mask, step * BK, inner, BK, GATHER),
             )
             b = w_desc.load([first, step * BK])
@@ -306,6 +388,16 @@ def constants(tile: Tile, groups: int, gathers: bool) -> dict[str, int | bool]:
     }
 
 
+def _descriptors(
+    x: Tensor, w: Tensor, rows: int, columns: int, inner: int, gathers: bool
+) -> tuple[TensorDescriptor, TensorDescriptor]:
+    """What the copy engine needs to know of x and w that are read in tiles of so many rows of each;
+    that of w twice where x is gathered.
+    """
+    weights = TensorDescriptor.from_tensor(flat(w), [columns, inner])
+    return weights if gathers else TensorDescriptor.from_tensor(x, [rows, inner]), weights
+
+
 def launch(
     tile: Tile,
     x: Tensor,
@@ -329,12 +421,12 @@ def launch(
     all_groups = groups + init_tail
     factors = row_weights is not None and row_weights.dim() == 2
     tiles = (ceil_div(rows, tile.wm) + all_groups) * ceil_div(columns, tile.wn)
-    w_desc = TensorDescriptor.from_tensor(flat(w), [tile.wn, tile.bk])
     gathers = gather_indices is not None
+    tall = tile.tall or Tall(0, tile.bk, tile.stages)
     _grouped[(min(tiles, processors(x.device) * tile.programs),)](
         x,
-        w_desc if gathers else TensorDescriptor.from_tensor(x, [tile.wm, tile.bk]),
-        w_desc,
+        *_descriptors(x, w, tile.wm, tile.wn, tile.bk, gathers),
+        *_descriptors(x, w, tall.rows or tile.wm, tile.wn, tall.bk, gathers),
         m_sizes,
         out,
         *given(m_sizes, gather_indices, scatter_indices, x_scales, w_scales, bias, row_weights),
@@ -346,6 +438,9 @@ def launch(
         WEIGHTED=row_weights is not None,
         FACTORS=factors,
         INIT_TAIL=init_tail,
+        TALL=tall.rows,
+        TALL_BK=tall.bk,
+        TALL_STAGES=tall.stages,
         **constants(tile, groups, gathers),
         **overlap(x, tile.swap and scatter_indices is None),
     )

@@ -79,10 +79,10 @@ def _grouped_gemm(
     """Program p makes tiles p, p + programs, ...; the tail to be zeroed is a group of its own."""
     row_ends, ends, total = plan(sizes, groups, rows, tl.cdiv(columns, BN), BM, BLOCK_G, INIT_TAIL)
     for tile in range(tl.program_id(0), total, tl.num_programs(0)):
-        group, start, count, tile_m, tile_n = locate(
+        group, start, count, top, tile_n = locate(
             tile, row_ends, ends, groups, rows, tl.cdiv(columns, BN), BM, BAND
         )
-        row = tile_m * BM + tl.arange(0, BM)
+        row = top + tl.arange(0, BM)
         column = tile_n * BN + tl.arange(0, BN)
         row_mask = (row < count) & (start + row < rows)
         column_mask = column < columns

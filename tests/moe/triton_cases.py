@@ -20,7 +20,7 @@ from anyshape.moe import (
     triton_routing,
     triton_shuffling,
 )
-from anyshape.moe.gemm_tiles import Tile
+from anyshape.moe.gemm_tiles import Tall, Tile
 from tests.triton_interpreter import mend
 
 mend()
@@ -405,12 +405,13 @@ def test_grouped_gemm_is_the_reference(
 
 @pytest.mark.parametrize("gathers", [False, True])
 @pytest.mark.parametrize("swap", [False, True])
+@pytest.mark.parametrize("tall", [None, Tall(32, 16, 3)])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float8_e4m3fn])
 def test_the_kernel_on_descriptors_is_the_reference(
-    dtype: torch.dtype, *, swap: bool, gathers: bool
+    dtype: torch.dtype, tall: Tall | None, *, swap: bool, gathers: bool
 ) -> None:
-    tile = Tile(1, 1, 16, 32, 32, 2, swap=swap, band=2)
-    for sizes, rows, columns, inner in (([0, 5, 0, 20, 1], 30, 40, 48), ([3], 3, 16, 80)):
+    tile = Tile(1, 1, 16, 32, 32, 2, swap=swap, band=2, tall=tall)
+    for sizes, rows, columns, inner in (([0, 5, 0, 20, 1], 30, 40, 48), ([3, 70], 100, 16, 80)):
         arguments = product_arguments(dtype, sizes, rows, columns, inner)
         arguments["bias"] = torch.randint(-3, 4, (len(sizes), columns)).float()
         arguments["row_weights"] = torch.randint(-3, 4, (rows,)).float()

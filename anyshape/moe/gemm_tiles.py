@@ -31,7 +31,7 @@ class Tile:
 
     `specialized` says which kernel: the one in Gluon, whose loads have a warp of their own and
     whose pieces have a warpgroup each, or the one in Triton, which has one piece, and may `flatten`
-    its loops over tiles and `bk`.
+    its loops over tiles and `bk`, or have tall tiles.
     """
 
     pieces_m: int = 1
@@ -69,7 +69,7 @@ class Shapes:
 
 
 ANY = float("inf")
-FEW_ROWS = Tile(1, 1, 16, 128, 128, 3, swap=True, programs=2, flatten=True)
+FEW_ROWS = Tile(1, 1, 16, 128, 128, 3, swap=True, programs=2, tall=Tall(64, 64, 4))
 TWO_CONSUMERS = Tile(2, 1, 64, 256, 64, 4, staged=True, store_n=128, specialized=True)
 # up to 192 rows, so that a group of 128 to 192 rows has one tile and reads its weights once
 THREE_CONSUMERS = Tile(3, 1, 64, 128, 64, 5, staged=True, store_n=64, specialized=True)
@@ -78,8 +78,14 @@ TWO_PROGRAMS = Tile(1, 1, 128, 128, 64, 3, programs=2, flatten=True)
 
 def _with_eight_bits(table: tuple[Shapes, ...]) -> tuple[Shapes, ...]:
     """The classes for 16 bits, and the same for 8, twice as many elements of a row at once."""
-    eight = (replace(one, bits=8, tile=replace(one.tile, bk=2 * one.tile.bk)) for one in table)
+    eight = (replace(one, bits=8, tile=_of_bytes(one.tile)) for one in table)
     return (*table, *eight)
+
+
+def _of_bytes(tile: Tile) -> Tile:
+    """The same tile for elements of half the size."""
+    tall = tile.tall and replace(tile.tall, bk=2 * tile.tall.bk)
+    return replace(tile, bk=2 * tile.bk, tall=tall)
 
 
 SOME_ROWS = (

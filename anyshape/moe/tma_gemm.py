@@ -29,6 +29,9 @@ from anyshape.moe.gemm_tiles import Tall, Tile
 from anyshape.moe.triton_epilogue import finish, finish_gated, put
 
 
+NO_TALL = Tall(0, 0, 0)
+
+
 @triton.jit
 def _add_groups(groups, ends, row_ends, next_row, groups_2, ends_2, row_ends_2, next_row_2):
     return (
@@ -134,13 +137,7 @@ def _rows(
 def _make(
     where,
     descriptors,
-    x,
-    x_row,
-    out,
-    stride_out,
-    indices,
-    others,
-    sizes,
+    operands,
     SWAP: tl.constexpr,
     GATHER: tl.constexpr,
     SCATTER: tl.constexpr,
@@ -157,8 +154,8 @@ def _make(
     """Make and store a tile of BM rows and BN columns of the product."""
     group, start, count, top, tile_n = where
     x_desc, w_desc = descriptors
-    gather_indices, scatter_indices = indices
-    groups, rows, columns, inner = sizes
+    (x, x_row, out, stride_out), (gather_indices, scatter_indices), others, numbers = operands
+    groups, rows, columns, inner = numbers
     row = top + tl.arange(0, BM)
     row_mask = (row < count) & (start + row < rows)
     position = (start + row).to(tl.int64)
@@ -244,30 +241,99 @@ def _grouped(
     follow(OVERLAP)
     tiles_n = tl.cdiv(columns, BN)
     row_ends, ends, total = plan(sizes, groups, rows, tiles_n, BM, BLOCK_G, INIT_TAIL, TALL)
-    indices = (gather_indices, scatter_indices)
-    others = (x_scales, w_scales, bias, row_weights, stride_bias, weight_token, weight_group)
-    numbers = (groups, rows, columns, inner)
+    operands = (
+        (x, x_row, out, stride_out),
+        (gather_indices, scatter_indices),
+        (x_scales, w_scales, bias, row_weights, stride_bias, weight_token, weight_group),
+        (groups, rows, columns, inner),
+    )
     for tile in tl.range(tl.program_id(0), total, tl.num_programs(0), flatten=FLATTEN):
         where = locate(tile, row_ends, ends, groups, rows, tiles_n, BM, BAND, TALL)
-        if TALL:
-            if where[2] > BM:
-                _make(
-                    *(where, (tall_x_desc, tall_w_desc), x, x_row, out, stride_out, indices),
-                    *(others, numbers, SWAP, GATHER, SCATTER, SCALED, BIASED, WEIGHTED, FACTORS),
-                    *(INIT_TAIL, TALL, BN, TALL_BK, TALL_STAGES),
-                )
-            else:
-                _make(
-                    *(where, (x_desc, w_desc), x, x_row, out, stride_out, indices),
-                    *(others, numbers, SWAP, GATHER, SCATTER, SCALED, BIASED, WEIGHTED, FACTORS),
-                    *(INIT_TAIL, BM, BN, BK, None),
-                )
+        tall = where[2] > BM if TALL else False
+        if tall:
+            _make(
+                *(where, (tall_x_desc, tall_w_desc), operands, SWAP, GATHER, SCATTER, SCALED),
+                *(BIASED, WEIGHTED, FACTORS, INIT_TAIL, TALL, BN, TALL_BK, TALL_STAGES),
+            )
         else:
             _make(
-                *(where, (x_desc, w_desc), x, x_row, out, stride_out, indices),
-                *(others, numbers, SWAP, GATHER, SCATTER, SCALED, BIASED, WEIGHTED, FACTORS),
-                *(INIT_TAIL, BM, BN, BK, None),
+                *(where, (x_desc, w_desc), operands, SWAP, GATHER, SCATTER, SCALED),
+                *(BIASED, WEIGHTED, FACTORS, INIT_TAIL, BM, BN, BK, None),
             )
+
+
+@triton.jit
+def _make_gated(
+    where,
+    descriptors,
+    operands,
+    KIND: tl.constexpr,
+    INTERLEAVED: tl.constexpr,
+    FACTORED: tl.constexpr,
+    SWAP: tl.constexpr,
+    GATHER: tl.constexpr,
+    BIASED: tl.constexpr,
+    INIT_TAIL: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Make and store act(gate) * up of BM rows and of BN columns of each."""
+    group, start, count, top, tile_n = where
+    x_desc, w_desc = descriptors
+    (x, x_row, gather_indices, out), others, numbers = operands
+    bias, stride_bias, factors, factor_token, factor_group, alpha, limit = others
+    groups, rows, columns, inner = numbers
+    row = top + tl.arange(0, BM)
+    row_mask = (row < count) & (start + row < rows)
+    position = (start + row).to(tl.int64)
+    first = group * columns * 2 + tile_n * BN * (2 if INTERLEAVED else 1)
+    second = first + (BN if INTERLEAVED else columns)
+    if SWAP:
+        gate = tl.zeros([BN, BM], tl.float32)
+        up = tl.zeros([BN, BM], tl.float32)
+    else:
+        gate = tl.zeros([BM, BN], tl.float32)
+        up = tl.zeros([BM, BN], tl.float32)
+    steps = tl.cdiv(inner, BK)
+    if INIT_TAIL:
+        steps = tl.where(group < groups, steps, 0)
+    for step in tl.range(0, steps, num_stages=STAGES):
+        a = _rows(
+            *(x, x_desc, gather_indices, x_row, start + top),
+            *(position, row_mask, step * BK, inner, BK, GATHER),
+        )
+        b = w_desc.load([first, step * BK])
+        c = w_desc.load([second, step * BK])
+        if SWAP:
+            gate = tl.dot(b, a.T, gate)
+            up = tl.dot(c, a.T, up)
+        else:
+            gate = tl.dot(a, b.T, gate)
+            up = tl.dot(a, c.T, up)
+    if SWAP:
+        gate = tl.trans(gate)
+        up = tl.trans(up)
+    if FACTORED:
+        token = position
+        if GATHER:
+            token = tl.load(gather_indices + position, mask=row_mask, other=0).to(tl.int64)
+        at = factors + token * factor_token + group.to(tl.int64) * factor_group
+        factor = tl.load(at, mask=row_mask & (group < groups), other=0.0).to(tl.float32)
+        gate *= factor[:, None]
+        up *= factor[:, None]
+    column = tile_n * BN + tl.arange(0, BN)
+    real = (column < columns) & (group < groups)
+    value = finish_gated(
+        *(gate, up, bias + group * stride_bias, columns, column, real, alpha, limit),
+        *(KIND, INTERLEAVED, BIASED, BM, BN),
+    )
+    if INIT_TAIL:
+        value = tl.where(group < groups, value, 0.0)
+    mask = row_mask[:, None] & (column < columns)[None, :]
+    target = out + position[:, None] * columns + column[None, :]
+    tl.store(target, value.to(out.dtype.element_ty), mask=mask)
 
 
 @quick
@@ -276,6 +342,8 @@ def _gated(
     x,
     x_desc,
     w_desc,
+    tall_x_desc,
+    tall_w_desc,
     sizes,
     out,
     gather_indices,
@@ -305,66 +373,34 @@ def _gated(
     BN: tl.constexpr,
     BK: tl.constexpr,
     FLATTEN: tl.constexpr,
+    TALL: tl.constexpr,
+    TALL_BK: tl.constexpr,
+    TALL_STAGES: tl.constexpr,
 ):
     """As `_grouped`, for weights whose rows are gates and ups: `columns` of each, all gates first
     or alternating. FACTORED: a row of x counts as itself times its factor for the group.
     """
     follow(OVERLAP)
     tiles_n = tl.cdiv(columns, BN)
-    row_ends, ends, total = plan(sizes, groups, rows, tiles_n, BM, BLOCK_G, INIT_TAIL)
-    steps = tl.cdiv(inner, BK)
+    row_ends, ends, total = plan(sizes, groups, rows, tiles_n, BM, BLOCK_G, INIT_TAIL, TALL)
+    operands = (
+        (x, x_row, gather_indices, out),
+        (bias, stride_bias, factors, factor_token, factor_group, alpha, limit),
+        (groups, rows, columns, inner),
+    )
     for tile in tl.range(tl.program_id(0), total, tl.num_programs(0), flatten=FLATTEN):
-        group, start, count, top, tile_n = locate(
-            tile, row_ends, ends, groups, rows, tiles_n, BM, BAND
-        )
-        row = top + tl.arange(0, BM)
-        row_mask = (row < count) & (start + row < rows)
-        position = (start + row).to(tl.int64)
-        first = group * columns * 2 + tile_n * BN * (2 if INTERLEAVED else 1)
-        second = first + (BN if INTERLEAVED else columns)
-        if SWAP:
-            gate = tl.zeros([BN, BM], tl.float32)
-            up = tl.zeros([BN, BM], tl.float32)
-        else:
-            gate = tl.zeros([BM, BN], tl.float32)
-            up = tl.zeros([BM, BN], tl.float32)
-        if INIT_TAIL:
-            steps = tl.where(group < groups, tl.cdiv(inner, BK), 0)
-        for step in range(steps):
-            a = _rows(
-                *(x, x_desc, gather_indices, x_row, start + top),
-                *(position, row_mask, step * BK, inner, BK, GATHER),
+        where = locate(tile, row_ends, ends, groups, rows, tiles_n, BM, BAND, TALL)
+        tall = where[2] > BM if TALL else False
+        if tall:
+            _make_gated(
+                *(where, (tall_x_desc, tall_w_desc), operands, KIND, INTERLEAVED, FACTORED, SWAP),
+                *(GATHER, BIASED, INIT_TAIL, TALL, BN, TALL_BK, TALL_STAGES),
             )
-            b = w_desc.load([first, step * BK])
-            c = w_desc.load([second, step * BK])
-            if SWAP:
-                gate = tl.dot(b, a.T, gate)
-                up = tl.dot(c, a.T, up)
-            else:
-                gate = tl.dot(a, b.T, gate)
-                up = tl.dot(a, c.T, up)
-        if SWAP:
-            gate = tl.trans(gate)
-            up = tl.trans(up)
-        if FACTORED:
-            token = position
-            if GATHER:
-                token = tl.load(gather_indices + position, mask=row_mask, other=0).to(tl.int64)
-            at = factors + token * factor_token + group.to(tl.int64) * factor_group
-            factor = tl.load(at, mask=row_mask & (group < groups), other=0.0).to(tl.float32)
-            gate *= factor[:, None]
-            up *= factor[:, None]
-        column = tile_n * BN + tl.arange(0, BN)
-        real = (column < columns) & (group < groups)
-        value = finish_gated(
-            *(gate, up, bias + group * stride_bias, columns, column, real, alpha, limit),
-            *(KIND, INTERLEAVED, BIASED, BM, BN),
-        )
-        if INIT_TAIL:
-            value = tl.where(group < groups, value, 0.0)
-        mask = row_mask[:, None] & (column < columns)[None, :]
-        target = out + position[:, None] * columns + column[None, :]
-        tl.store(target, value.to(out.dtype.element_ty), mask=mask)
+        else:
+            _make_gated(
+                *(where, (x_desc, w_desc), operands, KIND, INTERLEAVED, FACTORED, SWAP),
+                *(GATHER, BIASED, INIT_TAIL, BM, BN, BK, None),
+            )
 
 
 def flat(w: Tensor) -> Tensor:
@@ -374,7 +410,11 @@ def flat(w: Tensor) -> Tensor:
 
 def constants(tile: Tile, groups: int, gathers: bool) -> dict[str, int | bool]:
     """What both kernels are compiled for besides the operands there are."""
+    tall = tile.tall or NO_TALL
     return {
+        "TALL": tall.rows,
+        "TALL_BK": tall.bk,
+        "TALL_STAGES": tall.stages,
         "BLOCK_G": power_of_two(groups),
         "BAND": tile.band,
         "BM": tile.wm,
@@ -388,14 +428,17 @@ def constants(tile: Tile, groups: int, gathers: bool) -> dict[str, int | bool]:
     }
 
 
-def _descriptors(
-    x: Tensor, w: Tensor, rows: int, columns: int, inner: int, gathers: bool
-) -> tuple[TensorDescriptor, TensorDescriptor]:
-    """What the copy engine needs to know of x and w that are read in tiles of so many rows of each;
-    that of w twice where x is gathered.
+def _descriptors(x: Tensor, w: Tensor, tile: Tile, gathers: bool) -> tuple[TensorDescriptor, ...]:
+    """What the copy engine needs to know of x and w for tiles, and again for tall tiles. The
+    weights' stand in for those of x where x is gathered; the first for those of tall tiles where
+    there are none.
     """
-    weights = TensorDescriptor.from_tensor(flat(w), [columns, inner])
-    return weights if gathers else TensorDescriptor.from_tensor(x, [rows, inner]), weights
+    shapes = [(tile.wm, tile.bk), *([(tile.tall.rows, tile.tall.bk)] if tile.tall else [])]
+    made = []
+    for rows, inner in shapes:
+        weights = TensorDescriptor.from_tensor(flat(w), [tile.wn, inner])
+        made += [weights if gathers else TensorDescriptor.from_tensor(x, [rows, inner]), weights]
+    return tuple(made[:2] + made[-2:])
 
 
 def launch(
@@ -422,11 +465,9 @@ def launch(
     factors = row_weights is not None and row_weights.dim() == 2
     tiles = (ceil_div(rows, tile.wm) + all_groups) * ceil_div(columns, tile.wn)
     gathers = gather_indices is not None
-    tall = tile.tall or Tall(0, tile.bk, tile.stages)
     _grouped[(min(tiles, processors(x.device) * tile.programs),)](
         x,
-        *_descriptors(x, w, tile.wm, tile.wn, tile.bk, gathers),
-        *_descriptors(x, w, tall.rows or tile.wm, tile.wn, tall.bk, gathers),
+        *_descriptors(x, w, tile, gathers),
         m_sizes,
         out,
         *given(m_sizes, gather_indices, scatter_indices, x_scales, w_scales, bias, row_weights),
@@ -438,9 +479,6 @@ def launch(
         WEIGHTED=row_weights is not None,
         FACTORS=factors,
         INIT_TAIL=init_tail,
-        TALL=tall.rows,
-        TALL_BK=tall.bk,
-        TALL_STAGES=tall.stages,
         **constants(tile, groups, gathers),
         **overlap(x, tile.swap and scatter_indices is None),
     )
@@ -466,12 +504,10 @@ def launch_gated(
     groups, _, inner = w.shape
     all_groups = groups + init_tail
     tiles = (ceil_div(rows, tile.wm) + all_groups) * ceil_div(columns, tile.wn)
-    w_desc = TensorDescriptor.from_tensor(flat(w), [tile.wn, tile.bk])
     gathers = gather_indices is not None
     _gated[(min(tiles, processors(x.device) * tile.programs),)](
         x,
-        w_desc if gathers else TensorDescriptor.from_tensor(x, [tile.wm, tile.bk]),
-        w_desc,
+        *_descriptors(x, w, tile, gathers),
         m_sizes,
         out,
         *given(m_sizes, gather_indices, bias, row_factors),

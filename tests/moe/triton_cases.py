@@ -427,7 +427,7 @@ def test_the_kernel_on_descriptors_is_the_reference(
 @pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize("swap", [False, True])
 def test_the_gated_kernel_is_the_reference(*, swap: bool, interleaved: bool, gathers: bool) -> None:
-    tile = Tile(1, 1, 16, 16, 32, 2, swap=swap, band=2)
+    tile = Tile(1, 1, 16, 16, 32, 2, swap=swap, band=2, tall=Tall(32, 16, 2))
     arguments = product_arguments(torch.float16, [0, 5, 0, 20, 1], 30, 80, 48)
     x, w, sizes = (arguments[name] for name in ("x", "w", "m_sizes"))
     bias = torch.randint(-3, 4, (5, 80)).float()

@@ -28,7 +28,6 @@ from anyshape.kernels.overlap import follow, overlap
 from anyshape.moe.gemm_tiles import Tall, Tile
 from anyshape.moe.triton_epilogue import finish, finish_gated, put
 
-
 NO_TALL = Tall(0, 0, 0)
 
 
@@ -44,7 +43,7 @@ def _add_groups(groups, ends, row_ends, next_row, groups_2, ends_2, row_ends_2, 
 
 @triton.jit
 def _height(count, BM: tl.constexpr, TALL: tl.constexpr):
-    """Rows of the tiles of a group of so many rows: TALL (0: there are none) where BM are too few."""
+    """Rows of the tiles of a group of `count` rows: TALL, if there are such, where BM are too few."""
     return tl.where(count > BM, TALL, BM) if TALL else BM
 
 
@@ -154,7 +153,9 @@ def _make(
     """Make and store a tile of BM rows and BN columns of the product."""
     group, start, count, top, tile_n = where
     x_desc, w_desc = descriptors
-    (x, x_row, out, stride_out), (gather_indices, scatter_indices), others, numbers = operands
+    rows_of_x, indices, others, numbers = operands
+    x, x_row, out, stride_out = rows_of_x
+    gather_indices, scatter_indices = indices
     groups, rows, columns, inner = numbers
     row = top + tl.arange(0, BM)
     row_mask = (row < count) & (start + row < rows)
@@ -249,8 +250,7 @@ def _grouped(
     )
     for tile in tl.range(tl.program_id(0), total, tl.num_programs(0), flatten=FLATTEN):
         where = locate(tile, row_ends, ends, groups, rows, tiles_n, BM, BAND, TALL)
-        tall = where[2] > BM if TALL else False
-        if tall:
+        if where[2] > BM if TALL else False:
             _make(
                 *(where, (tall_x_desc, tall_w_desc), operands, SWAP, GATHER, SCATTER, SCALED),
                 *(BIASED, WEIGHTED, FACTORS, INIT_TAIL, TALL, BN, TALL_BK, TALL_STAGES),
@@ -282,7 +282,8 @@ def _make_gated(
     """Make and store act(gate) * up of BM rows and of BN columns of each."""
     group, start, count, top, tile_n = where
     x_desc, w_desc = descriptors
-    (x, x_row, gather_indices, out), others, numbers = operands
+    rows_of_x, others, numbers = operands
+    x, x_row, gather_indices, out = rows_of_x
     bias, stride_bias, factors, factor_token, factor_group, alpha, limit = others
     groups, rows, columns, inner = numbers
     row = top + tl.arange(0, BM)
@@ -390,8 +391,7 @@ def _gated(
     )
     for tile in tl.range(tl.program_id(0), total, tl.num_programs(0), flatten=FLATTEN):
         where = locate(tile, row_ends, ends, groups, rows, tiles_n, BM, BAND, TALL)
-        tall = where[2] > BM if TALL else False
-        if tall:
+        if where[2] > BM if TALL else False:
             _make_gated(
                 *(where, (tall_x_desc, tall_w_desc), operands, KIND, INTERLEAVED, FACTORED, SWAP),
                 *(GATHER, BIASED, INIT_TAIL, TALL, BN, TALL_BK, TALL_STAGES),

@@ -43,7 +43,7 @@ def _add_groups(groups, ends, row_ends, next_row, groups_2, ends_2, row_ends_2, 
 
 @triton.jit
 def _height(count, BM: tl.constexpr, TALL: tl.constexpr):
-    """Rows of the tiles of a group of `count` rows: TALL, if there are such, where BM are too few."""
+    """Rows of the tiles of a group of `count` rows: TALL (if not 0) where BM are too few."""
     return tl.where(count > BM, TALL, BM) if TALL else BM
 
 

@@ -74,7 +74,7 @@ def is_slot_of_c(cls: type, name: str, attribute: Any) -> bool:
         found = namespace_of(base).get(name)
         if type(found) not in C_FUNCTIONS:
             continue
-        if _maker_of(found) is base:
+        if maker_of(found) is base:
             return found is attribute
         if found is attribute and is_library(class_module(base)):
             return True  # an `IntEnum` is shown as a number
@@ -90,7 +90,7 @@ def is_of_code(cls: type, name: str) -> bool:
     return type(found) in C_FUNCTIONS and not is_slot_of_c(cls, name, found)
 
 
-def _maker_of(function: Any) -> Any:
+def maker_of(function: Any) -> Any:
     """The class that C has made this function for."""
     return function.__self__ if type(function) is BuiltinFunctionType else function.__objclass__
 

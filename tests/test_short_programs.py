@@ -158,9 +158,9 @@ def test_objects_of_classes_of_c_are_asked_for_no_method_of_the_programs(monkeyp
             return 1
 
     asked = []
-    entry = quiet_reads.class_entry
+    entry = quiet_reads.is_of_code
     monkeypatch.setattr(
-        quiet_reads, "class_entry", lambda cls, name: asked.append(cls) or entry(cls, name)
+        quiet_reads, "is_of_code", lambda cls, name: asked.append(cls) or entry(cls, name)
     )
     assert not any(quiet_reads.asks_the_program(obj, "item") for obj in ({}, [], (), torch))
     assert asked == []

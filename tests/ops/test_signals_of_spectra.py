@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch import Tensor
 
 import anyshape
 
@@ -65,3 +68,21 @@ def test_what_eager_refuses_is_refused(refused) -> None:
     for run in (refused, anyshape.compile(refused)):
         with pytest.raises(RuntimeError):
             run(z)
+
+
+def test_spectra_of_real_numbers_that_eager_conjugates_when_they_are_read() -> None:
+    def spectra(x: Tensor) -> tuple[Any, ...]:
+        y = torch.fft.ihfft(x)
+        again = torch.fft.ifft(x).add_(1)
+        return y, y.is_conj(), y.resolve_conj(), again, again.is_conj(), y * 2
+
+    fast = anyshape.compile(spectra)
+    for rows in (3, 1):
+        x = torch.randn(rows, 5)
+        for found, wanted in zip(fast(x), spectra(x), strict=True):
+            assert type(found) is type(wanted)
+            if isinstance(wanted, bool):
+                assert found is wanted
+            else:
+                assert found.is_conj() == wanted.is_conj()
+                torch.testing.assert_close(found, wanted)

@@ -17,7 +17,7 @@ from anyshape.capture.heap import purity
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.iterators import FORKABLE, TELLING, may_give
 from anyshape.capture.heap.nested_containers import values_of
-from anyshape.capture.heap.quiet_classes import bare_name, class_entry, has_entry
+from anyshape.capture.heap.quiet_classes import bare_name, has_entry, is_of_code
 from anyshape.capture.heap.quiet_reads import quiet_getattr
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.unread_writes import is_blind, is_key
@@ -91,12 +91,14 @@ def _writer_in_place(fn: Any, args: tuple[Any, ...]) -> Any:
         if args and issubclass(type(args[0]), base):
             if base is OrderedDict and _stores_in_python(type(args[0])):
                 raise broken("unknown-call", "`|=` of an OrderedDict with a `__setitem__`")
+            if is_of_code(type(args[0]), method.__name__):  # `operator.iconcat`: C has its own way
+                raise broken("unknown-call", f"{fn.__name__} of a class with a {method.__name__}")
             return method
     return None
 
 
 def _stores_in_python(cls: type) -> bool:
-    return type(class_entry(cls, "__setitem__")) is FunctionType
+    return is_of_code(cls, "__setitem__")
 
 
 def _asks_one_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count, repeat
-from types import FunctionType, MappingProxyType, MethodType, NoneType, SimpleNamespace
+from types import MappingProxyType, MethodType, NoneType, SimpleNamespace
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
@@ -18,7 +18,7 @@ from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.mirrors import VIEWS, mapping_behind
 from anyshape.capture.heap.numpy_scalars import is_numpy_number
 from anyshape.capture.heap.observer import Observer
-from anyshape.capture.heap.quiet_classes import class_entry
+from anyshape.capture.heap.quiet_classes import is_of_code
 from anyshape.capture.heap.values import BOUND_IN_C
 
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
@@ -81,8 +81,7 @@ def length_of(container: Any) -> int:
 
 def item_of(container: Any, key: Any) -> Any:
     """`container[key]` by C, whatever a subclass says."""
-    method = class_entry(type(container), "__getitem__")
-    if type(method) is not FunctionType:
+    if not is_of_code(type(container), "__getitem__"):
         return container[key]
     base: Any = next(c for c in BASES if issubclass(type(container), c))
     return base.__getitem__(container, key)

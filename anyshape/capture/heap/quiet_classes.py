@@ -7,8 +7,21 @@ In: a class. Out: what CPython's own C code reads of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
+from anyshape.capture.heap.class_flags import HEAP_TYPE
+from anyshape.capture.heap.purity import is_library
+
+C_FUNCTIONS = frozenset(
+    {
+        type(list.append),
+        type(object.__init__),
+        type(vars(dict)["fromkeys"]),
+        BuiltinFunctionType,
+    }
+)
+"""The classes of what C code is called by, in the namespace of a class."""
 _GETTERS = type.__dict__
 
 flags_of: Callable[[Any], int] = _GETTERS["__flags__"].__get__
@@ -47,6 +60,39 @@ def class_entry(cls: type, name: str) -> Any:
         if name in names:
             return names[name]
     return None
+
+
+def is_slot_of_c(cls: type, name: str, attribute: Any) -> bool:
+    """Whether what a class has under a special name is what C itself has there for the nearest of
+    its classes of C that have the name, and no function of C that the program has put there:
+    `__getitem__ = dict.pop` writes, and `__bool__ = dict.__len__` gives no bool."""
+    if type(attribute) not in C_FUNCTIONS:
+        return False
+    if not flags_of(cls) & HEAP_TYPE:
+        return True
+    for base in mro_of(cls):
+        found = namespace_of(base).get(name)
+        if type(found) not in C_FUNCTIONS:
+            continue
+        if maker_of(found) is base:
+            return found is attribute
+        if found is attribute and is_library(class_module(base)):
+            return True  # an `IntEnum` is shown as a number
+    return False
+
+
+def is_of_code(cls: type, name: str) -> bool:
+    """Whether code of Python, or a function of C that is not C's own there, answers for a special
+    method."""
+    found = class_entry(cls, name)
+    if type(found) is FunctionType:
+        return True
+    return type(found) in C_FUNCTIONS and not is_slot_of_c(cls, name, found)
+
+
+def maker_of(function: Any) -> Any:
+    """The class that C has made this function for."""
+    return function.__self__ if type(function) is BuiltinFunctionType else function.__objclass__
 
 
 def has_entry(cls: type, name: str) -> bool:

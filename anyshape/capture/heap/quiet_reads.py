@@ -12,7 +12,14 @@ from typing import Any
 
 from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.heap.hidden_dicts import hidden_dict, hides, names_of
-from anyshape.capture.heap.quiet_classes import class_entry, flags_of, mro_of, namespace_of
+from anyshape.capture.heap.quiet_classes import (
+    class_entry,
+    flags_of,
+    is_of_code,
+    is_slot_of_c,
+    mro_of,
+    namespace_of,
+)
 from anyshape.capture.heap.values import BOUND_IN_C, C_METHODS
 
 SLOTS_ASKED: Mapping[str, tuple[str, ...]] = {
@@ -36,10 +43,7 @@ def asks_the_program(obj: Any, kind: str) -> bool:
     names, cls = SLOTS_ASKED.get(kind), type(obj)
     if names is None or not flags_of(cls) & HEAP_TYPE:  # classes of C have none
         return False
-    for name in names:
-        if type(class_entry(cls, name)) is types.FunctionType:
-            return True
-    return False
+    return any(is_of_code(cls, name) for name in names)
 
 
 BY_KEY = frozenset({"contains", "item", "entry", "get"})
@@ -59,9 +63,7 @@ def asks_keys(obj: Any, kind: str) -> bool:
     base: Any = next(c for c in _KEYED if issubclass(type(obj), c))
     unusual = {*map(type, base.__iter__(obj))} - _PLAIN
     return bool(unusual) and any(
-        type(class_entry(cls, name)) is types.FunctionType
-        for cls in unusual
-        for name in ("__eq__", "__hash__")
+        is_of_code(cls, name) for cls in unusual for name in ("__eq__", "__hash__")
     )
 
 
@@ -91,7 +93,7 @@ def is_unset(obj: Any, name: str) -> bool:
 def _getattribute_in_c(cls: type) -> Any:
     """What a class would answer with, were it not for code of the program."""
     found = (namespace_of(base).get("__getattribute__") for base in mro_of(cls))
-    return next(f for f in found if f is not None and type(f) is not types.FunctionType)
+    return next(f for f in found if is_slot_of_c(cls, "__getattribute__", f))
 
 
 def attribute(obj: Any, name: str) -> Any:
@@ -103,7 +105,7 @@ def attribute(obj: Any, name: str) -> Any:
     if issubclass(type(obj), type) and not issubclass(obj, type):
         return _found(obj, name)
     found = class_entry(type(obj), name)
-    missing = found is None and type(class_entry(type(obj), "__getattr__")) is types.FunctionType
+    missing = found is None and is_of_code(type(obj), "__getattr__")
     if missing or runs_a_function(found):
         raise AttributeError(name)
     return _found(obj, name)

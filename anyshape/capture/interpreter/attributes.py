@@ -13,7 +13,6 @@ import gc
 import threading
 from collections import OrderedDict
 from types import (
-    BuiltinFunctionType,
     CellType,
     FunctionType,
     GenericAlias,
@@ -32,9 +31,11 @@ from anyshape.capture.heap.deaths import PROXY_KINDS, Hook, target_of
 from anyshape.capture.heap.hidden_dicts import dict_of_partial, hidden_dict, shown_dict
 from anyshape.capture.heap.mirrors import mapping_behind
 from anyshape.capture.heap.quiet_classes import (
+    C_FUNCTIONS,
     bare_name,
     class_module,
     flags_of,
+    is_slot_of_c,
     mro_of,
     namespace_of,
 )
@@ -48,9 +49,6 @@ from anyshape.capture.interpreter.generators import Generator
 METHOD_DESCRIPTOR = type(list.append)
 WRAPPER_DESCRIPTOR = type(object.__init__)
 CLASS_METHOD_DESCRIPTOR = type(vars(dict)["fromkeys"])
-C_FUNCTIONS = frozenset(
-    {METHOD_DESCRIPTOR, WRAPPER_DESCRIPTOR, BuiltinFunctionType, CLASS_METHOD_DESCRIPTOR}
-)
 INSTANCE_METHOD = "instancemethod"  # the class of pybind11's methods, which Python has no name for
 _DATA_DESCRIPTORS = frozenset({property, MemberDescriptorType, GetSetDescriptorType})
 _METHOD_DOC = vars(MethodType)["__doc__"]
@@ -587,7 +585,7 @@ def is_python(machine: Interpreter, cls: type, name: str) -> bool:
     """Whether special method `name` of `cls` is Python code (or whatever is no C slot). What a
     proxy refuses with is not: the C function that is called instead meets it."""
     attribute = machine.lookup(cls, name)
-    if attribute is NULL or attribute is None or type(attribute) in C_FUNCTIONS:
+    if attribute is NULL or attribute is None or is_slot_of_c(cls, name, attribute):
         return False
     return type(attribute) is not FunctionType or attribute.__code__ is not REFUSAL_CODE
 

@@ -35,7 +35,7 @@ from anyshape.capture.heap import purity, times
 from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.heap.mirrors import VIEWS, mapping_behind
 from anyshape.capture.heap.nested_containers import elements_of, values_of
-from anyshape.capture.heap.quiet_classes import class_module, flags_of
+from anyshape.capture.heap.quiet_classes import C_FUNCTIONS, class_module, flags_of, is_slot_of_c
 from anyshape.capture.heap.quiet_reads import quiet_getattr
 from anyshape.capture.heap.values import NULL, PROXIES, contents
 from anyshape.capture.interpreter.domain import Interpreter
@@ -313,8 +313,10 @@ def hashes_outside(machine: Interpreter, value: Any, depth: int = 3) -> bool:
     )
 
 
-def _reads_itself(machine: Interpreter, value: Any, method: FunctionType, depth: int) -> bool:
+def _reads_itself(machine: Interpreter, value: Any, method: Any, depth: int) -> bool:
     """Whether all that a `__hash__` or `__eq__` of this object does is to read what it holds."""
+    if type(method) is not FunctionType:
+        return False
     reads = _reads_of(method.__code__)
     if reads is None or not _names_what_is_fixed(method, reads.names):
         return False
@@ -397,8 +399,11 @@ def _is_of_the_program(machine: Interpreter, kind: type, name: str) -> bool:
             return True
         hooked = type(machine.lookup(kind, "__getattribute__")) is FunctionType
         return (hooked or module in _CALLING_OTHERS) and not purity.is_library(class_module(kind))
-    written = method is not NULL and method is not None and type(method) not in _MADE_IN_C
-    return written and not purity.is_library(class_module(type(method)))
+    if method is NULL or method is None:
+        return False
+    if type(method) in C_FUNCTIONS:
+        return not is_slot_of_c(kind, name, method) and not purity.is_library(class_module(kind))
+    return type(method) not in _MADE_IN_C and not purity.is_library(class_module(type(method)))
 
 
 HASHED = ("__hash__", "__eq__")

@@ -25,7 +25,13 @@ from typing import Any, NoReturn
 from anyshape.capture.heap import class_attributes, copied_modules, native_calls
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.iterators import referenced_elsewhere
-from anyshape.capture.heap.quiet_classes import bare_name, mro_of, namespace_of
+from anyshape.capture.heap.quiet_classes import (
+    bare_name,
+    is_slot_of_c,
+    maker_of,
+    mro_of,
+    namespace_of,
+)
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.values import (
     METHOD_WITH_CLASS,
@@ -296,7 +302,7 @@ class Machine:
                 name = self.heap.attribute(fn, "__name__", name)
             for base in mro_of(type(owner)):  # past a Python override: `super().__setitem__`
                 descriptor = namespace_of(base).get(name)
-                if type(descriptor) is _WRAPPER_DESCRIPTOR:
+                if type(descriptor) is _WRAPPER_DESCRIPTOR and maker_of(descriptor) is base:
                     return Call(descriptor, (owner, *args), kwargs)
         if kind is METHOD_WITH_CLASS and not issubclass(type(fn.__self__), ModuleType):
             return self._bound_builtin(fn, args, kwargs)
@@ -305,7 +311,7 @@ class Machine:
         slot = self.lookup(kind, "__call__")
         if type(slot) is FunctionType:
             return Call(slot, (fn, *args), kwargs)
-        if slot is NULL or type(slot) is _WRAPPER_DESCRIPTOR:
+        if slot is NULL or is_slot_of_c(kind, "__call__", slot):
             owner = slot.__objclass__ if isinstance(slot, WrapperDescriptorType) else kind
             handler = self.language.objects.get(owner)
             if handler is not None:
@@ -326,7 +332,7 @@ class Machine:
         # Not a lookup: what `super().get` bound is not the Python override of it.
         for base in mro_of(type(owner)):
             descriptor = namespace_of(base).get(fn.__name__)
-            if type(descriptor) is _METHOD_DESCRIPTOR:
+            if type(descriptor) is _METHOD_DESCRIPTOR and maker_of(descriptor) is base:
                 return Call(descriptor, (owner, *args), kwargs)
         return self.native(fn, args, kwargs)
 

@@ -17,6 +17,14 @@ def dict_of(update: Any, make: Any, args: Any, kwargs: Any) -> Any:
     return made
 
 
+def item_stored(container: Any, key: Any, value: Any) -> None:
+    container[key] = value
+
+
+def item_deleted(container: Any, key: Any) -> None:
+    del container[key]
+
+
 def dict_update_from(receiver: Any, source: Any, kwargs: Any) -> None:
     """`dict.update`: each pair is stored before the next one is asked for."""
     if hasattr(source, "keys"):

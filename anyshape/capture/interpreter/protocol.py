@@ -20,7 +20,7 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.heap.hidden_dicts import hides
 from anyshape.capture.heap.nested_containers import length_of, values_of
-from anyshape.capture.heap.quiet_classes import bare_name, flags_of, has_entry
+from anyshape.capture.heap.quiet_classes import bare_name, flags_of, has_entry, is_slot_of_c
 from anyshape.capture.heap.values import NULL, PROXIES, Call, SizeValue
 from anyshape.capture.interpreter import (
     c_callbacks,
@@ -32,7 +32,6 @@ from anyshape.capture.interpreter import (
     size_texts,
 )
 from anyshape.capture.interpreter.attributes import (
-    C_FUNCTIONS,
     call_bound,
     descriptor_get,
     is_python,
@@ -314,7 +313,7 @@ def contains(machine: Interpreter, container: Any, item: Any) -> Any:
             or (machine.recording and has_entry(cls, "__next__"))
         ):
             return Call(polyfills.contains_by_iteration, (container, item))
-    elif attribute is not None and type(attribute) not in C_FUNCTIONS:
+    elif attribute is not None and not is_slot_of_c(cls, "__contains__", attribute):
         return Call(polyfills.contains_by_method, (container, item))
     if machine.recording:
         return _recorded_contains(machine, container, item)
@@ -378,7 +377,7 @@ def load_item(machine: Interpreter, obj: Any, key: Any) -> Any:
         if issubclass(type(obj), type):
             return _class_item(machine, obj, key)
         raise TypeError(f"{bare_name(cls)!r} object is not subscriptable")
-    if type(attribute) not in C_FUNCTIONS:
+    if not is_slot_of_c(cls, "__getitem__", attribute):
         return call_bound(machine, attribute, obj, (key,), None)
     if issubclass(type(obj), dict) and is_python(machine, cls, "__missing__"):
         return Call(polyfills.item_or_missing, (obj, key))
@@ -438,7 +437,7 @@ def store_item(machine: Interpreter, obj: Any, key: Any, value: Any) -> Any:
     delete = value is NULL
     name = "__delitem__" if delete else "__setitem__"
     attribute = NULL if cls in PROXIES else machine.lookup(cls, name)
-    in_python = attribute is not NULL and type(attribute) not in C_FUNCTIONS
+    in_python = attribute is not NULL and not is_slot_of_c(cls, name, attribute)
     if cls in PROXIES or (type(key) in PROXIES and not (in_python or issubclass(type(obj), dict))):
         return (
             machine.domain.delitem(obj, key) if delete else machine.domain.setitem(obj, key, value)
@@ -468,7 +467,7 @@ def iterate(machine: Interpreter, obj: Any) -> Any:
     if cls in PROXIES:
         return machine.domain.iterate(obj)
     attribute = machine.lookup(cls, "__iter__")
-    if attribute is not NULL and attribute is not None and type(attribute) not in C_FUNCTIONS:
+    if is_python(machine, cls, "__iter__"):
         return Call(iteration_polyfills.iterator_by_iter, (obj,))
     if attribute is NULL and is_python(machine, cls, "__getitem__"):
         return Call(iteration_polyfills.iterator_by_getitem, (obj,))

@@ -28,6 +28,7 @@ from anyshape.capture.interpreter import (
     exception_opcodes,
     intrinsic_names,
     iteration_polyfills,
+    mapping_polyfills,
     operators,
     polyfills,
     protocol,
@@ -233,6 +234,17 @@ def _getitem(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if len(args) == 2 and issubclass(type(args[0]), dict) and not kwargs:
         return protocol.load_item(machine, *args)
     return machine.native(operator.getitem, args, kwargs)
+
+
+def _item_written(function: Any, method: str, polyfill: Any) -> Handler:
+    """`operator.setitem` and `operator.delitem`: of what the class says itself."""
+
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if args and not kwargs and attributes.is_python(machine, type(args[0]), method):
+            return Call(polyfill, args)
+        return machine.native(function, args, kwargs)
+
+    return handler
 
 
 def _dict_item(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
@@ -476,6 +488,10 @@ BUILTINS: dict[Any, Handler] = {
     operator.truth: _bool,
     dict.__getitem__: _dict_item,
     operator.getitem: _getitem,
+    operator.setitem: _item_written(operator.setitem, "__setitem__", mapping_polyfills.item_stored),
+    operator.delitem: _item_written(
+        operator.delitem, "__delitem__", mapping_polyfills.item_deleted
+    ),
     DEFAULT: _default,
     _PARTIAL_CALL: _partial_call,
     FUNCTION_GET: _bound_function,

@@ -41,7 +41,7 @@ SYMBOLIC_FLAGS = frozenset(
 )
 """Flags that may be conditions on sizes: rows, or the functions behind them, take these."""
 OTHER_FLAGS = frozenset(
-    "align_corners dim recompute_scale_factor reduce size_average train unbiased".split()
+    "align_corners dim onesided recompute_scale_factor reduce size_average train unbiased".split()
 )
 FLAGS = (
     frozenset(

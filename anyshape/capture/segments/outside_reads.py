@@ -21,11 +21,17 @@ from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.heap.hidden_dicts import names_of
 from anyshape.capture.heap.mirrors import buffer_of
 from anyshape.capture.heap.purity import is_library
-from anyshape.capture.heap.quiet_classes import bare_name, class_entry, flags_of, has_entry
+from anyshape.capture.heap.quiet_classes import (
+    C_FUNCTIONS,
+    bare_name,
+    class_entry,
+    flags_of,
+    has_entry,
+    is_of_code,
+)
 from anyshape.capture.heap.quiet_reads import runs_a_function
 from anyshape.capture.heap.sources import Source, number_in
 from anyshape.capture.heap.values import NULL, PROXIES, SizeValue
-from anyshape.capture.interpreter.attributes import C_FUNCTIONS
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.ir.graph import Value
 from anyshape.nouns import frozen
@@ -209,8 +215,7 @@ def read_by_code(cls: type) -> frozenset[str]:
     found: frozenset[str] = frozenset()
     for name, kinds, reads in READ_BY_METHOD:
         if issubclass(cls, kinds):
-            method = class_entry(cls, name)
-            if type(method) is types.FunctionType:
+            if is_of_code(cls, name):
                 found |= reads
     return found
 
@@ -242,7 +247,9 @@ def answers_if_absent(machine: Any, obj: Any, name: str) -> bool:
     if not flags_of(cls) & HEAP_TYPE or issubclass(cls, (type, types.ModuleType)):
         return False
     hook = machine.lookup(cls, "__getattr__")
-    if type(hook) is types.FunctionType and not is_library(str(hook.__module__)):
+    if type(hook) in C_FUNCTIONS or (
+        type(hook) is types.FunctionType and not is_library(str(hook.__module__))
+    ):
         return True
     found = machine.lookup(cls, name)
     if type(found) is classmethod:

@@ -43,6 +43,7 @@ from anyshape.capture.tensors.functional import (
     writes_nothing,
     written_types,
 )
+from anyshape.capture.tensors.leaves import decided_flag
 from anyshape.capture.tensors.outs import all_or_nothing, into, write
 from anyshape.custom_operators import Functional, is_written, written_names
 from anyshape.interrupts import is_interrupt
@@ -128,6 +129,8 @@ def eager_call(
             return into(domain, shown, made, kwargs["out"])
     if writer is not None and not writes_nothing(writer, args, kwargs):
         return _writing_call(domain, shown, writer, args, kwargs)
+    args = tuple([decided_flag(domain, arg) for arg in args])
+    kwargs = {key: decided_flag(domain, arg) for key, arg in kwargs.items()}
     if any(on for on, _ in domain.recorder.modes.autocast) and _is_composed(name):
         raise broken("operator-unknown", what=shown, why="autocast casts what it is made of")
     from_domain = (
@@ -508,7 +511,8 @@ def _made_by_meta_kernel(
     if any(r.layout is not torch.strided for r in results):
         raise broken("operator-unknown", what=_shown(fn), why="its result is not strided")
     own = {storage_of(r) for r in results}
-    if len(own) < len(results) or not own.isdisjoint(storages):
+    are_lazy = any(r.is_conj() or r.is_neg() for r in results)  # `ifft` of real numbers
+    if are_lazy or len(own) < len(results) or not own.isdisjoint(storages):
         raise broken("operator-unknown", what=_shown(fn), why="its result is a view")
     return result
 

@@ -13,7 +13,7 @@ from anyshape.rewrite import RuleTable, parse_rules
 ALWAYS = RuleTable(
     parse_rules(
         """
-        div_halves:     (x // y + c1) // c2 => (x + y * c1) // (y * c2) if c2 > 0
+        div_of_div:     (x // y + c1) // c2 => (x + y * c1) // (y * c2) if c2 > 0
         div_of_mod:     (x % c1) // c2 => (x // c2) % (c1 // c2) if c1 > 0 < c2 and c1 % c2 == 0
         div_of_half:    (x + (-1 * (x // 2) + y)) // z => ((x + 1) // 2 + y) // z
         halves: (x // c1 + (-1 * (x // c2) + y)) // z => ((x + c1) // c2 + y) // z if c2 == 2 * c1

@@ -66,7 +66,7 @@ def running(domain: RecordingDomain, frame: Frame, decides_turns: str) -> Iterat
     if id(frame) in frames:
         raise NotJoined(f"the turns of a loop depend on {decides_turns}")
     if len(frames) >= RECURSIONS:
-        pass
+        domain.forks.endless.add(jump)
     if jump in domain.forks.endless:
         raise NotJoined(f"how often a function calls itself depends on {decides_turns}")
     frames.append(id(frame))

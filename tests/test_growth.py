@@ -342,6 +342,27 @@ def test_windows_of_padded_sizes_take_few_steps() -> None:
     assert all(questions < 200 * layers for (questions, _), layers in zip(counts, (1, 2, 4)))
 
 
+def halved(width: int) -> Program:
+    """A function that calls itself on both halves of the last dimension, until one is left."""
+
+    def tree(x: Tensor) -> Tensor:
+        n = x.shape[-1]
+        if n <= 1:
+            return x.sum(-1)
+        return tree(x[..., : n // 2]) + tree(x[..., n // 2 :]) * 2
+
+    return tree, (torch.randn(2, width),)
+
+
+def test_a_function_that_calls_itself_on_parts_of_a_size_takes_linear_work() -> None:
+    """Both sides of its branch are run inside each other once, not from each call anew (2,301
+    questions for 13 elements), and halves of halves are quotients of one size (200,000 steps for
+    32 elements where they were differences)."""
+    few, many = (counted(halved, width) for width in (8, 32))
+    assert many[0] < 4 * few[0] < 1000
+    assert many[1] < 4 * max(few[1], 10_000)
+
+
 def test_elements_at_constant_indices_are_one_kernel() -> None:
     def picked(x: Tensor) -> list[Tensor]:
         return [x[position] * 2 for position in range(20)]

@@ -15,6 +15,8 @@ ALWAYS = RuleTable(
         """
         div_of_div:     (x // y + c1) // c2 => (x + y * c1) // (y * c2) if c2 > 0
         div_of_mod:     (x % c1) // c2 => (x // c2) % (c1 // c2) if c1 > 0 < c2 and c1 % c2 == 0
+        div_of_half:    (x + (-1 * (x // 2) + y)) // z => ((x + 1) // 2 + y) // z
+        halves: (x // c1 + (-1 * (x // c2) + y)) // z => ((x + c1) // c2 + y) // z if c2 == 2 * c1
         mod_of_mod:     (c3 * (x % c1) + y) % c2 => (c3 * x + y) % c2 if c2 > 0 == c3 * c1 % c2
         mod_of_mod_by:  (x % y) % y => x % y
         min_absorbs:    min(x, max(x, y)) => x

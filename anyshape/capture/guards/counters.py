@@ -1,30 +1,42 @@
-"""Counters that the program keeps outside: `self.step += 1` reads another number in each call.
+"""Counters and states that the program keeps outside: `self.step += 1` reads another number in each
+call, `self.state = f(self.state, x)` another tensor.
 
 In: what a capture has relied on, and what it writes. Out: the sources whose integer is relied on by
-its value and is written over with another one. They are seen as symbols from the first call on.
+its value, or whose tensor by its identity, and which are written over with another one. They are
+seen as symbols, and as arguments, from the first call on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, TypeAlias
+
+import torch
 
 from anyshape.capture.guards.guard_code import Guard
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.sources import Source, Sources
 from anyshape.capture.heap.undo import write_cell
-from anyshape.capture.heap.values import SizeValue
+from anyshape.capture.heap.values import SizeValue, TensorValue
+from anyshape.ir.graph import Value
 
 Target: TypeAlias = tuple[Source | None, Any]
 
 
-def counters(guards: tuple[Guard, ...], heap: Heap, sources: Sources) -> frozenset[str]:
-    """What is to be a symbol, by source."""
+def counters(
+    guards: tuple[Guard, ...],
+    heap: Heap,
+    sources: Sources,
+    source_of: Callable[[Value], Source | None],
+) -> frozenset[str]:
+    """What is to be a symbol or an argument, by source; `source_of` is None for what the graph
+    makes."""
     relied_on = {
         _target(guard.source): guard
         for guard in guards
-        if guard.kind == "equals" and type(guard.expected) is int and _is_kept(guard.source)
+        if RELIED_ON.get(type(guard.expected)) == guard.kind and _is_kept(guard.source)
     }
     if not relied_on:
         return frozenset()
@@ -34,8 +46,12 @@ def counters(guards: tuple[Guard, ...], heap: Heap, sources: Sources) -> frozens
     return frozenset(
         guard.source.text
         for target, guard in relied_on.items()
-        if _is_another(last.get(target), guard.expected)
+        if _is_another(last.get(target), guard.expected, source_of)
     )
+
+
+RELIED_ON: Mapping[type, str] = MappingProxyType({int: "equals", torch.Tensor: "is"})
+"""What is relied on so, by class, is another one where the program writes over it."""
 
 
 def _is_kept(source: Source) -> bool:
@@ -67,6 +83,11 @@ def _stores(effect: Effect, heap: Heap, sources: Sources) -> Iterator[tuple[Targ
 STORES = frozenset({object.__setattr__, type.__setattr__, dict.__setitem__, list.__setitem__})
 
 
-def _is_another(value: Any, expected: int) -> bool:
-    """Whether it is a number, and not known to be the one that was read."""
+def _is_another(
+    value: Any, expected: int | torch.Tensor, source_of: Callable[[Value], Source | None]
+) -> bool:
+    """Whether it is a number or a tensor of the graph, and not known to be the one that was
+    read."""
+    if isinstance(expected, torch.Tensor):
+        return type(value) is TensorValue and source_of(value.value) is None
     return type(value) is SizeValue or (type(value) is int and value != expected)

@@ -32,8 +32,10 @@ class Forks:
     joined: int = 0
     guarded: int = 0
     refusals: list[Refusal] = field(default_factory=list)
-    running: set[tuple[int, int]] = field(default_factory=set)
-    """Jumps whose sides are being run: the frame's id and the instruction."""
+    running: dict[tuple[Code, int], list[int]] = field(default_factory=dict)
+    """Jumps whose sides are being run, by code and instruction: the ids of their frames."""
+    endless: set[tuple[Code, int]] = field(default_factory=set)
+    """Jumps of functions that called themselves until no side was run any more."""
     kept: frozenset[tuple[CodeType, int]] = frozenset()
     """Branches on data that are not joined, see ``choices.py``."""
     meetings: dict[tuple[Code, int], tuple[int, frozenset[int]]] = field(default_factory=dict)

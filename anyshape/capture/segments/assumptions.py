@@ -57,7 +57,8 @@ UNKNOWN_NUMBERS = frozenset({"tensor-branch", "undecided-size", "size-needed"})
 
 
 class Counts(BaseException):
-    """The program writes another number where it has read one: it is to be a symbol."""
+    """The program writes another number or tensor where it has read one: it is to be a symbol or
+    an argument."""
 
     def __init__(self, sources: frozenset[str]) -> None:
         self.sources = sources

@@ -401,7 +401,7 @@ class Capturer:
         graph = recorder.builder.finish(ended.outputs)
         effects = machine.heap.effects
         graph, inputs, cleared = without_cleared(recorder, effects, domain.cleared, graph)
-        changing = counters(guards.guards, machine.heap, recorder.sources)
+        changing = counters(guards.guards, machine.heap, recorder.sources, recorder.source_of)
         changing = (changing | known_by_their_data(recorder)) - domain.widen
         if changing and recorder.dynamic:
             raise Counts(changing)

@@ -80,17 +80,11 @@ def branch(domain: RecordingDomain, condition: Operand, frame: Frame) -> Any:
     here = frame is domain.machine.frame and sides.decides(name)
     if not here or recorder.is_dropped or recorder.depth >= sides.DEEPEST or forks.left <= 0:
         raise NotJoined("it is no branch that both sides of which may run")
-    at = id(frame), frame.index
     if (frame.code.code, frame.index - 1) in forks.kept:
         raise NotJoined("which of two tensors there is, is seen")
-    if at in forks.running:
-        raise NotJoined("the turns of a loop depend on data")
-    forks.running.add(at)
-    forks.left -= 1
-    try:
+    with sides.running(domain, frame, "data"):
+        forks.left -= 1
         made = _fork(domain, condition, frame, name)
-    finally:
-        forks.running.discard(at)
     forks.joined += 1
     return made
 

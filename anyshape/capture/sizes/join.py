@@ -137,16 +137,10 @@ def raising_outcome(domain: RecordingDomain, frame: Frame) -> bool | None:
 
 def _fork_once(domain: RecordingDomain, condition: Condition, frame: Frame, name: str) -> Any:
     """Runs both sides, but not where a side of this very jump has come back to it."""
-    at = id(frame), frame.index
     if domain.deaths.made:
         raise NotJoined("an object that is referred to weakly may die on one side")
-    if at in domain.forks.running:
-        raise NotJoined("the turns of a loop depend on a size")
-    domain.forks.running.add(at)
-    try:
+    with sides.running(domain, frame, "a size"):
         return _fork(domain, condition, frame, name)
-    finally:
-        domain.forks.running.discard(at)
 
 
 def _fork(domain: RecordingDomain, condition: Condition, frame: Frame, name: str) -> Any:

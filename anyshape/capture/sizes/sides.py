@@ -6,6 +6,8 @@ that it returned; `NotJoined` where a side ends otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from anyshape.capture.heap.quiet_classes import bare_name
@@ -23,6 +25,7 @@ from anyshape.nouns import mutable
 
 NO_JUMP = {"FALSE": True, "TRUE": False}
 DEEPEST = 48  # forks inside forks: a loop that data ends never comes to an end of its sides
+RECURSIONS = 8  # sides of one jump inside each other, of a function that calls itself
 
 
 class Merged:
@@ -51,6 +54,26 @@ def meeting_of(domain: RecordingDomain, code: Code, index: int) -> tuple[int, fr
     if found is None:
         found = domain.forks.meetings[code, index] = meeting_point(code, index)
     return found
+
+
+@contextmanager
+def running(domain: RecordingDomain, frame: Frame, decides_turns: str) -> Iterator[None]:
+    """While both sides of the jump that `frame` stands behind are run; `NotJoined` where that would
+    not end: in a side of this very jump, or of the same jump of a function that calls itself.
+    What has not ended once is not tried again."""
+    jump = frame.code, frame.index
+    frames = domain.forks.running.setdefault(jump, [])
+    if id(frame) in frames:
+        raise NotJoined(f"the turns of a loop depend on {decides_turns}")
+    if len(frames) >= RECURSIONS:
+        domain.forks.endless.add(jump)
+    if jump in domain.forks.endless:
+        raise NotJoined(f"how often a function calls itself depends on {decides_turns}")
+    frames.append(id(frame))
+    try:
+        yield
+    finally:
+        frames.pop()
 
 
 def enter(machine: Interpreter, frame: Frame, name: str, jumps: bool, target: int) -> None:

@@ -15,8 +15,9 @@ from typing import Any
 
 from anyshape.capture.heap import purity
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.effects import Failing
 from anyshape.capture.heap.iterators import FORKABLE, TELLING, may_give
-from anyshape.capture.heap.nested_containers import values_of
+from anyshape.capture.heap.nested_containers import CONTAINERS, values_of
 from anyshape.capture.heap.quiet_classes import bare_name, class_entry, has_entry
 from anyshape.capture.heap.quiet_reads import quiet_getattr
 from anyshape.capture.heap.shadow_heap import Heap
@@ -201,12 +202,24 @@ def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     try:
         result = heap.domain.call_native(fn, (state, *rest), kwargs)
     except Exception as error:
-        if fn in purity.ABSORBERS and id(state) in heap.owners:
-            raise _half_done(fn) from error
+        if fn in purity.HALFWAY and id(state) in heap.owners:
+            _log_what_failed(heap, fn, state, rest, kwargs, error)
         raise
     if id(state) in heap.owners and result is not NotImplemented:
         heap.log(fn, heap.real(state), rest, kwargs)
     return target if result is state else result
+
+
+def _log_what_failed(
+    heap: Heap, fn: Any, state: Any, rest: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
+) -> None:
+    """A writer that failed may have written some of what it was given: it fails so once more when
+    the writes are replayed, on the same values."""
+    given = (*rest, *kwargs.values())
+    inside = [item for arg in given if issubclass(type(arg), CONTAINERS) for item in values_of(arg)]
+    if any(type(item) in PROXIES for item in (*given, *inside)):
+        raise _half_done(fn) from error
+    heap.log(Failing(fn), heap.real(state), rest, kwargs)
 
 
 def _try_on_a_copy(

@@ -124,9 +124,9 @@ ABSORBERS: frozenset[Any] = frozenset(
     ]
 )
 # Writers that may raise when they have written some of what they write.
-HALFWAY: frozenset[Any] = (
-    ABSORBERS - frozenset(_methods(set, "add discard remove pop clear")) | {list.sort}
-)
+HALFWAY: frozenset[Any] = ABSORBERS - frozenset(_methods(set, "add discard remove pop clear")) | {
+    list.sort
+}
 # And those that do where they are given a slice.
 SLICE_WRITERS: frozenset[Any] = frozenset([list.__setitem__, bytearray.__setitem__])
 

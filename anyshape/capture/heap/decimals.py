@@ -1,8 +1,8 @@
 """Numbers of C's `decimal`: what computes with them asks the thread's context how, and writes to
 its flags.
 
-In: values, and calls that are given them. Out: whether one is such a number; the result of a call
-that has written no flag.
+In: values, and calls that are given them. Out: whether one is such a number; the result of a call,
+and which flags it sets.
 """
 
 from __future__ import annotations
@@ -72,9 +72,15 @@ def context_text() -> str:
     return " ".join(map(str, (*parts, context.clamp, *trapped)))
 
 
-def called(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`fn(*args, **kwargs)`, or a break where it sets a flag of the context, or might: another
-    copy of the module has contexts of its own."""
+def called(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    sets: Callable[[tuple[str, ...]], None],
+) -> Any:
+    """`fn(*args, **kwargs)`, which leaves the context as it is: `sets` is told the names of the
+    signals whose flags it sets. A break where it raises beside that, or where it might set those
+    of another context: another copy of the module has contexts of its own."""
     module = sys.modules["_decimal"]
     classes = {cls for v in (fn, *args) for cls in mro_of(type(v)) if _is_class(cls)}
     if any(cls is not module.Decimal for cls in classes):
@@ -82,13 +88,26 @@ def called(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     context = module.getcontext()
     before = [signal for signal, on in context.flags.items() if on]
     context.clear_flags()
+    raised = True
     try:
         result = fn(*args, **kwargs)
+        raised = False
     finally:
-        written = any(context.flags.values())
+        written = tuple(signal.__name__ for signal, on in context.flags.items() if on)
         context.clear_flags()
         for signal in before:
             context.flags[signal] = True
-        if written:
+        if written and raised:
             raise broken("unknown-call", f"{name_of(fn)}, which sets flags of a decimal context,")
+    if written:
+        sets(written)
     return result
+
+
+def set_flags(*names: str) -> None:
+    """Sets the flags of these signals in the thread's context, as a computation does that traps
+    none of them."""
+    module = sys.modules["_decimal"]
+    flags = module.getcontext().flags
+    for name in names:
+        flags[getattr(module, name)] = True

@@ -41,6 +41,7 @@ class RecordingDomain(Domain):
     functions: Functions
     interpreted: set[types.CodeType]  # of the functions that the segment has entered
     enters_contexts: bool
+    decimal_flags: frozenset[str] = frozenset()  # that the segment sets in the thread's context
     made_stream: bool = False  # others may have been told of it, and write to it
     listeners: set[int]  # ids of who hears, at the segment's end, what the program says
     ids: set[int]  # of objects that may be others in another call, or behind a break

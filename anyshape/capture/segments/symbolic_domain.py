@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from anyshape.capture.heap import purity
+from anyshape.capture.heap import decimals, purity
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.effects import Effect
@@ -80,7 +80,7 @@ def unread(hook: Callable[..., Any]) -> Callable[..., Any]:
 
 SEQUENCES = (list, tuple, str, bytes, bytearray, deque)
 OF_SEQUENCES = {"+": operator.add, "*": operator.mul, "+=": operator.iadd, "*=": operator.imul}
-UNSTREAMED = (print, sys.audit)
+UNSTREAMED = (print, sys.audit, decimals.set_flags)
 """Effects that go to no stream but those that are named, or that `sys` has."""
 TURNS = "the allowed number of turns of its loops"
 CALLS = "the allowed number of calls of functions in Python"

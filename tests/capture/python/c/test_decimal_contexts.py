@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import Context, Decimal, FloatOperation, getcontext, localcontext, setcontext
+from decimal import (
+    Context,
+    Decimal,
+    FloatOperation,
+    Inexact,
+    getcontext,
+    localcontext,
+    setcontext,
+)
 from typing import Any
 
 import pytest
@@ -70,10 +78,46 @@ def test_numbers_and_flags_are_those_of_each_call(program):
         assert seen(fast, prec) == seen(program, prec)
 
 
-def test_what_sets_no_flag_is_one_graph():
-    fast = anyshape.compile(exact, fullgraph=True)
+@pytest.mark.parametrize("program", [exact, quotients, sums])
+def test_flags_that_nobody_reads_inside_are_set_behind_one_graph(program):
+    fast = anyshape.compile(program, fullgraph=True)
     for prec in (28, 5, 28):
-        assert seen(fast, prec) == seen(exact, prec)
+        assert seen(fast, prec) == seen(program, prec)
+
+
+def test_a_flag_is_set_by_each_segment_that_sets_it_and_only_there():
+    def program(x):
+        said = [str(Decimal(1) / 7), str(Decimal(1) / 3)]
+        flags = getcontext().flags  # ends the segment
+        said.append([signal.__name__ for signal, on in flags.items() if on])
+        getcontext().clear_flags()
+        said.append(str(Decimal(2) / 3))
+        said.append([signal.__name__ for signal, on in flags.items() if on])
+        return x + 1, said
+
+    fast = anyshape.compile(program)
+    for _ in range(3):
+        getcontext().clear_flags()
+        expected = program(X)[1]
+        getcontext().clear_flags()
+        assert fast(X)[1] == expected
+
+
+def test_where_a_flag_is_trapped_the_error_comes():
+    def program(x):
+        try:
+            return x + 1, str(Decimal(1) / 7)
+        except Inexact as error:
+            return x + 2, type(error)
+
+    fast = anyshape.compile(program)
+    for traps in ([], [Inexact], []):
+        with localcontext(Context(traps=traps)):
+            expected = program(X)
+        with localcontext(Context(traps=traps)) as context:
+            found = fast(X)
+            assert found[1] == expected[1] and torch.equal(found[0], expected[0])
+            assert context.flags[Inexact]
 
 
 def test_signals_of_a_context_made_inside_are_read_in_c():

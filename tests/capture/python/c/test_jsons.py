@@ -117,7 +117,7 @@ def _told(x: torch.Tensor, module: Any, texts: list[str], errors: list[Any]) -> 
         try:
             said.append(repr(module.loads(text)))
         except ValueError as error:
-            said.append((str(error), vars(error), type(error), error.__context__))
+            said.append((str(error), vars(error), type(error), repr(error.__context__)))
             errors.append(error)
     said.append(module.dumps({"a": [1, (2, 3)], "b": None}, indent=1))
     return y * 2, said

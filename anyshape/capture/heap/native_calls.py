@@ -74,6 +74,8 @@ def _native(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             args = tuple(map(heap.as_it_lies, args))
         kwargs = {name: heap.mirror(value) for name, value in kwargs.items()} if kwargs else kwargs
     result = _result(heap, domain.call_native(fn, args, kwargs))
+    if fn in REDUCING and args and type(args[0]) in TELLING and heap.is_created(args[0]):
+        _adopt_iterators(heap, result)
     if fn is type or fn is _new_class or (type(fn) is type and fn in purity.MAKERS):
         heap.create(result)
     return result
@@ -169,6 +171,17 @@ def _adopt(heap: Heap, value: Any, depth: int) -> None:
         # References: the container, the list of values of a dict, `item`, the argument.
         if type(item) not in IMMUTABLE and getrefcount(item) <= (4 if kind is dict else 3):
             _adopt(heap, item, depth - 1)
+
+
+REDUCING = (object.__reduce_ex__, object.__reduce__)
+
+
+def _adopt_iterators(heap: Heap, reduced: Any) -> None:
+    """What C has made for an iterator of the trace, and tells of it, is of the trace, too."""
+    for part in reduced if type(reduced) is tuple else ():
+        if type(part) in TELLING:
+            heap.create(part)
+        _adopt_iterators(heap, part)
 
 
 def _pairs(heap: Heap, arg: Any) -> Any:

@@ -19,7 +19,7 @@ def _set_position(method: Any) -> Handler:
     """`__setstate__` of an iterator of C over a sequence, which reads nothing of that."""
 
     def handler(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        known = len(args) == 2 and type(args[0]) in SETTABLE and type(args[1]) is int
+        known = len(args) == 2 and type(args[0]) in KINDS and type(args[1]) is int
         heap, outside = machine.heap, machine.domain.is_outside
         if not known or not machine.recording or outside(args[0]) or heap.journal is not None:
             return machine.native(method, args, kwargs)
@@ -28,6 +28,7 @@ def _set_position(method: Any) -> Handler:
     return handler
 
 
+KINDS = (*SETTABLE, type(iter(range(0))), type(iter(range(1 << 80))))
 HANDLERS: Mapping[Any, Handler] = {
-    vars(kind)["__setstate__"]: _set_position(vars(kind)["__setstate__"]) for kind in SETTABLE
+    vars(kind)["__setstate__"]: _set_position(vars(kind)["__setstate__"]) for kind in KINDS
 }

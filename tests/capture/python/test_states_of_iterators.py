@@ -150,3 +150,19 @@ def test_an_iterator_goes_on_from_where_it_is_set(ways: dict[str, Any]) -> None:
     for more in ([], [], [9]):
         with mock.patch.object(sys.modules[__name__], "OUTSIDE", [5, 6, 7, *more]):
             assert fast(torch.ones(2))[1:] == set_anew(torch.ones(2))[1:]
+
+
+def copied(x: Any) -> Any:
+    made = (
+        *(iter(range(3)), iter(range(1 << 80, (1 << 80) + 2)), zip([1], [2], strict=True)),
+        *(itertools.islice(range(100), 3, 6), itertools.starmap(pow, zip(range(3), range(1, 7)))),
+    )
+    next(made[0])
+    twins = copy.deepcopy(made)
+    return x + 1, [[*it] for it in made], [[*it] for it in twins]
+
+
+def test_iterators_over_what_c_made_for_them_are_copied() -> None:
+    fast = anyshape.compile(copied, fullgraph=True)
+    for _ in range(2):
+        assert fast(torch.ones(2))[1:] == copied(torch.ones(2))[1:]

@@ -112,6 +112,7 @@ class SymbolicDomain(ReadingDomain):
         self.has_formed = False
         self.ids, self.listeners, self.unread_names = set(), set(), set()
         self.kept_in_c = []
+        self.context_values, self.context_readings = {}, {}
         self.turns_left = turns
         self.jumps_left = turns
         self.calls_left = turns * CALLS_A_TURN
@@ -141,6 +142,8 @@ class SymbolicDomain(ReadingDomain):
             machine.heap.answers,
             self.plain,
             self.kept_in_c,
+            self.context_values,
+            self.context_readings,
         ):
             table.clear()
         machine.heap.slots.clear()

@@ -74,8 +74,7 @@ def _native(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             args = tuple(map(heap.as_it_lies, args))
         kwargs = {name: heap.mirror(value) for name, value in kwargs.items()} if kwargs else kwargs
     result = _result(heap, domain.call_native(fn, args, kwargs))
-    if fn in REDUCING and args and type(args[0]) in TELLING and heap.is_created(args[0]):
-        _adopt_iterators(heap, result)
+    _adopt_reduced(heap, fn, args, result)
     if fn is type or fn is _new_class or (type(fn) is type and fn in purity.MAKERS):
         heap.create(result)
     return result
@@ -174,6 +173,11 @@ def _adopt(heap: Heap, value: Any, depth: int) -> None:
 
 
 REDUCING = (object.__reduce_ex__, object.__reduce__)
+
+
+def _adopt_reduced(heap: Heap, fn: Any, args: tuple[Any, ...], result: Any) -> None:
+    if fn in REDUCING and args and type(args[0]) in TELLING and heap.is_created(args[0]):
+        _adopt_iterators(heap, result)
 
 
 def _adopt_iterators(heap: Heap, reduced: Any) -> None:

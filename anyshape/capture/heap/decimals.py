@@ -45,14 +45,27 @@ def is_number(cls: type) -> bool:
     return _is_class(cls)
 
 
-def is_method(fn: Any, args: Iterable[Any]) -> bool:
-    """Whether it is a method of C's numbers, of such numbers and plain values alone: it depends on
-    them and on the context."""
+def is_method(fn: Any, args: tuple[Any, ...]) -> bool:
+    """Whether it is a method of C's numbers, or of a context that computes with such numbers, and
+    is given these and plain values alone: it depends on them and on a context."""
     module = sys.modules.get("_decimal")
     is_of_c = type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType)
-    if module is None or not is_of_c or fn.__objclass__ is not module.Decimal:
+    if module is None or not is_of_c or not args:
+        return False
+    if is_of_context(fn):
+        known = type(args[0]) is module.Context and not fn.__name__.startswith("_")
+        return known and all(
+            type(arg) is module.Decimal or type(arg) in _VALUES for arg in args[1:]
+        )
+    if fn.__objclass__ is not module.Decimal:
         return False
     return all(type(arg) is module.Decimal or type(arg) in _VALUES for arg in args)
+
+
+def is_of_context(fn: Any) -> bool:
+    """Whether it is a method of C's contexts, which writes to the flags of its own."""
+    module = sys.modules.get("_decimal")
+    return module is not None and getattr(fn, "__objclass__", None) is module.Context
 
 
 _VALUES = frozenset({int, bool, str, float, type(None)})

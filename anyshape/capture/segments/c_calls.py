@@ -120,6 +120,8 @@ def _reads_nothing_else(
         return True
     if type(fn) is WRAPPER and c_callbacks.declines(fn, args):
         return True
+    if domain.machine.heap.journal is not None and decimals.is_of_context(fn):
+        return False  # no branch of a fork takes back what it writes
     if type(fn) is REMEMBERING:  # it looks the arguments up, whatever tuples they lie in
         given = tuple(part for part in (*given, *parts(given)) if not _is_a_key(domain, part))
     if _reads_values_alone(fn):

@@ -197,3 +197,26 @@ def test_methods_that_write_no_flag_are_in_one_graph() -> None:
     assert (
         anyshape.compile(program, fullgraph=True)(torch.ones(2))[1:] == program(torch.ones(2))[1:]
     )
+
+
+def of_own_contexts(x):
+    context = Context(prec=4, traps=[])
+    found = [context.divide(Decimal(1), Decimal(3)), context.divide(1, 7), context.abs(-1)]
+    found += [context.number_class(Decimal(3)), context.create_decimal("1.23456"), context.copy()]
+    for refused in (
+        lambda: context.divide("1", 2),
+        lambda: context.divide(1),
+        lambda: Context(traps=[Inexact], prec=3).divide(1, 3),
+    ):
+        try:
+            refused()
+        except (TypeError, Inexact) as error:
+            found.append(repr(error))
+    return x + 1, [*map(str, found)]
+
+
+@pytest.mark.parametrize("ways", [{"fullgraph": True}, {"options": {"break_every": 3}}])
+def test_a_context_made_inside_computes_and_keeps_its_own_flags(ways):
+    fast = anyshape.compile(of_own_contexts, **ways)
+    for prec in (28, 3):
+        assert seen(fast, prec) == seen(of_own_contexts, prec)

@@ -31,7 +31,11 @@ class Reading:
 
 
 def _known(domain: RecordingDomain, args: Args, kwargs: dict[str, Any], name: str) -> Any:
-    """The variable, if it is one that each call asks; else a break."""
+    """The variable, if it is one that each call asks; else a break. Torch's configuration lies in
+    such variables, too: how it refuses what is wrong would be interpreted without end."""
+    module = domain.machine.current().globals.get("__name__")
+    if type(module) is str and module.partition(".")[0] == "torch":
+        raise broken("unknown-call", f"ContextVar.{name}")
     fits = args and type(args[0]) is ContextVar and len(args) in (1, 2) and not kwargs
     if not fits or domain.machine.heap.is_created(args[0]):
         raise broken("unknown-call", f"ContextVar.{name}")
@@ -49,7 +53,18 @@ def _get(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
         return value
     if len(args) == 2:
         return args[1]
-    raise LookupError(variable)
+    default = _default_of(variable)
+    if default is UNSET:
+        raise LookupError(variable)
+    return domain.see(domain.recorder.sources.const(default, f"{variable.name}'s default"), default)
+
+
+def _default_of(variable: ContextVar[Any]) -> Any:
+    """What a variable that is not set gives, for good."""
+    try:
+        return variable.get()
+    except LookupError:
+        return UNSET
 
 
 def _read(domain: RecordingDomain, variable: ContextVar[Any]) -> Any:

@@ -1,8 +1,8 @@
 """Numbers of C's `decimal`: what computes with them asks the thread's context how, and writes to
 its flags.
 
-In: values, and calls that are given them. Out: whether one is such a number; the result of a call
-that has written no flag.
+In: values, and calls that are given them. Out: whether one is such a number; the result of a call,
+and which flags it sets.
 """
 
 from __future__ import annotations
@@ -45,14 +45,27 @@ def is_number(cls: type) -> bool:
     return _is_class(cls)
 
 
-def is_method(fn: Any, args: Iterable[Any]) -> bool:
-    """Whether it is a method of C's numbers, of such numbers and plain values alone: it depends on
-    them and on the context."""
+def is_method(fn: Any, args: tuple[Any, ...]) -> bool:
+    """Whether it is a method of C's numbers, or of a context that computes with such numbers, and
+    is given these and plain values alone: it depends on them and on a context."""
     module = sys.modules.get("_decimal")
     is_of_c = type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType)
-    if module is None or not is_of_c or fn.__objclass__ is not module.Decimal:
+    if module is None or not is_of_c or not args:
+        return False
+    if is_of_context(fn):
+        known = type(args[0]) is module.Context and not fn.__name__.startswith("_")
+        return known and all(
+            type(arg) is module.Decimal or type(arg) in _VALUES for arg in args[1:]
+        )
+    if fn.__objclass__ is not module.Decimal:
         return False
     return all(type(arg) is module.Decimal or type(arg) in _VALUES for arg in args)
+
+
+def is_of_context(fn: Any) -> bool:
+    """Whether it is a method of C's contexts, which writes to the flags of its own."""
+    module = sys.modules.get("_decimal")
+    return module is not None and getattr(fn, "__objclass__", None) is module.Context
 
 
 _VALUES = frozenset({int, bool, str, float, type(None)})
@@ -72,9 +85,15 @@ def context_text() -> str:
     return " ".join(map(str, (*parts, context.clamp, *trapped)))
 
 
-def called(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`fn(*args, **kwargs)`, or a break where it sets a flag of the context, or might: another
-    copy of the module has contexts of its own."""
+def called(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    sets: Callable[[tuple[str, ...]], None],
+) -> Any:
+    """`fn(*args, **kwargs)`, which leaves the context as it is: `sets` is told the names of the
+    signals whose flags it sets. A break where it raises beside that, or where it might set those
+    of another context: another copy of the module has contexts of its own."""
     module = sys.modules["_decimal"]
     classes = {cls for v in (fn, *args) for cls in mro_of(type(v)) if _is_class(cls)}
     if any(cls is not module.Decimal for cls in classes):
@@ -82,13 +101,26 @@ def called(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     context = module.getcontext()
     before = [signal for signal, on in context.flags.items() if on]
     context.clear_flags()
+    raised = True
     try:
         result = fn(*args, **kwargs)
+        raised = False
     finally:
-        written = any(context.flags.values())
+        written = tuple(signal.__name__ for signal, on in context.flags.items() if on)
         context.clear_flags()
         for signal in before:
             context.flags[signal] = True
-        if written:
+        if written and raised:
             raise broken("unknown-call", f"{name_of(fn)}, which sets flags of a decimal context,")
+    if written:
+        sets(written)
     return result
+
+
+def set_flags(*names: str) -> None:
+    """Sets the flags of these signals in the thread's context, as a computation does that traps
+    none of them."""
+    module = sys.modules["_decimal"]
+    flags = module.getcontext().flags
+    for name in names:
+        flags[getattr(module, name)] = True

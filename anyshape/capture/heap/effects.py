@@ -3,6 +3,7 @@ are left when all are done at once."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,18 @@ class Effect:
     target: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+
+
+@frozen
+class Failing:
+    """A write of C that raised, done once more: what it wrote before that is written, and nobody
+    hears of the error again."""
+
+    fn: Callable[..., Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        with contextlib.suppress(Exception):
+            self.fn(*args, **kwargs)
 
 
 ENTRY = dict.__setitem__

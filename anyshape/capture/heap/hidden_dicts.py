@@ -1,6 +1,6 @@
 """The attributes of objects whose class has no `__dict__` to ask for them: since 3.12 the
-parameters of `typing`, and futures of C's `asyncio`; and those of partials, which have a dictionary
-once somebody has asked for it, and are told apart by that.
+parameters of `typing`, and futures of C's `asyncio`; and those of partials and exceptions, which
+have a dictionary once somebody has asked for it, and are told apart by that.
 
 In: an object. Out: its dictionary, or None where it has none or its class shows it.
 """
@@ -55,6 +55,24 @@ def dict_of_partial(value: Any) -> dict[str, Any] | None:
     return next((found for found in others if type(found) is dict), None)
 
 
+def is_bare(obj: Any) -> bool:
+    """Whether it is an exception that has no dictionary of attributes yet: asking for it makes one,
+    which `__reduce__` tells."""
+    kind = type(obj)
+    if not issubclass(kind, BaseException):
+        return False
+    offset = _offset(kind)
+    return offset > 0 and ctypes.c_void_p.from_address(id(obj) + offset).value is None
+
+
+def lazy_dict(obj: Any) -> Any:
+    """What lies in the dictionary of an object that gets one by being asked, without asking; NULL
+    of any other."""
+    if issubclass(type(obj), functools.partial):
+        return dict_of_partial(obj)
+    return {} if is_bare(obj) else NULL
+
+
 def gets_a_dict(obj: Any) -> bool:
     """Whether asking for its `__dict__` changes the object."""
     return issubclass(type(obj), functools.partial) and dict_of_partial(obj) is None
@@ -93,7 +111,7 @@ def replace_namespace(
 
 def names_of(obj: Any) -> Any:
     """`obj.__dict__`, None where it has none, or code of the program is asked for it."""
-    return None if gets_a_dict(obj) else shown_dict(obj)
+    return None if gets_a_dict(obj) or is_bare(obj) else shown_dict(obj)
 
 
 def shown_dict(obj: Any) -> Any:

@@ -15,8 +15,9 @@ from typing import Any
 
 from anyshape.capture.heap import purity
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.effects import Failing
 from anyshape.capture.heap.iterators import FORKABLE, TELLING, may_give
-from anyshape.capture.heap.nested_containers import values_of
+from anyshape.capture.heap.nested_containers import CONTAINERS, values_of
 from anyshape.capture.heap.quiet_classes import bare_name, has_entry, is_of_code
 from anyshape.capture.heap.quiet_reads import quiet_getattr
 from anyshape.capture.heap.shadow_heap import Heap
@@ -73,6 +74,7 @@ def _native(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             args = tuple(map(heap.as_it_lies, args))
         kwargs = {name: heap.mirror(value) for name, value in kwargs.items()} if kwargs else kwargs
     result = _result(heap, domain.call_native(fn, args, kwargs))
+    _adopt_reduced(heap, fn, args, result)
     if fn is type or fn is _new_class or (type(fn) is type and fn in purity.MAKERS):
         heap.create(result)
     return result
@@ -172,6 +174,22 @@ def _adopt(heap: Heap, value: Any, depth: int) -> None:
             _adopt(heap, item, depth - 1)
 
 
+REDUCING = (object.__reduce_ex__, object.__reduce__)
+
+
+def _adopt_reduced(heap: Heap, fn: Any, args: tuple[Any, ...], result: Any) -> None:
+    if fn in REDUCING and args and type(args[0]) in TELLING and heap.is_created(args[0]):
+        _adopt_iterators(heap, result)
+
+
+def _adopt_iterators(heap: Heap, reduced: Any) -> None:
+    """What C has made for an iterator of the trace, and tells of it, is of the trace, too."""
+    for part in reduced if type(reduced) is tuple else ():
+        if type(part) in TELLING:
+            heap.create(part)
+        _adopt_iterators(heap, part)
+
+
 def _pairs(heap: Heap, arg: Any) -> Any:
     """The argument of `dict(...)`: a mapping, or an iterable of pairs, which are read too."""
     state = heap.mirror(arg)
@@ -203,12 +221,24 @@ def _mutate(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     try:
         result = heap.domain.call_native(fn, (state, *rest), kwargs)
     except Exception as error:
-        if fn in purity.ABSORBERS and id(state) in heap.owners:
-            raise _half_done(fn) from error
+        if fn in purity.HALFWAY and id(state) in heap.owners:
+            _log_what_failed(heap, fn, state, rest, kwargs, error)
         raise
     if id(state) in heap.owners and result is not NotImplemented:
         heap.log(fn, heap.real(state), rest, kwargs)
     return target if result is state else result
+
+
+def _log_what_failed(
+    heap: Heap, fn: Any, state: Any, rest: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
+) -> None:
+    """A writer that failed may have written some of what it was given: it fails so once more when
+    the writes are replayed, on the same values."""
+    given = (*rest, *kwargs.values())
+    inside = [item for arg in given if issubclass(type(arg), CONTAINERS) for item in values_of(arg)]
+    if any(type(item) in PROXIES for item in (*given, *inside)):
+        raise _half_done(fn) from error
+    heap.log(Failing(fn), heap.real(state), rest, kwargs)
 
 
 def _try_on_a_copy(

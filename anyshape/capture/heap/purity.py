@@ -123,6 +123,10 @@ ABSORBERS: frozenset[Any] = frozenset(
         COUNT_ELEMENTS,
     ]
 )
+# Writers that may raise when they have written some of what they write.
+HALFWAY: frozenset[Any] = ABSORBERS - frozenset(_methods(set, "add discard remove pop clear")) | {
+    list.sort
+}
 # And those that do where they are given a slice.
 SLICE_WRITERS: frozenset[Any] = frozenset([list.__setitem__, bytearray.__setitem__])
 

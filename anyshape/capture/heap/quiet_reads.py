@@ -71,7 +71,8 @@ def kind_of_absence(obj: Any, kind: str) -> str:
     """The guard that says that an object has no such attribute (`missing`: of its own), without
     asking code of the program."""
     asked = issubclass(type(obj), type) and asks_the_program(obj, kind)
-    if kind == "missing" and (asked or hides(type(obj))):
+    lazy = hides(type(obj)) or issubclass(type(obj), BaseException)  # asked for, it is there
+    if kind == "missing" and (asked or lazy):
         return "hidden"
     return "unset_in_c" if kind == "unset" and asks_the_program(obj, kind) else kind
 
@@ -162,8 +163,11 @@ def own_names(obj: Any) -> Any:
 
 
 def hidden_names(obj: Any) -> Any:
-    """The same where no `__dict__` of C shows them; those of a class, which its metaclass might."""
-    return namespace_of(obj) if issubclass(type(obj), type) else hidden_dict(obj) or ()
+    """The same where no `__dict__` of C shows them, or an exception has none yet; those of a class,
+    which its metaclass might."""
+    if issubclass(type(obj), type):
+        return namespace_of(obj)
+    return names_of(obj) or hidden_dict(obj) or ()
 
 
 def runs_a_function(descriptor: Any) -> bool:

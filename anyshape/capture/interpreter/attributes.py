@@ -8,7 +8,6 @@ Operators, items and iteration are in protocol.py.
 
 from __future__ import annotations
 
-import functools
 import gc
 import threading
 from collections import OrderedDict
@@ -28,7 +27,7 @@ from anyshape.capture.heap import answers, class_attributes, decimals, descripti
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.class_flags import HEAP_TYPE, IMMUTABLE_TYPE
 from anyshape.capture.heap.deaths import PROXY_KINDS, Hook, target_of
-from anyshape.capture.heap.hidden_dicts import dict_of_partial, hidden_dict, shown_dict
+from anyshape.capture.heap.hidden_dicts import hidden_dict, lazy_dict, shown_dict
 from anyshape.capture.heap.mirrors import mapping_behind
 from anyshape.capture.heap.quiet_classes import (
     C_FUNCTIONS,
@@ -203,9 +202,8 @@ def generic_getattr(machine: Interpreter, obj: Any, cls: type, name: str) -> Any
 
 def instance_dict(obj: Any) -> dict[str, Any] | None:
     """The `__dict__` of an instance, past any property of that name; None if it has none."""
-    if issubclass(type(obj), functools.partial):
-        return dict_of_partial(obj)
-    return made_dict(obj)
+    found = lazy_dict(obj)
+    return made_dict(obj) if found is NULL else found
 
 
 def made_dict(obj: Any) -> dict[str, Any] | None:

@@ -153,11 +153,14 @@ def _asks_nobody(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> bool:
     """Whether no class is asked, whatever its objects could do."""
     if fn in _ORDERING:
         return all(_has_no_order(machine, arg) for arg in args)
+    if fn in WRITING_INTEGERS or getattr(fn, "__objclass__", None) is int:
+        return all([issubclass(type(arg), int) for arg in args])
     if fn in _STORING_AT:
         return len(args) == 3 and type(args[1]) is int
     return fn in _LOOKING_UP and len(args) > 1 and type(args[1]) is str and _has_texts(args[0])
 
 
+WRITING_INTEGERS = (hex, oct, bin, chr)
 _STORING_AT = (list.__setitem__, deque.__setitem__)
 _ORDERING = (operator.lt, operator.le, operator.gt, operator.ge)
 _NO_ORDER = {name: vars(object)[name] for name in ("__lt__", "__le__", "__gt__", "__ge__")}
@@ -433,6 +436,15 @@ _DECLINING = [
     ],
 ]
 """Those that look at the class of the other operand, and decline what is not of theirs."""
+_COMPARABLE = (int, float, complex, str, bytes, bytearray, *CONTAINERS, range, slice)
+
+
+def declines(fn: Any, args: tuple[Any, ...]) -> bool:
+    """Whether such a method sees by the class of the other operand that this is nothing to it."""
+    asked = len(args) == 2 and not issubclass(type(args[1]), _COMPARABLE)
+    return asked and fn in _DECLINING and fn.__objclass__ is not bytearray
+
+
 ASKED: dict[Any, tuple[str, ...]] = {
     **dict.fromkeys(purity.UNLOOKING, ()),
     **dict.fromkeys(_DECLINING, ()),

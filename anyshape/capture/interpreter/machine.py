@@ -313,7 +313,8 @@ class Machine:
             return Call(slot, (fn, *args), kwargs)
         if slot is NULL or is_slot_of_c(kind, "__call__", slot):
             owner = slot.__objclass__ if isinstance(slot, WrapperDescriptorType) else kind
-            handler = self.language.objects.get(owner)
+            objects = self.language.objects
+            handler = objects.get(owner) or objects.get(copied_modules.original_class(owner))
             if handler is not None:
                 return handler(self, fn, args, kwargs)
             return self.native(fn, args, kwargs)

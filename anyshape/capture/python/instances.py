@@ -25,6 +25,7 @@ from anyshape.capture.interpreter import (
 from anyshape.capture.interpreter.continuations import Become
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
+from anyshape.capture.python import jsons
 from anyshape.capture.python.builtins import TYPE_HANDLERS
 
 _STORING = (list, tuple, deque)
@@ -51,6 +52,9 @@ def instantiate(
             return Call(class_polyfills.construct_by_metaclass, (cls, args, kwargs))
         if issubclass(cls, type):
             return machine.native(cls, args, kwargs)
+    made = jsons.made_by_copy(machine, cls, args, kwargs)
+    if made is not NotImplemented:
+        return made
     answer = machine.domain.instantiate(cls, args, kwargs)
     if answer is not NotImplemented:
         return answer

@@ -7,6 +7,7 @@ value before it asks for the next one's text.
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import Any
 
@@ -25,20 +26,36 @@ def formatted(machine: Interpreter, text: str, given: Any) -> Call | None:
     if type(given) is not tuple and issubclass(type(given), tuple) and _is_made(machine, given):
         return Call(text_polyfills.percent_of, (text, tuple(tuple.__iter__(given))))
     values = given if type(given) is tuple else (given,)
-    asked = [_is_asked(machine, value) for value in values]
-    if not any(asked) or (type(given) is not tuple and has_entry(type(given), "__getitem__")):
+    if not any(c_callbacks.defines(machine, value, c_callbacks.ANY) for value in values):
+        return None
+    if type(given) is not tuple and has_entry(type(given), "__getitem__"):
         return None
     parts = [part for part in SPECIFICATION.finditer(text) if part[5] != "%"]
     if len(parts) != len(values) or any(part[1] or "*" in part[0] for part in parts):
         return None
-    if not all(map(_takes, parts, values, asked)):
+    written = tuple([_written(machine, part[5], value) for part, value in zip(parts, values)])
+    asked = [_is_asked(machine, value) for value in written]
+    if not any(asked) and all(map(operator.is_, values, written)):
+        return None
+    if not all(map(_takes, parts, written, asked)):
         return None
     kinds = [part[5] if ask else "" for part, ask in zip(parts, asked)]
     shown, end = "", 0
     for part, kind in zip(parts, kinds):
         shown += text[end : part.start(5)] + ("s" if kind else part[5])
         end = part.end()
-    return Call(polyfills.percent, (shown + text[end:], values, tuple(kinds)))
+    return Call(polyfills.percent, (shown + text[end:], written, tuple(kinds)))
+
+
+def _written(machine: Interpreter, kind: str, value: Any) -> Any:
+    """The value, or the plain integer that C writes for one of a subclass, of which it asks
+    nothing."""
+    if kind not in INTEGERS or type(value) in PROXIES or not issubclass(type(value), int):
+        return value
+    return machine.native(int.__int__, (value,), {})
+
+
+INTEGERS = frozenset("diuxXo")
 
 
 def _is_made(machine: Interpreter, value: Any) -> bool:

@@ -27,6 +27,7 @@ from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.python import (
     compared_containers,
     instances,
+    iterator_positions,
     itertools_polyfills,
     jsons,
     pickles,
@@ -164,6 +165,7 @@ STDLIB: dict[Any, Handler] = {
     **program_times.HANDLERS,
     **pickles.HANDLERS,
     **jsons.HANDLERS,
+    **iterator_positions.HANDLERS,
     **compared_containers.HANDLERS,
     str.format: texts_of_parts.format_text,
     **instances.INSTANCE_HANDLERS,

@@ -41,6 +41,7 @@ class RecordingDomain(Domain):
     functions: Functions
     interpreted: set[types.CodeType]  # of the functions that the segment has entered
     enters_contexts: bool
+    decimal_flags: frozenset[str] = frozenset()  # that the segment sets in the thread's context
     made_stream: bool = False  # others may have been told of it, and write to it
     listeners: set[int]  # ids of who hears, at the segment's end, what the program says
     ids: set[int]  # of objects that may be others in another call, or behind a break
@@ -50,6 +51,8 @@ class RecordingDomain(Domain):
     noted: dict[int, Any] | None = None  # warnings, by module, since filters were written here
     hears_c: EndsWithCapture | None = None  # what breaks where C code warns meanwhile
     unread_names: set[str]  # what the segment's end writes under them is not read before
+    context_values: dict[int, tuple[Any, Any]]  # variables of contexts, and what was set in them
+    context_readings: dict[int, Any]  # what asks them, in each call
     kept_in_c: list[Any]  # what a cache of C was handed, and may give back in another call
 
     # ---- outside objects -------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import logging
 import types
 from array import array
 from collections import deque
+from functools import partial
 from typing import Any
 
 import torch
@@ -117,9 +118,34 @@ def _reads_nothing_else(
     given = (*args, *kwargs.values())
     if fn in callables.KEEPERS or times.is_quiet(fn, given):
         return True
+    if type(fn) is WRAPPER and c_callbacks.declines(fn, args):
+        return True
+    if domain.machine.heap.journal is not None and decimals.is_of_context(fn):
+        return False  # no branch of a fork takes back what it writes
     if type(fn) is REMEMBERING:  # it looks the arguments up, whatever tuples they lie in
         given = tuple(part for part in (*given, *parts(given)) if not _is_a_key(domain, part))
+    if _reads_values_alone(fn):
+        given = tuple([part for part in given if not _is_one_value(domain, part)])
     return not _reads_outside(domain, given)
+
+
+WRAPPER = type(object.__eq__)
+VALUES = (int, float, complex, str, bytes)
+
+
+def _reads_values_alone(fn: Any) -> bool:
+    """Whether the function takes numbers and texts for what they are worth, and looks into no
+    object."""
+    if type(fn) not in purity.CALLABLE_TYPES:
+        return False
+    known = fn in purity.ARITHMETIC or fn in c_callbacks.WRITING_INTEGERS
+    return known or getattr(fn, "__objclass__", None) in VALUES
+
+
+def _is_one_value(domain: RecordingDomain, value: Any) -> bool:
+    """Whether what the object is worth is the same in each call: it is this one, of a subclass
+    of a class whose objects never change."""
+    return issubclass(type(value), VALUES) and domain.recorder.is_the_same(value)
 
 
 def _is_a_key(domain: RecordingDomain, value: Any) -> bool:
@@ -174,7 +200,7 @@ def _call_pure(
         domain.relied.asked(decimals.context_text, ())
         read = domain.machine.heap.read_whole
         named = {name: read(value) for name, value in kwargs.items()}
-        return decimals.called(fn, tuple(map(read, args)), named)
+        return decimals.called(fn, tuple(map(read, args)), named, partial(_set_flags, domain))
     _refuse_opaque(fn, (*_looked_at(fn, args), *kwargs.values()))
     if callables.keeps(fn):
         return fn(*args, **kwargs)
@@ -184,6 +210,14 @@ def _call_pure(
     if type(fn) is REMEMBERING or calls_of_the_program.calls_python(fn):
         return calls_of_the_program.call(domain.machine.frame, fn, seen, named)
     return fn(*seen, **named)
+
+
+def _set_flags(domain: RecordingDomain, names: tuple[str, ...]) -> None:
+    """Once a segment: who reads the flags of the thread's context ends it."""
+    new = [name for name in names if name not in domain.decimal_flags]
+    if new:
+        domain.defer(decimals.set_flags, tuple(new), {})
+        domain.decimal_flags = domain.decimal_flags.union(new)
 
 
 def _refuse_opaque(fn: Any, seen: tuple[Any, ...]) -> None:

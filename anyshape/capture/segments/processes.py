@@ -1,4 +1,4 @@
-"""What C says of the process.
+"""What C says of the process and of its threads.
 
 In: calls of such functions while recording. Out: the answer, which each call asks for again.
 """
@@ -14,6 +14,7 @@ from anyshape.capture.guards.constant_kinds import CONSTANTS
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.segments import context_variables
 
 Args = tuple[Any, ...]
 Handler = Callable[[RecordingDomain, Args, dict[str, Any]], Any]
@@ -41,5 +42,6 @@ HANDLERS: Mapping[Any, Handler] = {
     **{fn: _asked(fn) for fn in (_thread.get_ident, sys.gettrace, sys.getprofile)},
     sys.get_int_max_str_digits: _asked(sys.get_int_max_str_digits),
     sys.intern: _interned,
+    **context_variables.HANDLERS,
     sys.audit: lambda domain, args, kwargs: domain.defer(sys.audit, args, kwargs),
 }

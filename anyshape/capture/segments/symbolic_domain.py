@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from anyshape.capture.heap import purity
+from anyshape.capture.heap import decimals, purity
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.effects import Effect
@@ -80,7 +80,7 @@ def unread(hook: Callable[..., Any]) -> Callable[..., Any]:
 
 SEQUENCES = (list, tuple, str, bytes, bytearray, deque)
 OF_SEQUENCES = {"+": operator.add, "*": operator.mul, "+=": operator.iadd, "*=": operator.imul}
-UNSTREAMED = (print, sys.audit)
+UNSTREAMED = (print, sys.audit, decimals.set_flags)
 """Effects that go to no stream but those that are named, or that `sys` has."""
 TURNS = "the allowed number of turns of its loops"
 CALLS = "the allowed number of calls of functions in Python"
@@ -112,6 +112,7 @@ class SymbolicDomain(ReadingDomain):
         self.has_formed = False
         self.ids, self.listeners, self.unread_names = set(), set(), set()
         self.kept_in_c = []
+        self.context_values, self.context_readings = {}, {}
         self.turns_left = turns
         self.jumps_left = turns
         self.calls_left = turns * CALLS_A_TURN
@@ -141,6 +142,8 @@ class SymbolicDomain(ReadingDomain):
             machine.heap.answers,
             self.plain,
             self.kept_in_c,
+            self.context_values,
+            self.context_readings,
         ):
             table.clear()
         machine.heap.slots.clear()

@@ -7,8 +7,10 @@ from __future__ import annotations
 import copy
 import itertools
 import pickle
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -126,3 +128,41 @@ def refusals(x: Any) -> Any:
 def test_errors_call_them_as_c_does() -> None:
     fast = anyshape.compile(refusals)
     assert fast(torch.ones(2))[1] == refusals(torch.ones(2))[1]
+
+
+OUTSIDE = [5, 6, 7]
+
+
+def set_anew(x: Any) -> Any:
+    a, b, c = iter([1, 2, 3, 4]), iter(OUTSIDE), reversed([1, 2, 3])
+    d, e, ended = iter("abc"), iter((1, 2)), iter([1, 2])
+    next(b)
+    list(ended)
+    for iterator, position in ((a, 2), (b, 0), (c, 0), (d, -5), (e, 99), (ended, 0)):
+        iterator.__setstate__(position)
+    loaded = pickle.loads(pickle.dumps(iter([1, 2, 3])))
+    return x + 1, [list(it) for it in (a, b, c, d, e, ended)], next(loaded)
+
+
+@pytest.mark.parametrize("ways", [{"fullgraph": True}, {"options": {"break_every": 3}}])
+def test_an_iterator_goes_on_from_where_it_is_set(ways: dict[str, Any]) -> None:
+    fast = anyshape.compile(set_anew, **ways)
+    for more in ([], [], [9]):
+        with mock.patch.object(sys.modules[__name__], "OUTSIDE", [5, 6, 7, *more]):
+            assert fast(torch.ones(2))[1:] == set_anew(torch.ones(2))[1:]
+
+
+def copied(x: Any) -> Any:
+    made = (
+        *(iter(range(3)), iter(range(1 << 80, (1 << 80) + 2)), zip([1], [2], strict=True)),
+        *(itertools.islice(range(100), 3, 6), itertools.starmap(pow, zip(range(3), range(1, 7)))),
+    )
+    next(made[0])
+    twins = copy.deepcopy(made)
+    return x + 1, [[*it] for it in made], [[*it] for it in twins]
+
+
+def test_iterators_over_what_c_made_for_them_are_copied() -> None:
+    fast = anyshape.compile(copied, fullgraph=True)
+    for _ in range(2):
+        assert fast(torch.ones(2))[1:] == copied(torch.ones(2))[1:]

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import Context, Decimal, FloatOperation, getcontext, localcontext, setcontext
+from decimal import (
+    Context,
+    Decimal,
+    FloatOperation,
+    Inexact,
+    getcontext,
+    localcontext,
+    setcontext,
+)
 from typing import Any
 
 import pytest
@@ -70,10 +78,46 @@ def test_numbers_and_flags_are_those_of_each_call(program):
         assert seen(fast, prec) == seen(program, prec)
 
 
-def test_what_sets_no_flag_is_one_graph():
-    fast = anyshape.compile(exact, fullgraph=True)
+@pytest.mark.parametrize("program", [exact, quotients, sums])
+def test_flags_that_nobody_reads_inside_are_set_behind_one_graph(program):
+    fast = anyshape.compile(program, fullgraph=True)
     for prec in (28, 5, 28):
-        assert seen(fast, prec) == seen(exact, prec)
+        assert seen(fast, prec) == seen(program, prec)
+
+
+def test_a_flag_is_set_by_each_segment_that_sets_it_and_only_there():
+    def program(x):
+        said = [str(Decimal(1) / 7), str(Decimal(1) / 3)]
+        flags = getcontext().flags  # ends the segment
+        said.append([signal.__name__ for signal, on in flags.items() if on])
+        getcontext().clear_flags()
+        said.append(str(Decimal(2) / 3))
+        said.append([signal.__name__ for signal, on in flags.items() if on])
+        return x + 1, said
+
+    fast = anyshape.compile(program)
+    for _ in range(3):
+        getcontext().clear_flags()
+        expected = program(X)[1]
+        getcontext().clear_flags()
+        assert fast(X)[1] == expected
+
+
+def test_where_a_flag_is_trapped_the_error_comes():
+    def program(x):
+        try:
+            return x + 1, str(Decimal(1) / 7)
+        except Inexact as error:
+            return x + 2, type(error)
+
+    fast = anyshape.compile(program)
+    for traps in ([], [Inexact], []):
+        with localcontext(Context(traps=traps)):
+            expected = program(X)
+        with localcontext(Context(traps=traps)) as context:
+            found = fast(X)
+            assert found[1] == expected[1] and torch.equal(found[0], expected[0])
+            assert context.flags[Inexact]
 
 
 def test_signals_of_a_context_made_inside_are_read_in_c():
@@ -153,3 +197,26 @@ def test_methods_that_write_no_flag_are_in_one_graph() -> None:
     assert (
         anyshape.compile(program, fullgraph=True)(torch.ones(2))[1:] == program(torch.ones(2))[1:]
     )
+
+
+def of_own_contexts(x):
+    context = Context(prec=4, traps=[])
+    found = [context.divide(Decimal(1), Decimal(3)), context.divide(1, 7), context.abs(-1)]
+    found += [context.number_class(Decimal(3)), context.create_decimal("1.23456"), context.copy()]
+    for refused in (
+        lambda: context.divide("1", 2),
+        lambda: context.divide(1),
+        lambda: Context(traps=[Inexact], prec=3).divide(1, 3),
+    ):
+        try:
+            refused()
+        except (TypeError, Inexact) as error:
+            found.append(repr(error))
+    return x + 1, [*map(str, found)]
+
+
+@pytest.mark.parametrize("ways", [{"fullgraph": True}, {"options": {"break_every": 3}}])
+def test_a_context_made_inside_computes_and_keeps_its_own_flags(ways):
+    fast = anyshape.compile(of_own_contexts, **ways)
+    for prec in (28, 3):
+        assert seen(fast, prec) == seen(of_own_contexts, prec)

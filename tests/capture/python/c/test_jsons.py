@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import enum
 import json
+import traceback
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -108,3 +109,37 @@ def test_each_call_has_containers_of_its_own() -> None:
     first, second = fast(torch.ones(2))[1], fast(torch.ones(2))[1]
     assert first == second
     assert first["e"][0][0] is not second["e"][0][0]
+
+
+def _told(x: torch.Tensor, module: Any, texts: list[str], errors: list[Any]) -> Any:
+    y, said = x + 1, []
+    for text in texts:
+        try:
+            said.append(repr(module.loads(text)))
+        except ValueError as error:
+            said.append((str(error), vars(error), type(error), repr(error.__context__)))
+            errors.append(error)
+    said.append(module.dumps({"a": [1, (2, 3)], "b": None}, indent=1))
+    return y * 2, said
+
+
+def test_what_c_refuses_is_refused_in_its_words_by_a_copy_of_the_module_too() -> None:
+    helper = pytest.importorskip("test.support.import_helper")
+    copied = helper.import_fresh_module("json", fresh=["_json"])
+    copied.decoder.JSONDecodeError = json.JSONDecodeError  # which C finds in `sys.modules`
+    texts = ['{"a": [1, 2.5, null, NaN, {"b": "c"}]}', "[1,", '{"a" 1}', "", '"\\x"', "[1]x"]
+    for module in (json, copied):
+        fast = anyshape.compile(_told, fullgraph=True)
+        expected: list[Any] = []
+        found: tuple[list[Any], ...] = ([], [])
+        said = _told(torch.ones(2), module, texts, expected)[1]
+        for errors in found:
+            assert fast(torch.ones(2), module, texts, errors)[1] == said
+            assert [*map(str, errors)] == [*map(str, expected)]
+            assert [*map(_lines, errors)] == [*map(_lines, expected)]
+        assert found[0][0] is not found[1][0]
+        assert fast.stats().specializations == 1
+
+
+def _lines(error: BaseException) -> list[str]:
+    return [frame.name for frame in traceback.extract_tb(error.__traceback__)][1:]

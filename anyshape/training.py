@@ -51,6 +51,7 @@ from anyshape.autograd.partition import (
 )
 from anyshape.autograd.recompute import recompute_cheap
 from anyshape.autograd.recorded import names_of_recorded
+from anyshape.autograd.replayable import with_marks, writes_on_the_way
 from anyshape.autograd.shared_heads import without_repeated_heads
 from anyshape.autograd.stages import Stage, cut_at, cut_in, named_in, staged
 from anyshape.autograd.written_since import written_by_the_end, written_since
@@ -67,6 +68,7 @@ from anyshape.runtime.boundary import Boundary
 from anyshape.runtime.halves import Half, Layout, Part, made_by
 from anyshape.runtime.profile import Times
 from anyshape.runtime.random_state import devices_drawn_on
+from anyshape.runtime.rollback import written_inputs
 from anyshape.runtime.saved_by_eager import keeps_nothing, kept_themselves, reads_what_is_written
 from anyshape.runtime.saved_values import SavedValue
 from anyshape.schedule.causal_masks import without_causal_masks
@@ -184,7 +186,8 @@ def compile_training(
     outlined = outline(with_copies(graph, OPS, reads_what_is_written), OPS)
     shared = _refuse_shared(outlined)
     with _refusals(), stage_of("differentiation", graph.first_line):
-        pure = without_repeated_heads(_last(DIFFERENTIABLE, outlined.graph), OPS)
+        functional, expanded = _functional(outlined.graph)
+        pure = without_repeated_heads(expanded, OPS)
         groups = independent(graph, OPS, outlined.differentiable)
         chained = _staged(pure, outlined, groups)
         whole = _joint(chained, outlined)
@@ -197,9 +200,13 @@ def compile_training(
     backwards.compiled.append(forward())
     if backward is not None:
         backwards.known[()] = backwards.keep(backward(), halves.whole())
-    seen = replace(graph, outputs=(*graph.outputs, *named_in(graph, chained.hidden, OPS)))
+    unwritten = _unwritten(outlined.marked, functional) if chained.stages else None
+    again = unwritten or graph
+    seen = replace(again, outputs=(*again.outputs, *named_in(again, chained.hidden, OPS)))
     replayed = without_dead_reads(seen, OPS)
-    layout = replace(_layout(outlined, halves, groups, chained, of_stages), shared=shared)
+    layout = replace(
+        _layout(outlined, unwritten, halves, groups, chained, of_stages), shared=shared
+    )
     cuts = (cut_in(replayed, chained.graph, stage, OPS) for stage in chained.stages)
     boundary = Boundary(
         seen,
@@ -343,6 +350,22 @@ def _cut_to(graph: Graph, count: int) -> Graph:
     return replace(graph, outputs=graph.outputs[:count])
 
 
+def _functional(graph: Graph) -> tuple[Graph, Graph]:
+    """The graph without writes, and as gradients are taken of it."""
+    stages = dict(DIFFERENTIABLE.stages(graph, OPS))
+    return stages["functionalize"], [*stages.values()][-1]
+
+
+def _unwritten(graph: Graph, functional: Graph) -> Graph | None:
+    """The graph with pure operators for writes, for eager torch to run again, where only memory is
+    written that nobody is handed, and none of eager's formulas keeps that: else it would refuse
+    what is refused no more."""
+    if not writes_on_the_way(graph, OPS) or _is_refused(graph):
+        return None
+    writes = written_inputs(graph)
+    return None if writes.before or writes.behind else with_marks(functional, graph)
+
+
 def _last(pipeline: Pipeline, graph: Graph) -> Graph:
     for _, made in pipeline.stages(graph, OPS):
         graph = made
@@ -382,6 +405,7 @@ def _refuse_overlaps(outlined: Outline, positions: Sequence[int]) -> Sequence[in
 
 def _layout(
     outlined: Outline,
+    unwritten: Graph | None,
     halves: Halves,
     groups: Sequence[Group],
     chained: _Chained,
@@ -398,7 +422,7 @@ def _layout(
                 of_stages[stage.outputs].residuals,
                 tuple(sorted(kept)),
             )
-            for stage, kept in zip(chained.stages, _results_kept(outlined, chained))
+            for stage, kept in zip(chained.stages, _results_kept(outlined, unwritten, chained))
         ]
     read = [one.position for one in halves.residuals if one.kind == "input"]
     tensors = (
@@ -421,9 +445,11 @@ def _layout(
     )
 
 
-def _results_kept(outlined: Outline, chained: _Chained) -> list[frozenset[int]]:
+def _results_kept(
+    outlined: Outline, unwritten: Graph | None, chained: _Chained
+) -> list[frozenset[int]]:
     """Of each stage, the results that its formulas of eager's keep themselves."""
-    marked = outlined.marked
+    marked = unwritten or outlined.marked
     results = {v: p for p in outlined.differentiable for v in values_in(marked.outputs[p])}
     outputs = (*marked.outputs, *named_in(marked, chained.hidden, OPS))
     ways = (

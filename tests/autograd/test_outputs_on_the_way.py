@@ -108,10 +108,27 @@ def beside_what_is_written(net: Net, x: Tensor) -> Results:
     return action, mean, scale, ((action - mean) * noise).sum(1)
 
 
+def written_on_the_way(net: Net, x: Tensor) -> Results:
+    """As a router's scores are that return what they are made of: shares of the best, in place."""
+    logits = net.first(x)
+    shares = logits.softmax(1).topk(2)[0]
+    shares /= shares.sum(1, keepdim=True)
+    mixed = torch.zeros_like(x)
+    mixed[:, 1:3] += shares
+    return logits, mixed + logits, net.second(mixed.sin() + logits).sum(1)
+
+
+def dropped_on_the_way(net: Net, x: Tensor) -> Results:
+    """What dropout gives is read by a later stage, and nobody is handed it."""
+    trunk = nn.functional.dropout(net.first(x), 0.3)
+    keys = net.second(trunk)
+    return keys, (keys.softmax(1) * trunk).sum(1), keys.sin() + trunk
+
+
 PROGRAMS = [
     *(in_a_row, scores_and_loss, beside_each_other, two_heads, past_what_is_handed_out, recurrent),
     *(shared_weights, two_rows, parts, states_of_layers, written_before),
-    beside_what_is_written,
+    *(beside_what_is_written, written_on_the_way, dropped_on_the_way),
 ]
 
 
@@ -256,6 +273,7 @@ def test_a_result_on_the_way_is_eagers(program: Callable[[Net, Tensor], Results]
             runs = []
             for each in (fast, function):
                 net.zero_grad()
+                torch.manual_seed(count)
                 seen = use(net, each(x))
                 runs.append([seen, [p.grad for p in net.parameters()]])
             assert_same(*runs, 1e-7)

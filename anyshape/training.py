@@ -23,6 +23,7 @@ from anyshape.autograd.copied import with_copies
 from anyshape.autograd.differentiate import Activity, Joint, differentiate
 from anyshape.autograd.inlined import differentiates_again, inline_gradients, refuse_uncovered
 from anyshape.autograd.kept import (
+    Refuses,
     kept_as_left,
     kept_as_they_are,
     kept_by_each,
@@ -358,12 +359,12 @@ def _functional(graph: Graph) -> tuple[Graph, Graph]:
 
 def _unwritten(graph: Graph, functional: Graph) -> Graph | None:
     """The graph with pure operators for writes, for eager torch to run again, where only memory is
-    written that nobody is handed, and none of eager's formulas keeps that: else it would refuse
-    what is refused no more."""
-    if not writes_on_the_way(graph, OPS) or _is_refused(graph):
+    written that nobody is handed, and surely none of eager's formulas keeps that: else it would
+    refuse what is refused no more."""
+    if not writes_on_the_way(graph, OPS) or _is_refused(graph, reads_what_is_written):
         return None
     writes = written_inputs(graph)
-    return None if writes.before or writes.behind else with_marks(functional, graph)
+    return None if writes.before or writes.behind else with_marks(functional, graph, OPS)
 
 
 def _last(pipeline: Pipeline, graph: Graph) -> Graph:
@@ -466,14 +467,13 @@ def _writes(node: Node) -> bool:
     return node.op in OPS and bool(OPS[node.op].mutates) and any(t.requires_grad for t in tensors)
 
 
-def _is_refused(graph: Graph) -> bool:
+def _is_refused(graph: Graph, refuses: Refuses = _surely_refused) -> bool:
     """Does it write what one of eager's formulas keeps, though that has no gradients?"""
     if not any(node.op in OPS and OPS[node.op].mutates for node in graph.nodes):
         return False
     behind = written_by_the_end(graph, OPS)
     return any(
-        not written.isdisjoint(values_in(kept_by_row(node, OPS)))
-        or _surely_refused(graph, node, written)
+        not written.isdisjoint(values_in(kept_by_row(node, OPS))) or refuses(graph, node, written)
         for node, written in behind
     )
 

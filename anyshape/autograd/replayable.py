@@ -35,7 +35,7 @@ def writes_on_the_way(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
     )
 
 
-def with_marks(pure: Graph, captured: Graph) -> Graph | None:
+def with_marks(pure: Graph, captured: Graph, ops: Mapping[str, OpDef]) -> Graph | None:
     """``pure``, in which what autograd sees says that it requires gradients; what has no gradients
     in ``captured`` has none. None where an operator runs a graph."""
     plain = {v.name for node in captured.nodes for v in node.outputs if not requires(v)}
@@ -45,7 +45,9 @@ def with_marks(pure: Graph, captured: Graph) -> Graph | None:
         if node.regions:
             return None
         given = reading(node, made)
-        if is_recorded(node) and any(map(requires, given.inputs())):
+        row = ops.get(node.op)
+        differentiates = is_recorded(node) and (row is None or row.differentiable)
+        if differentiates and any(map(requires, given.inputs())):
             named = (v for v in node.outputs if v.name not in plain)
             made.update((value, _marked(value)) for value in named)
         nodes.append(replace(given, outputs=tuple(made.get(v, v) for v in node.outputs)))

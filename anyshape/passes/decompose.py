@@ -132,7 +132,9 @@ class _Decomposer:
 
     def _renamed(self, new: Arg, old: Value, out: Rebuilding, start: int) -> Arg:
         """``new``, made after ``start``, with the name of ``old``, where nothing reads it yet."""
-        maker = _maker(new, out, start) if isinstance(new, Value) else None
+        if not isinstance(new, Value):
+            return new
+        maker = _maker(new, out, start)
         if maker is None or any(new in node.inputs() for node in out.nodes[maker + 1 :]):
             return new
         return _made_instead(new, Value(old.name, new.type), maker, out)

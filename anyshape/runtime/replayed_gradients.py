@@ -83,6 +83,15 @@ class StandIns:
             self.pairs.append((get_gradient_edge(made), tensor))
         return made
 
+    def holding(self, data: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+        """In the place of a tensor that was written since, with a version counter of its own."""
+        if not self.alone:
+            made: torch.Tensor = _Holding.apply(tensor, data)
+            return made
+        made = data.detach().requires_grad_()
+        self.pairs.append((get_gradient_edge(made), tensor))
+        return made
+
     def ends_at(self, edge: GradientEdge, result: torch.Tensor) -> None:
         """What runs again has made one of its results, in whose place the program has its own: by
         formulas that keep that one, gradients are of it, and gradients of them end there."""
@@ -99,6 +108,18 @@ class StandIns:
         for position, one in zip(positions, several):
             found[position] = one
         return found
+
+
+class _Holding(torch.autograd.Function):
+    """Other numbers, with the place of a tensor in autograd's graph."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
+        return data.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> tuple[Any, None]:
+        return cotangents[0], None
 
 
 class _Tied(torch.autograd.Function):

@@ -420,9 +420,9 @@ class Boundary:
                 new = stand_ins.of(x, replaced.get(position)) if create else x.detach()
                 inputs[position] = new.requires_grad_()
             results = call.living(self._earlier[part]) if create else {}
-            held = self._results_as_made(call, call.written([*results]))
+            contents = self._results_as_made(call, call.written([*results]))
             given = {
-                p: stand_ins.holding(held[p], tensor) if p in held else stand_ins.of(tensor)
+                p: stand_ins.holding(contents[p], tensor) if p in contents else stand_ins.of(tensor)
                 for p, tensor in results.items()
             }
             here = {} if part in self.cuts else given  # there, the part reads views of them
@@ -442,7 +442,7 @@ class Boundary:
             for position in replaced:  # as the program has done it
                 inputs[position].data = call.inputs[position].data
             changed = [outs[p] for p in written] + [inputs[p] for p in written_inputs]
-            changed += [given[p] for p in written if p in held]
+            changed += [given[p] for p in written if p in contents]
             for tensor in changed:
                 torch.autograd.graph.increment_version(tensor.detach())
             of_inputs, of_results = map(iter, way.gradients(create))
@@ -460,7 +460,7 @@ class Boundary:
             return made
 
     def _results_as_made(self, call: Call, positions: Sequence[int]) -> dict[int, torch.Tensor]:
-        """What results held that were written since: of which no formula has kept it."""
+        """What results contents that were written since: of which no formula has kept it."""
         if not positions:
             return {}
         inputs = self._inputs_to_write(call)

@@ -129,6 +129,12 @@ def one_by_way_of_another(x: Tensor, w: Tensor) -> Results:
     return h, k, ((k + 1).sin() * (h + 2).square()).sum()
 
 
+def beside_one_that_is_kept(x: Tensor, w: Tensor) -> Results:
+    h = x * w
+    k = (h + 1).square()
+    return h, k, k.sin().sum()
+
+
 def kept(x: Tensor, w: Tensor) -> Results:
     h = x * w
     return h, (h * h).sum()
@@ -149,7 +155,7 @@ WRITES: list[Callable[[Tensor], Any]] = [
     lambda h: h.detach().mul_(2),
     lambda h: h.mul_(2),
 ]
-KEEPS_NO_RESULT = [not_kept, one_by_way_of_another]
+KEEPS_NO_RESULT = [not_kept, one_by_way_of_another, beside_one_that_is_kept]
 
 
 def differentiated_beside_a_write(

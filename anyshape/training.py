@@ -70,7 +70,12 @@ from anyshape.runtime.halves import Half, Layout, Part, made_by
 from anyshape.runtime.profile import Times
 from anyshape.runtime.random_state import devices_drawn_on
 from anyshape.runtime.rollback import written_inputs
-from anyshape.runtime.saved_by_eager import keeps_nothing, kept_themselves, reads_what_is_written
+from anyshape.runtime.saved_by_eager import (
+    keeps_nothing,
+    kept_themselves,
+    reads_what_is_written,
+    requires_as_marked,
+)
 from anyshape.runtime.saved_values import SavedValue
 from anyshape.schedule.causal_masks import without_causal_masks
 
@@ -359,12 +364,21 @@ def _functional(graph: Graph) -> tuple[Graph, Graph]:
 
 def _unwritten(graph: Graph, functional: Graph) -> Graph | None:
     """The graph with pure operators for writes, for eager torch to run again, where only memory is
-    written that nobody is handed, and surely none of eager's formulas keeps that: else it would
-    refuse what is refused no more."""
+    written that nobody is handed, surely none of eager's formulas keeps that (else it would refuse
+    what is refused no more), and what these operators make requires gradients as what is written
+    does: zeros do not."""
     if not writes_on_the_way(graph, OPS) or _is_refused(graph, reads_what_is_written):
         return None
     writes = written_inputs(graph)
-    return None if writes.before or writes.behind else with_marks(functional, graph, OPS)
+    if writes.before or writes.behind:
+        return None
+    made = with_marks(functional, graph, OPS)
+    known = {value.name for node in graph.nodes for value in node.outputs}
+    for node in () if made is None else made.nodes:
+        is_new = any(value.name not in known for value in node.outputs)
+        if is_new and not requires_as_marked(made, node):
+            return None
+    return made
 
 
 def _last(pipeline: Pipeline, graph: Graph) -> Graph:
@@ -413,6 +427,7 @@ def _layout(
     of_stages: Mapping[tuple[int, ...], BackwardHalf],
 ) -> Layout:
     outputs = len(chained.graph.outputs)
+    shown = outputs - len(chained.hidden)
     every = tuple(range(len(halves.residuals)))
     parts = [Part(group.outputs, group.wanted, every) for group in groups]
     if chained.stages:
@@ -437,13 +452,22 @@ def _layout(
         tuple(key for part in parts for key in part.wanted) if chained.stages else outlined.wanted,
         chained.differentiable,
         tuple(_saved_value(one, as_views) for one in halves.residuals),
-        tuple(map(_saved_value, halves.watched)),
+        tuple(map(_saved_value, (*halves.watched, *_unread(halves, parts, shown)))),
         outputs + halves.extra,
         tuple(parts),
         len(chained.hidden),
         tuple(sorted(kept)),
         not (halves.residuals or halves.watched) and keeps_nothing(outlined.marked),
     )
+
+
+def _unread(halves: Halves, parts: Sequence[Part], shown: int) -> Iterator[Residual]:
+    """What the program can see and the half of no part reads, as each has something made of it
+    that lies in memory: eager's formulas keep it."""
+    read = {number for part in parts for number in part.residuals}
+    for number, one in enumerate(halves.residuals):
+        if number not in read and (one.kind == "input" or one.position < shown):
+            yield one
 
 
 def _results_kept(

@@ -378,3 +378,38 @@ def test_other_data_of_a_result_that_is_read_are_refused() -> None:
     h.data = torch.randn(3)
     with pytest.raises(RuntimeError, match="has been replaced"):
         y.sum().backward()
+
+
+def normed(x: Tensor) -> Results:
+    """The gradient needs no more of `x` than the result that lies in memory."""
+    h = nn.functional.layer_norm(x, x.shape[1:])
+    return h, h.sin()
+
+
+def test_what_eagers_formula_alone_keeps_may_not_be_written() -> None:
+    fast = anyshape.compile(normed)
+    for run in (fast, normed):
+        x = torch.randn(3, 4, requires_grad=True)
+        h, _ = run(x)
+        with torch.no_grad():
+            x.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            h.sum().backward()
+
+
+def overwritten(x: Tensor) -> Results:
+    """What the pure operator makes of zeros requires no gradients."""
+    h = x * 2
+    made = h * 1.0
+    made.zero_()
+    k = made + h
+    return h, k, (made * k).sin()
+
+
+def test_zeros_written_on_the_way_have_the_place_in_the_graph_of_what_they_replace() -> None:
+    fast = anyshape.compile(overwritten)
+    found = []
+    for run in (fast, overwritten):
+        x = torch.linspace(0, 1, 3).requires_grad_()
+        found.append(torch.autograd.grad(sum(r.sum() for r in run(x)), x))
+    assert_same(*found)

@@ -363,18 +363,20 @@ def _functional(graph: Graph) -> tuple[Graph, Graph]:
 
 
 def _unwritten(graph: Graph, functional: Graph) -> Graph | None:
-    """The graph with pure operators for writes, for eager torch to run again, where only memory is
-    written that nobody is handed, surely none of eager's formulas keeps that (else it would refuse
-    what is refused no more), and what these operators make requires gradients as what is written
-    does: zeros do not."""
+    """The graph with pure operators for writes, for eager torch to run again, where no input is
+    written, surely none of eager's formulas keeps what is (else it would refuse what is refused no
+    more), and what these operators make requires gradients as what is written does: zeros do
+    not."""
     if not writes_on_the_way(graph, OPS) or _is_refused(graph, reads_what_is_written):
         return None
     writes = written_inputs(graph)
     if writes.before or writes.behind:
         return None
     made = with_marks(functional, graph, OPS)
+    if made is None:
+        return None
     known = {value.name for node in graph.nodes for value in node.outputs}
-    for node in () if made is None else made.nodes:
+    for node in made.nodes:
         is_new = any(value.name not in known for value in node.outputs)
         if is_new and not requires_as_marked(made, node):
             return None

@@ -13,25 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anyshape.autograd.memory import roots
 from anyshape.autograd.stages import reading
-from anyshape.ir.graph import Graph, TensorType, Value, map_values, values_in
+from anyshape.ir.graph import Graph, TensorType, Value, map_values
 from anyshape.nouns import replace
 from anyshape.ops.gradients.backward import is_recorded, requires
 from anyshape.ops.table import OpDef
 
 
 def writes_on_the_way(graph: Graph, ops: Mapping[str, OpDef]) -> bool:
-    """Whether autograd sees writes of what has gradients, all of them to what nobody is handed."""
-    owner = roots(graph, ops)
-    written = {
-        owner.get(node.read[0], node.read[0])
+    """Whether autograd sees writes of what has gradients."""
+    return any(
+        any(map(requires, (*node.read, *node.outputs)))
         for node in filter(is_recorded, graph.nodes)
         if node.op in ops and ops[node.op].mutates
-        if any(map(requires, (*node.read, *node.outputs)))
-    }
-    return bool(written) and written.isdisjoint(
-        owner.get(value, value) for value in values_in(graph.outputs)
     )
 
 

@@ -23,6 +23,7 @@ from anyshape.autograd.copied import with_copies
 from anyshape.autograd.differentiate import Activity, Joint, differentiate
 from anyshape.autograd.inlined import differentiates_again, inline_gradients, refuse_uncovered
 from anyshape.autograd.kept import (
+    Refuses,
     kept_as_left,
     kept_as_they_are,
     kept_by_each,
@@ -51,6 +52,7 @@ from anyshape.autograd.partition import (
 )
 from anyshape.autograd.recompute import recompute_cheap
 from anyshape.autograd.recorded import names_of_recorded
+from anyshape.autograd.replayable import with_marks, writes_on_the_way
 from anyshape.autograd.shared_heads import without_repeated_heads
 from anyshape.autograd.stages import Stage, cut_at, cut_in, named_in, staged
 from anyshape.autograd.written_since import written_by_the_end, written_since
@@ -67,7 +69,13 @@ from anyshape.runtime.boundary import Boundary
 from anyshape.runtime.halves import Half, Layout, Part, made_by
 from anyshape.runtime.profile import Times
 from anyshape.runtime.random_state import devices_drawn_on
-from anyshape.runtime.saved_by_eager import keeps_nothing, kept_themselves, reads_what_is_written
+from anyshape.runtime.rollback import written_inputs
+from anyshape.runtime.saved_by_eager import (
+    keeps_nothing,
+    kept_themselves,
+    reads_what_is_written,
+    requires_as_marked,
+)
 from anyshape.runtime.saved_values import SavedValue
 from anyshape.schedule.causal_masks import without_causal_masks
 
@@ -184,7 +192,8 @@ def compile_training(
     outlined = outline(with_copies(graph, OPS, reads_what_is_written), OPS)
     shared = _refuse_shared(outlined)
     with _refusals(), stage_of("differentiation", graph.first_line):
-        pure = without_repeated_heads(_last(DIFFERENTIABLE, outlined.graph), OPS)
+        functional, expanded = _functional(outlined.graph)
+        pure = without_repeated_heads(expanded, OPS)
         groups = independent(graph, OPS, outlined.differentiable)
         chained = _staged(pure, outlined, groups)
         whole = _joint(chained, outlined)
@@ -197,9 +206,13 @@ def compile_training(
     backwards.compiled.append(forward())
     if backward is not None:
         backwards.known[()] = backwards.keep(backward(), halves.whole())
-    seen = replace(graph, outputs=(*graph.outputs, *named_in(graph, chained.hidden, OPS)))
+    unwritten = _unwritten(outlined.marked, functional) if chained.stages else None
+    again = unwritten or graph
+    seen = replace(again, outputs=(*again.outputs, *named_in(again, chained.hidden, OPS)))
     replayed = without_dead_reads(seen, OPS)
-    layout = replace(_layout(outlined, halves, groups, chained, of_stages), shared=shared)
+    layout = replace(
+        _layout(outlined, unwritten, halves, groups, chained, of_stages), shared=shared
+    )
     cuts = (cut_in(replayed, chained.graph, stage, OPS) for stage in chained.stages)
     boundary = Boundary(
         seen,
@@ -343,6 +356,33 @@ def _cut_to(graph: Graph, count: int) -> Graph:
     return replace(graph, outputs=graph.outputs[:count])
 
 
+def _functional(graph: Graph) -> tuple[Graph, Graph]:
+    """The graph without writes, and as gradients are taken of it."""
+    stages = dict(DIFFERENTIABLE.stages(graph, OPS))
+    return stages["functionalize"], [*stages.values()][-1]
+
+
+def _unwritten(graph: Graph, functional: Graph) -> Graph | None:
+    """The graph with pure operators for writes, for eager torch to run again, where no input is
+    written, surely none of eager's formulas keeps what is (else it would refuse what is refused no
+    more), and what these operators make requires gradients as what is written does: zeros do
+    not."""
+    if not writes_on_the_way(graph, OPS) or _is_refused(graph, reads_what_is_written):
+        return None
+    writes = written_inputs(graph)
+    if writes.before or writes.behind:
+        return None
+    made = with_marks(functional, graph, OPS)
+    if made is None:
+        return None
+    known = {value.name for node in graph.nodes for value in node.outputs}
+    for node in made.nodes:
+        is_new = any(value.name not in known for value in node.outputs)
+        if is_new and not requires_as_marked(made, node):
+            return None
+    return made
+
+
 def _last(pipeline: Pipeline, graph: Graph) -> Graph:
     for _, made in pipeline.stages(graph, OPS):
         graph = made
@@ -382,12 +422,14 @@ def _refuse_overlaps(outlined: Outline, positions: Sequence[int]) -> Sequence[in
 
 def _layout(
     outlined: Outline,
+    unwritten: Graph | None,
     halves: Halves,
     groups: Sequence[Group],
     chained: _Chained,
     of_stages: Mapping[tuple[int, ...], BackwardHalf],
 ) -> Layout:
     outputs = len(chained.graph.outputs)
+    shown = outputs - len(chained.hidden)
     every = tuple(range(len(halves.residuals)))
     parts = [Part(group.outputs, group.wanted, every) for group in groups]
     if chained.stages:
@@ -398,7 +440,7 @@ def _layout(
                 of_stages[stage.outputs].residuals,
                 tuple(sorted(kept)),
             )
-            for stage, kept in zip(chained.stages, _results_kept(outlined, chained))
+            for stage, kept in zip(chained.stages, _results_kept(outlined, unwritten, chained))
         ]
     read = [one.position for one in halves.residuals if one.kind == "input"]
     tensors = (
@@ -412,7 +454,7 @@ def _layout(
         tuple(key for part in parts for key in part.wanted) if chained.stages else outlined.wanted,
         chained.differentiable,
         tuple(_saved_value(one, as_views) for one in halves.residuals),
-        tuple(map(_saved_value, halves.watched)),
+        tuple(map(_saved_value, (*halves.watched, *_unread(halves, parts, shown)))),
         outputs + halves.extra,
         tuple(parts),
         len(chained.hidden),
@@ -421,9 +463,20 @@ def _layout(
     )
 
 
-def _results_kept(outlined: Outline, chained: _Chained) -> list[frozenset[int]]:
+def _unread(halves: Halves, parts: Sequence[Part], shown: int) -> Iterator[Residual]:
+    """What the program can see and the half of no part reads, as each has something made of it
+    that lies in memory: eager's formulas keep it."""
+    read = {number for part in parts for number in part.residuals}
+    for number, one in enumerate(halves.residuals):
+        if number not in read and (one.kind == "input" or one.position < shown):
+            yield one
+
+
+def _results_kept(
+    outlined: Outline, unwritten: Graph | None, chained: _Chained
+) -> list[frozenset[int]]:
     """Of each stage, the results that its formulas of eager's keep themselves."""
-    marked = outlined.marked
+    marked = unwritten or outlined.marked
     results = {v: p for p in outlined.differentiable for v in values_in(marked.outputs[p])}
     outputs = (*marked.outputs, *named_in(marked, chained.hidden, OPS))
     ways = (
@@ -440,14 +493,13 @@ def _writes(node: Node) -> bool:
     return node.op in OPS and bool(OPS[node.op].mutates) and any(t.requires_grad for t in tensors)
 
 
-def _is_refused(graph: Graph) -> bool:
+def _is_refused(graph: Graph, refuses: Refuses = _surely_refused) -> bool:
     """Does it write what one of eager's formulas keeps, though that has no gradients?"""
     if not any(node.op in OPS and OPS[node.op].mutates for node in graph.nodes):
         return False
     behind = written_by_the_end(graph, OPS)
     return any(
-        not written.isdisjoint(values_in(kept_by_row(node, OPS)))
-        or _surely_refused(graph, node, written)
+        not written.isdisjoint(values_in(kept_by_row(node, OPS))) or refuses(graph, node, written)
         for node, written in behind
     )
 

@@ -265,7 +265,7 @@ def cut_in(captured: Graph, pure: Graph, stage: Stage, ops: Mapping[str, OpDef])
     nodes: list[Node] = []
 
     for node in captured.nodes:
-        nodes.append(_reading(node, made) if node in here else node)
+        nodes.append(reading(node, made) if node in here else node)
         for value in filter(made.__contains__, node.outputs):
             view = Node("expand", (value, value.shape), {}, (made[value],))
             nodes.append(replace(view, location=node.location, modes=node.modes))
@@ -289,7 +289,7 @@ def cut_at(graph: Graph, values: Sequence[Value], ops: Mapping[str, OpDef]) -> G
         views.update(
             v for v in node.outputs if v not in given and number <= behind.get(owner.get(v, v), -1)
         )
-        nodes.append(_reading(node, read))
+        nodes.append(reading(node, read))
     inputs = (*graph.inputs, *(Input(value, "argument", "") for value in given.values()))
     return replace(graph, inputs=inputs, nodes=tuple(nodes))
 
@@ -305,7 +305,7 @@ def _last_writes(graph: Graph, ops: Mapping[str, OpDef]) -> dict[Value, int]:
     return found
 
 
-def _reading(node: Node, instead: Mapping[Value, Value]) -> Node:
+def reading(node: Node, instead: Mapping[Value, Value]) -> Node:
     """The node, which reads other values in the places of some."""
 
     def read(value: Value) -> Arg:

@@ -24,18 +24,21 @@ def decompose(
     ops: Mapping[str, OpDef],
     whole: Callable[[OpDef], bool] = lambda row: False,
     lowered: bool = False,
+    named: bool = False,
 ) -> Graph:
     """Expands rows until every node has a lowering, is left to a library or stays ``whole``.
-    ``lowered``: expands those that have a lowering as well."""
+    ``lowered``: expands those that have a lowering as well. ``named``: what an expansion makes last
+    has the name of the result that it stands for."""
     reader = Reader.of(graph)
     builder = Builder(reader.cx, ops)
     builder.reserve(graph)
-    return rebuild(graph, _Decomposer(builder, ops, whole, lowered).expand, reader=reader)
+    return rebuild(graph, _Decomposer(builder, ops, whole, lowered, named).expand, reader=reader)
 
 
 def expand_for_gradients(graph: Graph, ops: Mapping[str, OpDef]) -> Graph:
-    """Expands the rows whose gradient is that of their expansion."""
-    return decompose(graph, ops, whole=lambda row: row.vjp != "expansion", lowered=True)
+    """Expands the rows whose gradient is that of their expansion. Their results keep their names:
+    by these they are found in the captured graph (``autograd/stages.py: named_in``)."""
+    return decompose(graph, ops, whole=lambda row: row.vjp != "expansion", lowered=True, named=True)
 
 
 @frozen
@@ -44,6 +47,7 @@ class _Decomposer:
     ops: Mapping[str, OpDef]
     whole: Callable[[OpDef], bool]
     lowered: bool
+    named: bool
 
     def expand(self, node: Node, out: Rebuilding) -> tuple[Arg, ...]:
         row, builder = self.ops.get(node.op), self.builder
@@ -88,9 +92,15 @@ class _Decomposer:
         start = len(out.nodes)
         self._write(body, out)
         rewritten = (out.rewrite(result) for result in results)
-        return tuple(
+        made = tuple(
             self._typed(new, old, out, start, fresh, node.modes)
             for new, old in zip(rewritten, node.outputs, strict=True)
+        )
+        if not self.named:
+            return made
+        return tuple(
+            self._renamed(new, old, out, start) if made.count(new) == 1 else new
+            for new, old in zip(made, node.outputs)
         )
 
     def _write(self, body: list[Node], out: Rebuilding) -> None:
@@ -117,12 +127,17 @@ class _Decomposer:
             copy = Value(self.builder.fresh_name(old.name), made)
             return out.emit(Node("clone", (new,), {}, (copy,), modes=modes))[0]
         if new.type != old.type:
-            value = Value(new.name, made)
-            inner = out.nodes[maker]
-            outputs = tuple(value if output is new else output for output in inner.outputs)
-            out.nodes[maker] = replace(inner, outputs=outputs)
-            out.substitutes[new] = new = value
+            return _made_instead(new, Value(new.name, made), maker, out)
         return new
+
+    def _renamed(self, new: Arg, old: Value, out: Rebuilding, start: int) -> Arg:
+        """``new``, made after ``start``, with the name of ``old``, where nothing reads it yet."""
+        if not isinstance(new, Value):
+            return new
+        maker = _maker(new, out, start)
+        if maker is None or any(new in node.inputs() for node in out.nodes[maker + 1 :]):
+            return new
+        return _made_instead(new, Value(old.name, new.type), maker, out)
 
     def _is_view(self, node: Node) -> bool:
         row = self.ops.get(node.op)
@@ -150,6 +165,15 @@ def check_false(b: Builder, bad: Value) -> None:
     dims = tuple(range(len(bad.shape)))
     row = "check_false" if bad.tensor.device == HOST else "trap_if"
     b.call(row, b.call("any", bad, dims, False) if dims else bad)
+
+
+def _made_instead(old: Value, new: Value, maker: int, out: Rebuilding) -> Value:
+    """Has the node make ``new``."""
+    node = out.nodes[maker]
+    outputs = tuple(new if output is old else output for output in node.outputs)
+    out.nodes[maker] = replace(node, outputs=outputs)
+    out.substitutes[old] = new
+    return new
 
 
 def _maker(value: Value, out: Rebuilding, start: int) -> int | None:

@@ -20,7 +20,7 @@ import torch
 from torch.autograd.graph import get_gradient_edge
 
 from anyshape.errors import AnyshapeError
-from anyshape.ir.graph import Arg, Graph, TensorType, Value, values_in
+from anyshape.ir.graph import Graph, TensorType, Value, values_in
 from anyshape.nouns import mutable, replace
 from anyshape.ops import OPS
 from anyshape.runtime.eager_function import eager_function
@@ -40,6 +40,7 @@ from anyshape.runtime.saved_values import (
     SavedValue,
     versions_as_saved,
 )
+from anyshape.runtime.values_behind import values_behind
 from anyshape.symbolic import symbols_of
 
 _C = torch._C
@@ -168,7 +169,7 @@ class Boundary:
         call.saved = [(p, counter_of(made[p]), version_now(made[p])) for p in self._saved_outputs]
         for position in self._shown:
             is_kept = position in self._kept_results
-            call.results[position] = Result.of(made[position], is_kept=is_kept)
+            call.results[position] = Result.of(made[position], call.mark, is_kept=is_kept)
         return tuple(made[: self.layout.outputs - self.layout.hidden])
 
     def _run_forward(self, call: Call) -> None:
@@ -229,7 +230,7 @@ class Boundary:
         """What a part wants, by eager torch from the inputs that were kept: where their data were
         replaced since, from those that they had."""
         self.reruns += 1
-        if call.is_modified():
+        if self._has_changed(call, part, cotangents):
             self._is_refused(call, part, cotangents, call.written_since())
             raise RuntimeError(MODIFIED)
         if call.is_replaced([p for p in self.layout.kept_inputs if p in call.copies]):
@@ -293,14 +294,28 @@ class Boundary:
         """Does one of eager's formulas for these cotangents keep what has been written since? Eager
         is asked with what the inputs hold now, as their values say nothing of it. Raises what eager
         does where it comes first to an operator without a derivative."""
-        self.reruns += 1
         try:
-            self._eagerly(call, part, cotangents, False, outputs, (*call.modified(),))
+            self._ask_as_written(call, part, cotangents, outputs)
         except NotImplementedError:
             raise
         except (RuntimeError, LookupError, TypeError, ValueError):
             return True  # or there is nothing to be asked with these values
         return False
+
+    def _ask_as_written(
+        self, call: Call, part: Part, cotangents: Sequence[Any], outputs: Sequence[int]
+    ) -> None:
+        self.reruns += 1
+        self._eagerly(call, part, cotangents, False, outputs, (*call.modified(),))
+
+    def _refuse_as_written(self, call: Call, part: Part, cotangents: Sequence[Any]) -> None:
+        """Raises where a formula of eager's keeps what the graph itself has written since, though
+        an input has other values by now."""
+        try:
+            self._ask_as_written(call, part, cotangents, ())
+        except (RuntimeError, LookupError, TypeError, ValueError) as error:
+            if MODIFIED in str(error):
+                raise
 
     def as_eager(
         self, call: Call, part: Part, cotangents: Sequence[Any], found: list[Any]
@@ -335,6 +350,13 @@ class Boundary:
             inputs[position] = copy
         return inputs
 
+    def _inputs_to_write(self, call: Call) -> list[Any]:
+        """The same; the graph may write to them."""
+        inputs = self._inputs_as_given(call)
+        for position in call.copies:
+            inputs[position] = inputs[position].clone()
+        return inputs
+
     def _learn(self, call: Call, part: Part, cotangents: Sequence[Any]) -> Form:
         """How the gradients of this pattern lie is known behind it, unless an input was written."""
         if self._decide is None:
@@ -343,9 +365,13 @@ class Boundary:
             )
         inputs = self._inputs_as_given(call)
         key = (part, form_of(cotangents), form_of(inputs), self._decide(*inputs))
-        if key not in self.laid and not self._has_changed(call, part, cotangents):
+        if key in self.laid:
+            return key
+        if not self._has_changed(call, part, cotangents):
             gradients = self._eagerly(call, part, cotangents, create=False)
             self.laid[key] = described(gradients, cotangents, call.inputs)
+        elif self.writes:
+            self._refuse_as_written(call, part, cotangents)
         return key
 
     def _has_changed(self, call: Call, part: Part, cotangents: Sequence[Any]) -> bool:
@@ -376,9 +402,7 @@ class Boundary:
     ) -> list[Any]:
         """By eager torch; these outputs and inputs count as written before its backward."""
         with torch.enable_grad():
-            inputs = self._inputs_as_given(call)
-            for position in call.copies:
-                inputs[position] = inputs[position].clone()
+            inputs = self._inputs_to_write(call)
             replaced = call.replaced()
             for position, memory in replaced.items():
                 given_now = call.inputs[position]
@@ -396,7 +420,11 @@ class Boundary:
                 new = stand_ins.of(x, replaced.get(position)) if create else x.detach()
                 inputs[position] = new.requires_grad_()
             results = call.living(self._earlier[part]) if create else {}
-            given = {p: stand_ins.of(tensor) for p, tensor in results.items()}
+            contents = self._results_as_made(call, call.written([*results]))
+            given = {
+                p: stand_ins.holding(contents[p], tensor) if p in contents else stand_ins.of(tensor)
+                for p, tensor in results.items()
+            }
             here = {} if part in self.cuts else given  # there, the part reads views of them
             eager = self._eager_of(part, tuple(given))
             outs = self._replayed(call, [*inputs, *given.values()], eager)
@@ -414,6 +442,7 @@ class Boundary:
             for position in replaced:  # as the program has done it
                 inputs[position].data = call.inputs[position].data
             changed = [outs[p] for p in written] + [inputs[p] for p in written_inputs]
+            changed += [given[p] for p in written if p in contents]
             for tensor in changed:
                 torch.autograd.graph.increment_version(tensor.detach())
             of_inputs, of_results = map(iter, way.gradients(create))
@@ -430,15 +459,26 @@ class Boundary:
             call.watch_data(kept, results, [g for g in made if not any(g is c for c in cotangents)])
             return made
 
-    def _eager_of(self, part: Part, given: tuple[int, ...]) -> Run:
+    def _results_as_made(self, call: Call, positions: Sequence[int]) -> dict[int, torch.Tensor]:
+        """What results contents that were written since: of which no formula has kept it."""
+        if not positions:
+            return {}
+        inputs = self._inputs_to_write(call)
+        for position, memory in call.replaced().items():
+            inputs[position] = memory
+        with torch.no_grad():
+            made = self._replayed(call, inputs, self._eager_of(None, ()))
+        return {position: made[position] for position in positions}
+
+    def _eager_of(self, part: Part | None, given: tuple[int, ...]) -> Run:
         """The function of the graph's inputs and of these results on the way. Results that the
         program has dropped, and what is hidden from it, are made of these again, as what they add
         to gradients of gradients goes through these."""
-        key = (part if part in self.cuts else None, given)
+        whole = self.replayed or self.graph
+        graph = whole if part is None else self.cuts.get(part, whole)
+        key = (None if graph is whole else part, given)
         if key not in self._eager:
-            whole = self.replayed or self.graph
             values = [*values_in(tuple([whole.outputs[position] for position in given]))]
-            graph = self.cuts.get(part, whole)
             self._eager[key] = eager_function(self.cut_at(graph, values) if given else graph)
         return self._eager[key]
 
@@ -475,6 +515,7 @@ class Differentiated(torch.autograd.Function):
         ctx.save_for_backward(*saved)
         ctx.versions = versions_as_saved(saved)
         ctx.boundary, ctx.call, ctx.part, ctx.own = boundary, call, part, own
+        ctx.mark = call.mark
         ctx.referenced = boundary.results_referenced(part, wanted)
         made = tuple([call.outs[position] for position in part.outputs])
         return made if len(made) != 1 else made[0]
@@ -515,28 +556,6 @@ def _gradients(ctx: Any, call: Call, cotangents: Sequence[Any]) -> list[Any]:
     elif boundary.writes:
         boundary.refuse_as_eager(call, part, cotangents)
     return found
-
-
-def values_behind(graph: Graph, outputs: Sequence[Arg]) -> set[Value]:
-    """What these outputs are made of, and what may share memory with that."""
-    owner: dict[Value, Value] = {}
-
-    def root(value: Value) -> Value:
-        while value in owner:
-            value = owner[value]
-        return value
-
-    for node in graph.nodes:
-        row, first = OPS.get(node.op), next(node.inputs(), None)
-        if row is not None and first is not None and (row.alias != "none" or row.mutates):
-            owner.update((v, root(first)) for v in node.outputs if root(v) is not root(first))
-    found = {root(value) for output in outputs for value in values_in(output)}
-    for node in reversed(graph.nodes):
-        row = OPS.get(node.op)
-        made = (*node.outputs, *(node.read[:1] if row is not None and row.mutates else ()))
-        if row is None or not found.isdisjoint(map(root, made)):
-            found.update(map(root, node.read))
-    return {value for value in (*owner, *found) if root(value) in found}
 
 
 def _is_alike(one: torch.Tensor, other: torch.Tensor) -> bool:

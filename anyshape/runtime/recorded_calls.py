@@ -25,24 +25,31 @@ class Result:
     """One that requires gradients, as the program was handed it. Nobody holds it here."""
 
     handed: Callable[[], torch.Tensor | None]
+    mark: object  # that the node of autograd has that made it
     version: int
     memory: list[torch.Tensor]  # an alias of it, while it lives, where its data may be asked for
 
     @classmethod
-    def of(cls, tensor: torch.Tensor, *, is_kept: bool) -> Result:
+    def of(cls, tensor: torch.Tensor, mark: object, *, is_kept: bool) -> Result:
         memory = [tensor.detach()] if is_kept else []
-        return cls(weakref.ref(tensor, lambda _: memory.clear()), version_now(tensor), memory)
+        handed = weakref.ref(tensor, lambda _: memory.clear())
+        return cls(handed, mark, version_now(tensor), memory)
 
     def is_replaced(self) -> bool:
         """Has the program put other data into it?"""
         tensor = self.handed()
         return tensor is not None and not all(m.is_set_to(tensor) for m in self.memory)
 
-    def now(self) -> torch.Tensor | None:
-        """None where it is gone, or another one by a write in place."""
+    def as_it_was(self) -> torch.Tensor | None:
+        """None where it is gone, or written in place."""
         tensor = self.handed()
-        is_same = tensor is not None and version_now(tensor) == self.version
-        return tensor if is_same else None
+        return None if tensor is None or version_now(tensor) != self.version else tensor
+
+    def now(self) -> torch.Tensor | None:
+        """What has its place in autograd's graph: None where it is gone, or another one by a write
+        in place that is recorded, or by ``detach_``."""
+        tensor = self.handed()
+        return tensor if getattr(_node_of(tensor), "mark", None) is self.mark else None
 
 
 @mutable(eq=False)
@@ -61,11 +68,16 @@ class Call:
     saved: list[tuple[int, torch.Tensor, int]] = field(default_factory=list)
     results: dict[int, Result] = field(default_factory=dict)
     random_state: RandomState | None = None
+    mark: object = field(default_factory=object)
 
     def living(self, positions: Sequence[int]) -> dict[int, torch.Tensor]:
-        """Those results that somebody has still, as they were handed out."""
+        """Those results that somebody has still, whatever they hold by now."""
         found = {position: self.results[position].now() for position in positions}
         return {position: tensor for position, tensor in found.items() if tensor is not None}
+
+    def written(self, positions: Sequence[int]) -> list[int]:
+        """Those of them that hold something else."""
+        return [p for p in positions if self.results[p].as_it_was() is None]
 
     def refuse_replaced_results(
         self,
@@ -78,7 +90,7 @@ class Call:
         if any([self.results[position].is_replaced() for position in kept]):
             raise RuntimeError(REPLACED)
         for number, position in read:
-            tensor = self.results[position].now()
+            tensor = self.results[position].as_it_was()
             if tensor is not None and not saved[number].is_set_to(tensor):
                 raise RuntimeError(REPLACED)
 
@@ -135,6 +147,14 @@ class Call:
             for position, memory in self.memory.items()
             if position not in self.copies and not memory.is_set_to(self.inputs[position])
         }
+
+
+def _node_of(tensor: torch.Tensor | None) -> Any:
+    """Of a view that may not be used any more since its base was written, none."""
+    try:
+        return None if tensor is None else tensor.grad_fn
+    except RuntimeError:
+        return None
 
 
 def version_now(tensor: Any) -> int:

@@ -80,14 +80,28 @@ class StandIns:
         if data is not None:
             made.data = data
         if self.alone:
-            self.pairs.append((get_gradient_edge(made), tensor))
+            self._stands_for(get_gradient_edge(made), tensor)
+        return made
+
+    def holding(self, data: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+        """In the place of a tensor that was written since, with a version counter of its own."""
+        if not self.alone:
+            made: torch.Tensor = _Holding.apply(tensor, data)
+            return made
+        made = data.detach().requires_grad_()
+        self._stands_for(get_gradient_edge(made), tensor)
         return made
 
     def ends_at(self, edge: GradientEdge, result: torch.Tensor) -> None:
         """What runs again has made one of its results, in whose place the program has its own: by
         formulas that keep that one, gradients are of it, and gradients of them end there."""
         edge.node.register_prehook(_without(edge.output_nr))
-        self.pairs.append((edge, result))
+        self._stands_for(edge, result)
+
+    def _stands_for(self, edge: GradientEdge, tensor: torch.Tensor) -> None:
+        """For its place in autograd's graph as of now: a write that is recorded gives the tensor
+        another one."""
+        self.pairs.append((edge, _Holding.apply(tensor, tensor)))
 
     def tied(self, gradients: Sequence[Any]) -> list[Any]:
         positions = [i for i, g in enumerate(gradients) if g is not None and g.requires_grad]
@@ -99,6 +113,19 @@ class StandIns:
         for position, one in zip(positions, several):
             found[position] = one
         return found
+
+
+class _Holding(torch.autograd.Function):
+    """Other numbers, with the place of a tensor in autograd's graph."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
+        ctx.set_materialize_grads(False)
+        return data.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> tuple[Any, None]:
+        return cotangents[0], None
 
 
 class _Tied(torch.autograd.Function):

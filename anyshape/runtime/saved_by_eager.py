@@ -77,6 +77,25 @@ def kept_themselves(graph: Graph, node: Node) -> frozenset[Value]:
         return tensors
 
 
+def requires_as_marked(graph: Graph, node: Node) -> bool:
+    """Do the results require gradients in eager torch where their types say so? False where nobody
+    can say."""
+    part = _alone(graph, node)
+    try:
+        with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
+            made = eager_function(part)(*[_like(graph, entry.value) for entry in part.inputs])
+            kinds = [value.type for value in node.outputs]
+            return all(
+                tensor.requires_grad == kind.requires_grad
+                for tensor, kind in zip(made, kinds, strict=True)
+                if isinstance(kind, TensorType)
+            )
+    except Exception as error:
+        if is_interrupt(error):
+            raise
+        return False
+
+
 def keeps_nothing(graph: Graph) -> bool:
     """Is there nothing that eager's formulas keep, so that its graph can be gone through again?
     False where nobody can say."""

@@ -108,10 +108,29 @@ def beside_what_is_written(net: Net, x: Tensor) -> Results:
     return action, mean, scale, ((action - mean) * noise).sum(1)
 
 
+def written_on_the_way(net: Net, x: Tensor) -> Results:
+    """As a router's scores are that return what they are made of: shares of the best, in place."""
+    logits = net.first(x)
+    shares = logits.softmax(1).topk(2)[0]
+    shares /= shares.sum(1, keepdim=True)
+    mixed = torch.zeros_like(x)
+    mixed[:, 1:3] += shares
+    loss = net.second(mixed.sin() + logits).sum(1)
+    loss += logits.square().sum(1)
+    return logits, mixed + logits, loss
+
+
+def dropped_on_the_way(net: Net, x: Tensor) -> Results:
+    """What dropout gives is read by a later stage, and nobody is handed it."""
+    trunk = nn.functional.dropout(net.first(x), 0.3)
+    keys = net.second(trunk)
+    return keys, (keys.softmax(1) * trunk).sum(1), keys.sin() + trunk
+
+
 PROGRAMS = [
     *(in_a_row, scores_and_loss, beside_each_other, two_heads, past_what_is_handed_out, recurrent),
     *(shared_weights, two_rows, parts, states_of_layers, written_before),
-    beside_what_is_written,
+    *(beside_what_is_written, written_on_the_way, dropped_on_the_way),
 ]
 
 
@@ -256,6 +275,7 @@ def test_a_result_on_the_way_is_eagers(program: Callable[[Net, Tensor], Results]
             runs = []
             for each in (fast, function):
                 net.zero_grad()
+                torch.manual_seed(count)
                 seen = use(net, each(x))
                 runs.append([seen, [p.grad for p in net.parameters()]])
             assert_same(*runs, 1e-7)
@@ -360,3 +380,38 @@ def test_other_data_of_a_result_that_is_read_are_refused() -> None:
     h.data = torch.randn(3)
     with pytest.raises(RuntimeError, match="has been replaced"):
         y.sum().backward()
+
+
+def normed(x: Tensor) -> Results:
+    """The gradient needs no more of `x` than the result that lies in memory."""
+    h = nn.functional.layer_norm(x, x.shape[1:])
+    return h, h.sin()
+
+
+def test_what_eagers_formula_alone_keeps_may_not_be_written() -> None:
+    fast = anyshape.compile(normed)
+    for run in (fast, normed):
+        x = torch.randn(3, 4, requires_grad=True)
+        h, _ = run(x)
+        with torch.no_grad():
+            x.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            h.sum().backward()
+
+
+def overwritten(x: Tensor) -> Results:
+    """What the pure operator makes of zeros requires no gradients."""
+    h = x * 2
+    made = h * 1.0
+    made.zero_()
+    k = made + h
+    return h, k, (made * k).sin()
+
+
+def test_zeros_written_on_the_way_have_gradients_as_what_they_replace() -> None:
+    fast = anyshape.compile(overwritten)
+    found = []
+    for run in (fast, overwritten):
+        x = torch.linspace(0, 1, 3).requires_grad_()
+        found.append(torch.autograd.grad(sum(r.sum() for r in run(x)), x))
+    assert_same(*found)

@@ -99,3 +99,17 @@ def test_other_data_that_a_formula_would_read_are_refused() -> None:
     b.data = torch.ones(4)
     with pytest.raises(RuntimeError, match="replaced"):
         made.sum().backward()
+
+
+def writes_what_is_kept(x: Tensor, b: Tensor) -> Tensor:
+    h = x * 2
+    made = h.sin() + b
+    h.add_(1)
+    return made
+
+
+def test_a_write_of_the_graphs_own_is_refused_though_an_input_was_written_since() -> None:
+    fast = anyshape.compile(writes_what_is_kept)
+    for rows, change in ((3, "a write"), (3, "nothing"), (5, "zeros")):
+        for run in (fast, writes_what_is_kept):
+            assert outcome(run, change, False, rows) is None

@@ -1,0 +1,34 @@
+"""What some results of a graph are made of.
+
+In: a graph, and some of its outputs. Out: the values behind them, and those in whose memory these
+may lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anyshape.ir.graph import Arg, Graph, Value, values_in
+from anyshape.ops import OPS
+
+
+def values_behind(graph: Graph, outputs: Sequence[Arg]) -> set[Value]:
+    """What these outputs are made of, and what may share memory with that."""
+    owner: dict[Value, Value] = {}
+
+    def root(value: Value) -> Value:
+        while value in owner:
+            value = owner[value]
+        return value
+
+    for node in graph.nodes:
+        row, first = OPS.get(node.op), next(node.inputs(), None)
+        if row is not None and first is not None and (row.alias != "none" or row.mutates):
+            owner.update((v, root(first)) for v in node.outputs if root(v) is not root(first))
+    found = {root(value) for output in outputs for value in values_in(output)}
+    for node in reversed(graph.nodes):
+        row = OPS.get(node.op)
+        made = (*node.outputs, *(node.read[:1] if row is not None and row.mutates else ()))
+        if row is None or not found.isdisjoint(map(root, made)):
+            found.update(map(root, node.read))
+    return {value for value in (*owner, *found) if root(value) in found}

@@ -331,6 +331,9 @@ class SymbolicDomain(ReadingDomain):
                 return tensor_ops.SizeTuple(parts)
             return torch.Size(parts)
         if issubclass(cls, torch.Tensor):
+            made = tensor_methods.call_torch(self, cls, args, kwargs)
+            if made is not NotImplemented:
+                return made
             raise broken("unknown-call", f"making a {bare_name(cls)}")
         callables.refuse_deaths(self, cls)
         return partials.instantiate(self, cls, args, kwargs)

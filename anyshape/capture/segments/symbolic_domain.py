@@ -131,6 +131,7 @@ class SymbolicDomain(ReadingDomain):
         machine.frame = machine.escaped = None
         for table in (
             self._twins,
+            self.defaults_seen,
             self._keys_of_c,
             self._values,
             self._shown,
@@ -284,6 +285,9 @@ class SymbolicDomain(ReadingDomain):
     def default(self, fn: types.FunctionType, name: str, value: Any, *, keyword: bool) -> Any:
         if type(value) in PROXIES or id(fn) in self.machine.heap.created:
             return value
+        seen = self.defaults_seen.get(id(fn))
+        if seen is not None:
+            return seen[name]
         sources = self.recorder.sources
         if keyword and self.relied.is_fixed(fn):
             table = sources.const(fn.__kwdefaults__, f"defaults of {fn.__qualname__}")

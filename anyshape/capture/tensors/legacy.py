@@ -48,7 +48,7 @@ def of_a_class(cls: Any) -> Callable[..., Any]:
         default = TORCH_OF_DTYPE[domain.recorder.node_modes().default_dtype]
         options = {"dtype": default if made is None else made.dtype, "device": "cpu"}
         given = args[0] if len(args) == 1 else None
-        size = given if type(given) in (SizeTuple, torch.Size) else args or (0,)
+        size: Any = given if type(given) in (SizeTuple, torch.Size) else args or (0,)
         if all(type(part) is int or type(part) is SizeValue for part in size):
             return Call(torch.empty, (tuple(size),), options)
         if type(given) in (list, tuple) and _holds_numbers(given):

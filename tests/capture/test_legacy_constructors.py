@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import anyshape
+from anyshape.errors import PerformanceWarning
 
 OF_A_SIZE: dict[str, Callable[[Tensor], Any]] = {
     "new of a shape": lambda x: x.new(x.shape),
@@ -70,3 +71,43 @@ def test_the_name_of_a_tensors_class_is_known() -> None:
     fast = anyshape.compile(program, fullgraph=True)
     for x in (torch.rand(3), torch.rand(3).double(), torch.rand(2).bfloat16()):
         assert fast(x)[1:] == program(x)[1:]
+
+
+def test_classes_are_called_in_one_graph() -> None:
+    """Neither a mode nor a default device changes what they make."""
+
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        rows = x.shape[0]
+        with torch.device("meta"):
+            filled = torch.Tensor(rows, 2).fill_(3)
+            sized = torch.FloatTensor(x.shape).zero_()
+        return (
+            filled,
+            sized,
+            torch.Tensor((rows, 2)),
+            torch.Tensor([[rows, 2.5], [True, 1]]),
+            torch.LongTensor([2.7, -1.5, rows]),
+            torch.BoolTensor([rows > 2, False]),
+            torch.Tensor(),
+            torch.Tensor([1.0, 2.0]).mul_(2) + x,
+        )
+
+    fast = anyshape.compile(program, fullgraph=True)
+    before = torch.get_default_dtype()
+    try:
+        for rows, dtype in ((3, torch.float32), (0, torch.float32), (1, torch.float64)):
+            torch.set_default_dtype(dtype)
+            x = torch.ones(rows, 2, dtype=torch.float32)
+            for made, wanted in zip(fast(x), program(x), strict=True):
+                torch.testing.assert_close(made, wanted, check_stride=True)
+    finally:
+        torch.set_default_dtype(before)
+
+
+def test_what_a_class_is_handed_besides_is_torchs() -> None:
+    shares = anyshape.compile(lambda x: torch.Tensor(x))
+    x = torch.rand(3)
+    with pytest.warns(PerformanceWarning):
+        assert shares(x).data_ptr() == x.data_ptr()
+    with pytest.raises(TypeError, match="got bool"), pytest.warns(PerformanceWarning):
+        anyshape.compile(lambda x: torch.Tensor(x.shape[0] > 2))(x)

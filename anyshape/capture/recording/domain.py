@@ -78,7 +78,7 @@ class RecordingDomain(Domain):
 
     @abstractmethod
     def twin(self, real: Any) -> Any:
-        """What stands for an outside function or generator in this trace; None if nothing yet."""
+        """What stands for an outside generator in this trace; None if nothing yet."""
 
     @abstractmethod
     def keep_twin(self, real: Any, twin: Any) -> None:

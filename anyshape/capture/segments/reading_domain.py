@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import types
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -125,6 +126,7 @@ class ReadingDomain(RecordingDomain):
         self.plain = set()
         self._iterators: dict[int, tuple[Any, Any]] = {}
         self._twins: dict[int, tuple[Any, Any]] = {}
+        self.defaults_seen: dict[int, dict[str, Any]] = {}  # by id of a function
         self._long_numbers: set[int] = set()
         self._ended = Ended()
         self._by_code: dict[type, frozenset[str]] = {}
@@ -362,23 +364,20 @@ class ReadingDomain(RecordingDomain):
 
     def _see_function(self, source: Source, value: Any) -> Any:
         """A function that a call may make anew: its code is relied on; closure and defaults are
-        read where it lies. A twin with the defaults as they are seen stands for it."""
+        read where it lies."""
         recorder, sources = self.recorder, self.recorder.sources
         recorder.guard(source, "type", types.FunctionType)
         recorder.guard(sources.child(source, "attr", "__code__"), "is", value.__code__)
-        known = self.twin(value)
+        known = sources.of(value)
         if known is not None:
-            recorder.guard(source, "same", sources.of(known))
-            return known
+            recorder.guard(source, "same", known)
+            return value
         closure = sources.child(source, "attr", "__closure__")
         for index, cell in enumerate(value.__closure__ or ()):
             sources.remember(cell, sources.child(closure, "item", index))
-        twin = value
-        if value.__defaults__ or value.__kwdefaults__:
-            twin = self._with_defaults(source, value)
-        sources.remember(twin, source)
-        self.keep_twin(value, twin)
-        return twin
+        sources.remember(value, source)
+        self.defaults_seen[id(value)] = dict(self._see_defaults(source, value))
+        return value
 
     def is_outside(self, value: Any) -> bool:
         return self.recorder.sources.of(value) is not None
@@ -387,6 +386,7 @@ class ReadingDomain(RecordingDomain):
         """A tensor that is the same one in each call, for its proxy."""
         if self._is_unknown_id(key):
             raise broken("unknown-call", "looking for the id of an object that may be another one,")
+        self._rely_on_key(key)
         source = self.recorder.source_of(key.value) if type(key) is TensorValue else None
         return source.pinned if source is not None and source.is_pinned else key
 
@@ -395,11 +395,20 @@ class ReadingDomain(RecordingDomain):
             raise broken("unknown-call", f"reading {key} behind what writes it")
         if self.machine.heap.is_created(container):
             return
+        self._rely_on_key(key)
         if id(container) not in self._keys_of_c:
             self._refuse_keys(container)
             self._keys_of_c[id(container)] = container
         if type(key) in HASHED_AS_NUMBERS:
             self._rely_on_kinds(container, key)
+
+    def _rely_on_key(self, key: Any) -> None:
+        """What is found by an object is relied on for this object alone."""
+        if type(key) is tuple:
+            for part in key:
+                self._rely_on_key(part)
+        elif type(key) not in PROXIES and type(key) not in CONSTANTS:
+            self.rely_on_callee(key)
 
     def _rely_on_kinds(self, container: Any, key: Any) -> None:
         """A guard that looks up a number asks no key of the program's that came later. One that has
@@ -454,7 +463,7 @@ class ReadingDomain(RecordingDomain):
         return type(value) is int and value in self.ids
 
     def twin(self, real: Any) -> Any:
-        """What stands for an outside function or generator in this trace; None if nothing yet."""
+        """What stands for an outside generator in this trace; None if nothing yet."""
         known = self._twins.get(id(real))
         return None if known is None else known[1]
 
@@ -473,29 +482,22 @@ class ReadingDomain(RecordingDomain):
         sources = map(self.recorder.sources.of, twins)
         return [twin for twin, at in zip(twins, sources) if at is not None and at.kind == "slot"]
 
-    def _with_defaults(self, source: Source, value: Any) -> Any:
-        child = self.recorder.sources.child
-        names = value.__code__, value.__globals__, value.__name__
-        defaults = child(source, "attr", "__defaults__")
-        if value.__defaults__ is not None:
-            self.recorder.guard(defaults, "length", len(value.__defaults__))
-        seen = [
-            self.see(child(defaults, "item", i), v) for i, v in enumerate(value.__defaults__ or ())
-        ]
-        same = all(a is b for a, b in zip(seen, value.__defaults__ or ()))
-        given = value.__defaults__ if same else tuple(seen)
-        twin = types.FunctionType(*names, given, value.__closure__)
-        defaults = child(source, "attr", "__kwdefaults__")
-        if value.__kwdefaults__:
-            self.recorder.guard(defaults, "keys", tuple(value.__kwdefaults__))
-            twin.__kwdefaults__ = {
-                key: self.see(child(defaults, "item", key), v)
-                for key, v in value.__kwdefaults__.items()
-            }
-        twin.__qualname__, twin.__module__ = value.__qualname__, value.__module__
-        twin.__doc__, twin.__annotations__ = value.__doc__, value.__annotations__
-        twin.__dict__.update(value.__dict__)
-        return twin
+    def _see_defaults(self, source: Source, value: Any) -> Iterator[tuple[str, Any]]:
+        """By parameter, what a call takes for those that it leaves out."""
+        child, code, given = self.recorder.sources.child, value.__code__, value.__defaults__
+        if given is not None:
+            defaults = child(source, "attr", "__defaults__")
+            self.recorder.guard(defaults, "length", len(given))
+            names = code.co_varnames[: code.co_argcount]
+            first = len(given) - len(names)  # of those that are left over, a call takes none
+            for index in range(max(first, 0), len(given)):
+                yield names[index - first], self.see(child(defaults, "item", index), given[index])
+        named = value.__kwdefaults__
+        if named:
+            defaults = child(source, "attr", "__kwdefaults__")
+            self.recorder.guard(defaults, "keys", tuple(named))
+            for name, default in named.items():
+                yield name, self.see(child(defaults, "item", name), default)
 
     def _is_fixed(self, source: Source) -> bool:
         """Whether what holds the value is itself always the same object, so that identity is

@@ -132,6 +132,7 @@ class SymbolicDomain(ReadingDomain):
         machine.frame = machine.escaped = None
         for table in (
             self._twins,
+            self.defaults_seen,
             self._keys_of_c,
             self._values,
             self._shown,
@@ -287,6 +288,9 @@ class SymbolicDomain(ReadingDomain):
     def default(self, fn: types.FunctionType, name: str, value: Any, *, keyword: bool) -> Any:
         if type(value) in PROXIES or id(fn) in self.machine.heap.created:
             return value
+        seen = self.defaults_seen.get(id(fn))
+        if seen is not None:
+            return seen[name]
         sources = self.recorder.sources
         if keyword and self.relied.is_fixed(fn):
             table = sources.const(fn.__kwdefaults__, f"defaults of {fn.__qualname__}")
@@ -334,6 +338,9 @@ class SymbolicDomain(ReadingDomain):
                 return tensor_ops.SizeTuple(parts)
             return torch.Size(parts)
         if issubclass(cls, torch.Tensor):
+            made = tensor_methods.call_torch(self, cls, args, kwargs)
+            if made is not NotImplemented:
+                return made
             raise broken("unknown-call", f"making a {bare_name(cls)}")
         callables.refuse_deaths(self, cls)
         return partials.instantiate(self, cls, args, kwargs)

@@ -519,6 +519,7 @@ UNSAID = "Expected Tensor with single nonzero value, but got zero"
 
 T = torch.Tensor
 HANDLERS: dict[Any, Handler] = {
+    **legacy.HANDLERS,
     T.size: size_method,
     T.as_strided: storage.as_strided,
     torch.as_strided: storage.as_strided,

@@ -114,3 +114,17 @@ def test_two_tensors_that_are_only_read_may_be_one() -> None:
     for y in (torch.ones(2), x):
         same(fast(x, y), x * y)
     assert fast.stats().specializations == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_found_by_an_object_is_found_by_this_one() -> None:
+    kept, other = Thing(1), Thing(2)
+    table, names = {kept: 3, other: 5}, frozenset([other])
+
+    def program(x: Tensor, key: Any) -> Any:
+        return x * table.get(key, 7), key in names, table[key] if key in table else 0
+
+    fast = compiled(program)
+    x = torch.rand(2)
+    for key in (kept, other, Thing(3), kept, other):
+        same(fast(x, key), program(x, key))

@@ -511,8 +511,10 @@ def _made_by_meta_kernel(
     if any(r.layout is not torch.strided for r in results):
         raise broken("operator-unknown", what=_shown(fn), why="its result is not strided")
     own = {storage_of(r) for r in results}
-    are_lazy = any(r.is_conj() or r.is_neg() for r in results)  # `ifft` of real numbers
-    if are_lazy or len(own) < len(results) or not own.isdisjoint(storages):
+    if any(r.is_conj() or r.is_neg() for r in results):  # `ifft` of real numbers
+        why = "eager conjugates its result when it is read"
+        raise broken("operator-unknown", what=_shown(fn), why=why)
+    if len(own) < len(results) or not own.isdisjoint(storages):
         raise broken("operator-unknown", what=_shown(fn), why="its result is a view")
     return result
 

@@ -405,10 +405,27 @@ def _is_of_the_program(machine: Interpreter, kind: type, name: str) -> bool:
     if method is NULL or method is None:
         return False
     if type(method) in C_FUNCTIONS:
-        return not is_slot_of_c(kind, name, method) and not purity.is_library(class_module(kind))
+        if name in _OF_ATTRIBUTES or _only_reads(method) or is_slot_of_c(kind, name, method):
+            return False
+        return not purity.is_library(class_module(kind))
     return type(method) not in _MADE_IN_C and not purity.is_library(class_module(type(method)))
 
 
+_OF_ATTRIBUTES = ("__setattr__", "__delattr__")
+"""No C code but `setattr` and `delattr`, which are known, asks for these."""
+
+
+def _only_reads(method: Any) -> bool:
+    """Whether a function of C, under whatever name a class has it, writes nothing: its answer is
+    the same where C code asks for it."""
+    if method in purity.READERS:
+        return True
+    name = method.__name__
+    is_slot = type(method) is type(object.__init__) and name.startswith("__")
+    return is_slot and name not in _WRITING_SLOTS and not name.startswith("__i")
+
+
+_WRITING_SLOTS = frozenset({*WRITES, "__next__", "__call__", "__del__", "__set__", "__delete__"})
 HASHED = ("__hash__", "__eq__")
 _CALLING_OTHERS = frozenset({"collections", "_collections_abc"})
 _MADE_IN_C = purity.C_DESCRIPTORS

@@ -116,3 +116,27 @@ def test_functions_of_c_are_called_where_the_program_has_put_them() -> None:
         assert str(given(ours, t)) == str(handed_in(theirs, t))
         assert str([left(x) for x in ours]) == str([left(x) for x in theirs])
     assert not fast.stats().internal_errors and not given.stats().internal_errors
+
+
+class Attributes(dict):
+    __getattr__ = dict.__getitem__
+    __setattr__ = dict.__setitem__
+    __delattr__ = dict.__delitem__
+
+
+class Shown(tuple):
+    __slots__ = ()
+    __str__ = tuple.__repr__
+
+
+def test_functions_of_c_that_read_break_nothing() -> None:
+    options, shown = Attributes(lr=2, b=3), Shown((1, 2))
+
+    def program(x):
+        options.rows = len(x)
+        copies = dict(Attributes(options)), options.copy(), options | {"k": 3}, {"z": 1} | options
+        return x * options.lr, copies, f"{options} {shown}", options.rows
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for rows in (2, 3):
+        assert repr(fast(torch.ones(rows))) == repr(program(torch.ones(rows)))

@@ -133,9 +133,9 @@ def test_functions_of_c_that_read_break_nothing() -> None:
     options, shown = Attributes(lr=2, b=3), Shown((1, 2))
 
     def program(x):
-        options.rows = len(x)
+        options.kind = "many"
         copies = dict(Attributes(options)), options.copy(), options | {"k": 3}, {"z": 1} | options
-        return x * options.lr, copies, f"{options} {shown}", options.rows
+        return x * options.lr, copies, f"{options} {shown}", options.kind
 
     fast = anyshape.compile(program, fullgraph=True)
     for rows in (2, 3):

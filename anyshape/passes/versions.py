@@ -15,9 +15,9 @@ from dataclasses import field
 from anyshape.ir.graph import Arg, Graph, Value
 from anyshape.ir.shortcuts import only_where
 from anyshape.nouns import frozen, mutable
+from anyshape.ops.context import TypeContext
 from anyshape.ops.shared_memory import OWN_COUNTERS, lies_in_argument
 from anyshape.ops.table import OpDef
-from anyshape.passes.rebuild import Reader
 
 
 @frozen
@@ -73,7 +73,9 @@ class _Counters:
     touched: set[Value] = field(default_factory=set)
 
     def read(self, graph: Graph, ops: Mapping[str, OpDef]) -> None:
-        cx = Reader.of(graph).whole
+        cx = TypeContext(
+            graph.space, graph.facts.fork(), graph.hints
+        )  # all that is tested anywhere
         for node in graph.nodes:
             row, first = ops.get(node.op), next(node.inputs(), None)
             if row is None or first is None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from anyshape.symbolic.atoms import Atom, Monomial, Symbol, age, opaque, product_of
 from anyshape.symbolic.by_form import by_form
 from anyshape.symbolic.conditions import AnyOf, Condition, Relation
-from anyshape.symbolic.expr import Dim, Expr, floordiv, mod
+from anyshape.symbolic.expr import Dim, Expr, floordiv, mod, symbols_of
 from anyshape.symbolic.knowledge import MONOMIALS, KnownFacts, linear
 from anyshape.symbolic.linear import PATIENCE, Constraint, Steps, refute
 from anyshape.symbolic.models import undecided
@@ -133,8 +133,9 @@ def _below(a: int | None, b: int | None) -> bool | None:
 def core_of(facts: KnownFacts, form: Expr) -> dict[Expr | AnyOf, None] | None:
     """The facts that could decide more of the form than ranges do; None if ranges say it all.
 
-    A fact that hangs on one symbol, where the symbol stands alone in a term, decides that symbol's
-    range all it knows when it was learned; so have those that hang on such a fact.
+    A fact that hangs on one symbol, where the symbol stands alone in a term, has told that symbol's
+    range all it knows when it was learned; so have those that hang on such a fact. Alternatives of
+    which one says what a symbol of their own is say nothing of others.
     """
     if len(form.terms) > MONOMIALS:
         return None
@@ -144,7 +145,7 @@ def core_of(facts: KnownFacts, form: Expr) -> dict[Expr | AnyOf, None] | None:
     if facts.trees.independent(form.symbols):
         return None if plain else {}
     found = _nearby(facts, _outside(form))
-    _drop_hanging(found, _outside(form))
+    _drop_hanging(facts, found, _outside(form))
     return found if found or not plain else None
 
 
@@ -177,7 +178,9 @@ def _outside(fact: Expr | AnyOf) -> frozenset[Symbol]:
     return frozenset([atom for atom in unknowns(fact) if isinstance(atom, Symbol)])
 
 
-def _drop_hanging(found: dict[Expr | AnyOf, None], symbols: frozenset[Symbol]) -> None:
+def _drop_hanging(
+    facts: KnownFacts, found: dict[Expr | AnyOf, None], symbols: frozenset[Symbol]
+) -> None:
     """Leaves out what hangs on one symbol, and then what hung on that."""
     uses = Counter(symbols)
     about: dict[Symbol, list[Expr | AnyOf]] = {}
@@ -187,7 +190,7 @@ def _drop_hanging(found: dict[Expr | AnyOf, None], symbols: frozenset[Symbol]) -
             about.setdefault(symbol, []).append(fact)
     waiting = [*found]
     for fact in waiting:  # grows while it is read
-        if fact in found and _hangs(fact, uses):
+        if fact in found and _hangs(facts, fact, uses):
             del found[fact]
             uses.subtract(fact.symbols)
             for symbol in sorted(fact.symbols, key=age):
@@ -200,10 +203,10 @@ def _restated(facts: KnownFacts, fact: Expr | AnyOf) -> bool:
     return not facts.values.lacks(fact.symbols)
 
 
-def _hangs(fact: Expr | AnyOf, uses: Counter[Symbol]) -> bool:
+def _hangs(facts: KnownFacts, fact: Expr | AnyOf, uses: Counter[Symbol]) -> bool:
     """Whether the fact shares one symbol at most, and that as a plain term."""
     if isinstance(fact, AnyOf):
-        return False
+        return any(_gives_its_own(facts, part, uses) for part in fact.parts)
     shared = [symbol for symbol in fact.symbols if uses[symbol] > 1]
     if len(shared) > 1 or len(fact.terms) == 1:
         return False
@@ -211,6 +214,36 @@ def _hangs(fact: Expr | AnyOf, uses: Counter[Symbol]) -> bool:
         monomial == symbol.unit or all(symbol not in atom.symbols for atom in monomial)
         for symbol in shared
         for monomial in fact.terms
+    )
+
+
+def _gives_its_own(facts: KnownFacts, part: Condition, uses: Counter[Symbol]) -> bool:
+    """Whether the part is ``n == form``, where no other fact has ``n``, and it may be whatever the
+    form is: then whatever others are, there is an ``n`` with which the part holds."""
+    if not isinstance(part, Relation) or part.kind != "eq":
+        return False
+    excess = part.excess()
+    for monomial, c in part.form.terms.items():
+        symbol = monomial[0]
+        if len(monomial) > 1 or abs(c) != 1 or not isinstance(symbol, Symbol) or uses[symbol] > 1:
+            continue
+        value = symbol.expr - c * excess
+        if symbol not in symbols_of(value) and _may_be(facts, symbol, value):
+            return True
+    return False
+
+
+def _may_be(facts: KnownFacts, symbol: Symbol, value: Dim) -> bool:
+    """Does nothing that is known of the symbol alone refuse any such value?"""
+    form = symbol.expr
+    if facts.congruence_at(form) is not None or facts.holes_of(form):
+        return False
+    lo, hi = bounds_of(facts, form)
+    if lo is None and hi is None:
+        return True
+    least, most = bounds_of(facts, value)
+    return (lo is None or (least is not None and least >= lo)) and (
+        hi is None or (most is not None and most <= hi)
     )
 
 

@@ -26,7 +26,7 @@ from anyshape.ops.index import INDEXED
 from anyshape.ops.row_major_results import is_row_major
 from anyshape.ops.rules import PointwiseRule
 from anyshape.ops.shared_memory import base_of, written_in
-from anyshape.symbolic import any_of, eq, ge
+from anyshape.symbolic import Dim, any_of, eq, ge, symbols_of
 
 RESHAPES = frozenset(name for name, row in OPS.items() if row.views_where is not None) | {"view"}
 """Operators that give views, or copies, or are refused, by how their argument lies."""
@@ -119,18 +119,27 @@ def _rely_on_strides(recorder: Recorder, value: Value) -> None:
     source, real = recorder.source_of(value), recorder.real_tensor(TensorValue(value))
     if source is None or real is None or value.name in recorder.constants:
         return
-    empty = [eq(size, 0) for size in value.shape]
-    for dim in _dimensions_of_one(recorder, value):
+    known = recorder.cx.known
+    shape = [_simplified(recorder, size) for size in value.shape]
+    empty = [is_0 for size in shape if known(is_0 := eq(size, 0)) is not False]
+    for dim in _dimensions_of_one(recorder, shape):
         stride = recorder.sources.child(source, "stride", dim)
         read = recorder.measured(real.stride(dim), stride).expr
-        as_typed = any_of(eq(read, value.tensor.strides[dim]), *empty)
+        as_typed = any_of(eq(read, _simplified(recorder, value.tensor.strides[dim])), *empty)
         if not recorder.decide_or_check(as_typed, "a stride that its sizes give"):
             assert not recorder.own_strides
             raise StridesOfOnesMatter
 
 
-def _dimensions_of_one(recorder: Recorder, value: Value) -> Iterator[int]:
+def _simplified(recorder: Recorder, dim: Dim) -> Dim:
+    """In sizes that equal layers have in common, where a guard may ask for those."""
+    found = recorder.cx.facts.simplify(dim)
+    backed = all(symbol.policy == "backed" for symbol in symbols_of(found))
+    return found if backed else dim
+
+
+def _dimensions_of_one(recorder: Recorder, shape: Sequence[Dim]) -> Iterator[int]:
     """Those that may have one element."""
-    for dim, size in enumerate(value.shape):
+    for dim, size in enumerate(shape):
         if recorder.cx.known(ge(size, 2)) is not True:
             yield dim

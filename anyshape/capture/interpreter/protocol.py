@@ -173,7 +173,7 @@ def compare(machine: Interpreter, sign: str, a: Any, b: Any) -> Any:
             return _compare_containers(machine, sign, a, b, function)
         machine.heap.look_inside(a)
         machine.heap.look_inside(b)
-        machine.domain.tell_apart(a, b)
+        machine.domain.will_distinguish(a, b)
         if decimals.are_among((a, b)):
             return machine.native(function, (a, b), {})
     return function(a, b)

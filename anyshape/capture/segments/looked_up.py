@@ -71,7 +71,7 @@ def rely_on_lookup(domain: RecordingDomain, container: Any, key: Any) -> None:
             domain.rely_on_object(part)
     elif type(key) is not TensorValue:
         domain.read(container, "keys", None, _keys_of(container))
-        _tell_apart(domain, moving, _parts(_keys_of(container)))
+        _distinguish(domain, moving, _parts(_keys_of(container)))
 
 
 def rely_on_comparison(domain: RecordingDomain, fn: Any, args: tuple[Any, ...]) -> None:
@@ -88,10 +88,10 @@ def rely_on_difference(domain: RecordingDomain, values: Iterable[Any]) -> None:
     inside = [part for part in _inside(values) if _is_shared(part)]
     moving = [part for part in inside if not domain.recorder.is_the_same(part)]
     if moving and len(inside) > 1:
-        _tell_apart(domain, moving, inside)
+        _distinguish(domain, moving, inside)
 
 
-def _tell_apart(domain: RecordingDomain, moving: list[Any], others: Iterable[Any]) -> None:
+def _distinguish(domain: RecordingDomain, moving: list[Any], others: Iterable[Any]) -> None:
     """Relies on those that move being none of the others of their class."""
     kinds = {type(part) for part in moving}
     for part in (*moving, *others):
@@ -133,15 +133,15 @@ def _parts(keys: Iterable[Any], depth: int = DEPTH) -> Iterator[Any]:
             yield key
 
 
-def _inside(values: Iterable[Any], depth: int = DEPTH) -> Iterator[Any]:
-    for value in values:
+def _inside(given: Iterable[Any], depth: int = DEPTH) -> Iterator[Any]:
+    for value in given:
         if type(value) in VIEWS or type(value) is types.MappingProxyType:
             value = mapping_behind(value)
         if not issubclass(type(value), CONTAINERS):
             yield from _parts([value])
         elif depth:
-            held = dict.values(value) if issubclass(type(value), dict) else ()
-            yield from _inside((*elements_of(value), *held), depth - 1)
+            values = dict.values(value) if issubclass(type(value), dict) else ()
+            yield from _inside((*elements_of(value), *values), depth - 1)
 
 
 def _finds(container: Any, key: Any) -> bool:

@@ -406,7 +406,7 @@ class ReadingDomain(RecordingDomain):
         if self.unread_names and type(key) is str and key in self.unread_names:
             raise broken("unknown-call", f"reading {key} behind what writes it")
         if self.machine.heap.is_created(container):
-            return self.tell_apart(container, key)
+            return self.will_distinguish(container, key)
         if id(container) not in self._keys_of_c:
             self._refuse_keys(container)
             self._keys_of_c[id(container)] = container
@@ -457,7 +457,7 @@ class ReadingDomain(RecordingDomain):
         if self.ids and self._is_unknown_id(a) != self._is_unknown_id(b):
             raise broken("unknown-call", "comparing the id of an object that may be another one,")
 
-    def tell_apart(self, a: Any, b: Any) -> None:
+    def will_distinguish(self, a: Any, b: Any) -> None:
         if type(a) not in CONSTANTS and type(b) not in CONSTANTS:
             looked_up.rely_on_difference(self, (a, b))
 

@@ -53,8 +53,8 @@ def by_key(x: Tensor, h: Any, table: Any, keys: Any, order: Any) -> Any:
 
 def one_by_one(x: Tensor, h: Any, table: Any, keys: Any, order: Any) -> Any:
     found = h in order, order.count(h), h in tuple(order), collections.deque(order).count(h)
-    place = order.index(h) if h in order else -1
-    return x + place, found, [v for k, v in table.items() if k is h], order[0] == h
+    position = order.index(h) if h in order else -1
+    return x + position, found, [v for k, v in table.items() if k is h], order[0] == h
 
 
 def in_sets(x: Tensor, h: Any, table: Any, keys: Any, order: Any) -> Any:

@@ -29,11 +29,11 @@ def distinct_objects(
 ) -> tuple[Source, ...]:
     """The sources whose objects must be different ones; none where no two could be one."""
     moving = [(obj, source) for obj, source in sources.read_objects() if not source.is_pinned]
-    kinds = {type(obj) for obj, _ in moving if type(obj) in written or not is_shared(obj)}
-    groups: dict[type, dict[Source, None]] = {kind: {} for kind in kinds}
+    kinds = {_kind(obj) for obj, _ in moving if type(obj) in written or not is_shared(obj)}
+    groups: dict[Any, dict[Source, None]] = {kind: {} for kind in kinds}
     for obj, source in sources.read_objects() if kinds else ():
-        if type(obj) in kinds:
-            groups[type(obj)][source] = None
+        if (kind := _kind(obj)) in kinds:
+            groups[kind][source] = None
     found = dict.fromkeys(identified)
     for group in groups.values():
         found.update(group if len(group) > 1 else {})
@@ -41,6 +41,13 @@ def distinct_objects(
     return tuple(ordered) if len(ordered) > 1 and not ordered[0].is_pinned else ()
 
 
+def _kind(obj: Any) -> Any:
+    """What two objects have in common that may be one: functions of other code are others."""
+    return obj.__code__ if type(obj) is types.FunctionType else type(obj)
+
+
 def is_shared(obj: Any) -> bool:
     """Whether nothing tells it from another of its kind unless the program asks."""
+    if type(obj) is types.FunctionType:  # one that moves: no call makes the others anew
+        return False
     return type(obj) in CONSTANTS or issubclass(type(obj), SHARED)

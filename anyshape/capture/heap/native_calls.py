@@ -58,7 +58,6 @@ def _native(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         found = heap.item_or_null(*args[:2])
         return found if found is not NULL else args[2] if len(args) > 2 else None
     if fn in purity.FIRST_READERS and args:
-        _note_keys(heap, args[1:])
         args = (heap.mirror(args[0]), *args[1:])
         if fn in purity.SEARCHERS:
             args = (args[0], *map(heap.mirror, args[1:]))
@@ -79,13 +78,6 @@ def _native(heap: Heap, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if fn is type or fn is _new_class or (type(fn) is type and fn in purity.MAKERS):
         heap.create(result)
     return result
-
-
-def _note_keys(heap: Heap, keys: tuple[Any, ...]) -> None:
-    """C code looks for these in a container: what it finds is relied on for them alone."""
-    if heap.domain.records:
-        for key in keys:
-            heap.domain.outside_key(key)
 
 
 def _computes_with_numbers(fn: Any, args: tuple[Any, ...]) -> bool:

@@ -323,6 +323,7 @@ class Heap(Journal):
         state = self.mirror(container)
         self.look_inside((item,))
         self.look_inside(state)
+        self.domain.will_distinguish(item, state)
         return state
 
     def read_whole(self, obj: Any) -> Any:

@@ -67,6 +67,7 @@ ANY = tuple(
 )
 """What C code may ask the class of an argument for, where no table says less."""
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+HASHED_BY_PARTS = (tuple, frozenset)
 PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None), type, FunctionType})
 
 _KEEPING = (*CONTAINERS, OrderedDict, defaultdict, object, type, str)
@@ -81,7 +82,7 @@ _PRINTERS = frozenset(
 _SORTERS = frozenset(
     [*[sorted, min, max, list.sort], *[f for f in vars(heapq).values() if callable(f)]]
 )
-_COMPARERS = purity.SEARCHERS | frozenset(
+COMPARERS = purity.SEARCHERS | frozenset(
     [
         *[vars(cls)[name] for cls in (list, tuple, dict, deque) for name in ("__eq__", "__ne__")],
         *[list.remove, deque.remove, operator.countOf, operator.indexOf, operator.contains],
@@ -100,7 +101,7 @@ _SETS = (
     *("symmetric_difference", "symmetric_difference_update", "issubset", "issuperset"),
     *("isdisjoint", "__or__", "__and__", "__sub__", "__xor__", "__ior__", "__iand__", "__isub__"),
 )
-_HASHERS = frozenset(
+HASHERS = frozenset(
     [
         *[vars(cls)[name] for cls in (set, frozenset) for name in _SETS if name in vars(cls)],
         *[set, frozenset, hash, operator.or_, operator.and_, operator.sub, operator.xor],
@@ -134,13 +135,13 @@ def runs_program_code(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> b
         return True
     if fn in _INDEXERS:
         return any(_is_index(machine, arg) for arg in args[1:])
-    if fn in _HASHERS:
+    if fn in HASHERS:
         return any(hashes_elements(machine, arg) for arg in args)
     if fn in _PRINTERS:
         methods: tuple[str, ...] = (*TEXT, *NUMBER, *MAPPING)
     elif fn in _SORTERS:
         methods = ORDER
-    elif fn in _COMPARERS:
+    elif fn in COMPARERS:
         methods = EQUALITY
     elif _looks_at_arguments_alone(fn):
         return False
@@ -157,7 +158,7 @@ def _asks_nobody(machine: Interpreter, fn: Any, args: tuple[Any, ...]) -> bool:
         return all([issubclass(type(arg), int) for arg in args])
     if fn in _STORING_AT:
         return len(args) == 3 and type(args[1]) is int
-    return fn in _LOOKING_UP and len(args) > 1 and type(args[1]) is str and _has_texts(args[0])
+    return fn in LOOKING_UP and len(args) > 1 and type(args[1]) is str and _has_texts(args[0])
 
 
 WRITING_INTEGERS = (hex, oct, bin, chr)
@@ -171,7 +172,7 @@ def _has_no_order(machine: Interpreter, value: Any) -> bool:
     return all(machine.lookup(type(value), name) is found for name, found in _NO_ORDER.items())
 
 
-_LOOKING_UP = tuple(vars(MappingProxyType)[n] for n in ("get", "__getitem__", "__contains__"))
+LOOKING_UP = tuple(vars(MappingProxyType)[n] for n in ("get", "__getitem__", "__contains__"))
 
 
 def _has_texts(proxy: Any) -> bool:
@@ -302,7 +303,7 @@ def hashes_outside(machine: Interpreter, value: Any, depth: int = 3) -> bool:
         return False
     if _asks_as_a_time(machine, value):
         return True
-    if issubclass(kind, (tuple, frozenset)):
+    if issubclass(kind, HASHED_BY_PARTS):
         if any(hashes_outside(machine, item, depth - 1) for item in values_of(value)):
             return True
         if not flags_of(kind) & HEAP_TYPE:

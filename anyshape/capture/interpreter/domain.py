@@ -142,6 +142,9 @@ class Domain:
         """A key is about to be looked up in an outside dict or set as it lies there: one of the
         same hash is asked by its `__eq__`."""
 
+    def will_distinguish(self, a: Any, b: Any) -> None:
+        """C code is about to compare these, and what lies in them, by which objects they are."""
+
     def identify(self, obj: Any) -> None:
         """The program asks which object this is."""
 

@@ -173,6 +173,7 @@ def compare(machine: Interpreter, sign: str, a: Any, b: Any) -> Any:
             return _compare_containers(machine, sign, a, b, function)
         machine.heap.look_inside(a)
         machine.heap.look_inside(b)
+        machine.domain.will_distinguish(a, b)
         if decimals.are_among((a, b)):
             return machine.native(function, (a, b), {})
     return function(a, b)
@@ -394,6 +395,8 @@ def plain_key(machine: Interpreter, key: Any) -> Any:
         raise broken("unknown-call", f"{bare_name(type(key))}.__hash__, called by C code,")
     if type(key) in PROXIES or (type(key) is tuple and holds_proxy(key)):
         return machine.domain.key(key)
+    if machine.recording and issubclass(type(key), c_callbacks.HASHED_BY_PARTS):
+        machine.heap.look_inside((key,))
     return key
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import FrameType
+from types import FrameType, MethodType
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
@@ -240,7 +240,9 @@ def _refuse_unread(a: Any, b: Any) -> None:
 def note_values(machine: Interpreter, a: Any, b: Any) -> None:
     """Equal values may be one object or two."""
     kind = type(a)
-    if kind in BY_VALUE and kind is type(b) and (a is b or kind is tuple or a == b):
+    if kind not in BY_VALUE and kind is not MethodType:
+        return
+    if kind is type(b) and (a is b or kind is tuple or a == b):
         machine.domain.identify_value(a)
         machine.domain.identify_value(b)
 

@@ -65,8 +65,12 @@ class RecordingDomain(Domain):
         """What the program sees of a value found at `source`; relies on what it sees."""
 
     @abstractmethod
-    def rely_on_callee(self, fn: Any) -> None:
-        """Code of C is called: relies on an outside one being this very object."""
+    def rely_on_object(self, obj: Any) -> None:
+        """Relies on an outside one being this very object."""
+
+    @abstractmethod
+    def as_it_was(self, value: Any) -> Any:
+        """What lay outside where a tuple or method that was made of its parts stands for it."""
 
     @abstractmethod
     def seen(self, value: Any) -> Any:

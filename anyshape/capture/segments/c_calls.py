@@ -29,7 +29,13 @@ from anyshape.capture.heap.values import PROXIES, Break, OpaqueValue
 from anyshape.capture.interpreter import c_callbacks, calls_of_the_program, protocol
 from anyshape.capture.python.builtin_exceptions import stores_arguments
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.capture.segments import callables, listeners, number_attributes, weak_references
+from anyshape.capture.segments import (
+    callables,
+    listeners,
+    looked_up,
+    number_attributes,
+    weak_references,
+)
 from anyshape.capture.sizes import beside_numpy, formed_texts
 from anyshape.capture.tensors import tensor_methods, tensor_ops
 from anyshape.capture.tensors.meta import eager_call
@@ -41,14 +47,14 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     if made is not NotImplemented:
         return made
     _refuse(domain, fn, args)
-    domain.rely_on_callee(fn)
+    domain.rely_on_object(fn)  # what code of C does is known of this one alone
     if fn in formed_texts.FORMERS:
         text = formed_texts.formed(domain, fn, args, kwargs)
         if text is not NotImplemented:
             return text
     if type(fn) not in purity.CALLABLE_TYPES or fn not in callables.HOLDERS:
         _refuse_outside_iterators(domain, fn, args)
-    if fn in purity.KEYED and len(args) > 1:
+    if len(args) > 1 and (fn in purity.KEYED or fn in c_callbacks.LOOKING_UP):
         args = (args[0], protocol.plain_key(domain.machine, args[1]), *args[2:])
     made = tensor_methods.call_torch(domain, fn, args, kwargs)
     if made is not NotImplemented:
@@ -64,6 +70,7 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     if callables.is_torch(fn):
         return _call_torch(domain, fn, args, kwargs)
     _refuse_ids(domain, fn, (*_looked_at(fn, args), *kwargs.values()))
+    looked_up.rely_on_comparison(domain, fn, args)
     if any(type(a) in PROXIES for a in args) or any(type(a) in PROXIES for a in kwargs.values()):
         return _call_with_proxies(domain, fn, args, kwargs)
     if c_callbacks.runs_program_code(domain.machine, fn, (*args, *kwargs.values())):

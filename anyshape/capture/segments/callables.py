@@ -337,13 +337,13 @@ def _print(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def _id(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    """It may serve until the segment ends: in another call, and behind a break, which makes what
-    was made anew, another object may be here."""
+    """It may serve until the segment ends: behind that another object may be here."""
     obj, recorder = args[0], domain.recorder
     if type(obj) in PROXIES:
         return _id_behind(domain, obj)
     domain.identify(obj)
     domain.identify_value(obj)
+    obj = domain.as_it_was(obj)
     made = domain.machine.heap.is_created(obj)
     if made or type(obj) in BY_VALUE or not recorder.is_the_same(obj):
         return domain.take_id(obj)

@@ -33,6 +33,7 @@ from anyshape.capture.heap.quiet_reads import runs_a_function
 from anyshape.capture.heap.sources import Source, number_in
 from anyshape.capture.heap.values import NULL, PROXIES, SizeValue
 from anyshape.capture.recording.domain import RecordingDomain
+from anyshape.capture.segments.looked_up import rely_on_keys
 from anyshape.ir.graph import Value
 from anyshape.nouns import frozen
 from anyshape.symbolic import Condition, Dim
@@ -120,8 +121,8 @@ def _read_cell(domain: RecordingDomain, source: Source, key: Any, value: Any) ->
 
 def _relied(kind: str) -> Callable[[RecordingDomain, Source, Any, Any], Any]:
     def read(domain: RecordingDomain, source: Source, key: Any, value: Any) -> Any:
-        if kind == "keys" and any(isinstance(key, torch.Tensor) for key in value):
-            raise broken("unknown-call", "reading all keys of a container of tensors")
+        if kind == "keys":
+            rely_on_keys(domain, value)
         if kind in ("keys", "buffer", "time"):
             _refuse_changing(domain, source, "iteration")
         domain.recorder.guard(source, kind, value)

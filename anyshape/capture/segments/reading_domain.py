@@ -41,6 +41,7 @@ from anyshape.capture.interpreter import c_callbacks
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.recorder import Recorder
+from anyshape.capture.segments import looked_up
 from anyshape.capture.segments.ended_references import WEAK, Ended
 from anyshape.capture.segments.outside_reads import (
     ABSENCES,
@@ -99,6 +100,9 @@ its identity does not keep it alive."""
 HASHED_AS_NUMBERS = frozenset({int, float, complex, bool, tuple})
 """Classes of keys that an object of the program's may well have the hash of, and so be asked; to
 have that of a text it has to be made for it."""
+
+MADE_OF_PARTS = frozenset({tuple, types.MethodType})
+"""Classes of what may stand for what was read."""
 
 NAMES = frozenset({"global", "unbound"})
 """Reads of the names of a module, or of none there."""
@@ -297,9 +301,12 @@ class ReadingDomain(RecordingDomain):
                 self._note_value(self.recorder.sources.child(source, "item", index), item)
 
     def is_one_value(self, a: Any, b: Any) -> bool:
-        """Whether two tuples, of which one was made of what lies in it, are one that was read."""
-        real = [self._shown.get(id(value), (value, value))[1] for value in (a, b)]
-        return type(a) is tuple and real[0] is real[1]
+        """Whether two tuples, or methods, of which one was made of what lies in it, are one that
+        was read."""
+        return type(a) in MADE_OF_PARTS and self.as_it_was(a) is self.as_it_was(b)
+
+    def as_it_was(self, value: Any) -> Any:
+        return self._shown.get(id(value), (value, value))[1]
 
     def identify_value(self, value: Any) -> None:
         for source, seen in self._values.get(id(value), ()):
@@ -329,6 +336,8 @@ class ReadingDomain(RecordingDomain):
     def _see_fixed(self, source: Source, value: Any) -> Any:
         """An object that is the same one in each call; of another class it would be another."""
         self._pin(source, value)
+        if type(value) is types.MethodType:
+            looked_up.rely_on_parts(self, value)
         if not issubclass(type(value), IDENTITY):
             self.recorder.guard(source, "type", type(value))
         return value
@@ -340,6 +349,10 @@ class ReadingDomain(RecordingDomain):
         self.recorder.guard(source, "length", len(value))
         items = [self.see(sources.child(source, "item", i), item) for i, item in enumerate(value)]
         made = tuple(items) if kind is tuple else tensor_ops.SizeTuple(items)
+        return self._stands_for(made, source, value)
+
+    def _stands_for(self, made: Any, source: Source, value: Any) -> Any:
+        """What was made of the parts of what lies at a source."""
         self._values.setdefault(id(made), []).append((source, value))
         self._shown[id(made)] = made, value
         return self._handed(made, source)
@@ -350,7 +363,7 @@ class ReadingDomain(RecordingDomain):
         self.recorder.guard(source, "type", types.MethodType)
         function = self.see(sources.child(source, "attr", "__func__"), value.__func__)
         owner = self.see(sources.child(source, "attr", "__self__"), value.__self__)
-        return self._handed(types.MethodType(function, owner), source)
+        return self._stands_for(types.MethodType(function, owner), source, value)
 
     def _see_super(self, source: Source, value: Any) -> Any:
         """What `super()` gave before the segment: it is made again of what it was made of."""
@@ -386,7 +399,6 @@ class ReadingDomain(RecordingDomain):
         """A tensor that is the same one in each call, for its proxy."""
         if self._is_unknown_id(key):
             raise broken("unknown-call", "looking for the id of an object that may be another one,")
-        self._rely_on_key(key)
         source = self.recorder.source_of(key.value) if type(key) is TensorValue else None
         return source.pinned if source is not None and source.is_pinned else key
 
@@ -394,21 +406,14 @@ class ReadingDomain(RecordingDomain):
         if self.unread_names and type(key) is str and key in self.unread_names:
             raise broken("unknown-call", f"reading {key} behind what writes it")
         if self.machine.heap.is_created(container):
-            return
-        self._rely_on_key(key)
+            return self.will_distinguish(container, key)
         if id(container) not in self._keys_of_c:
             self._refuse_keys(container)
             self._keys_of_c[id(container)] = container
+        if type(key) not in CONSTANTS:
+            looked_up.rely_on_lookup(self, container, key)
         if type(key) in HASHED_AS_NUMBERS:
             self._rely_on_kinds(container, key)
-
-    def _rely_on_key(self, key: Any) -> None:
-        """What is found by an object is relied on for this object alone."""
-        if type(key) is tuple:
-            for part in key:
-                self._rely_on_key(part)
-        elif type(key) not in PROXIES and type(key) not in CONSTANTS:
-            self.rely_on_callee(key)
 
     def _rely_on_kinds(self, container: Any, key: Any) -> None:
         """A guard that looks up a number asks no key of the program's that came later. One that has
@@ -451,6 +456,10 @@ class ReadingDomain(RecordingDomain):
         number they say nothing."""
         if self.ids and self._is_unknown_id(a) != self._is_unknown_id(b):
             raise broken("unknown-call", "comparing the id of an object that may be another one,")
+
+    def will_distinguish(self, a: Any, b: Any) -> None:
+        if type(a) not in CONSTANTS and type(b) not in CONSTANTS:
+            looked_up.rely_on_difference(self, (a, b))
 
     def will_compute(self, *values: Any) -> None:
         """The id of an object that may be another one is good to be compared and kept; any other
@@ -538,11 +547,10 @@ class ReadingDomain(RecordingDomain):
         if known is not None and not known.is_pinned:
             recorder.guard(known, "same", source)
 
-    def rely_on_callee(self, fn: Any) -> None:
-        """Code of C is called: what it does is known of this object alone."""
-        source = self.recorder.sources.of(fn)
-        if not (source is None or source.is_pinned or self.recorder.is_the_same(fn)):
-            self._pin(source, fn)
+    def rely_on_object(self, obj: Any) -> None:
+        source = self.recorder.sources.of(obj)
+        if not (source is None or source.is_pinned or self.recorder.is_the_same(obj)):
+            self._pin(source, obj)
 
     def lift(self, tensor: torch.Tensor) -> TensorValue:
         """A real tensor that no source is known of: a constant of the segment."""

@@ -1,0 +1,160 @@
+"""What is looked up or compared by which object it is: a key of a dict, an element of a set.
+
+In: a key, and an outside container as it lies there; or what C code is handed to compare. Out:
+guards. Keys of an outside container that are relied on are these very objects, so that another
+that is handed in is one of them or none (`guards/identities.py`). What is found under an object is
+relied on for this one; what is not found, for all that are none of the keys.
+"""
+
+from __future__ import annotations
+
+import types
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+from anyshape.capture.guards.constant_kinds import CONSTANTS, EQUAL, IDENTITY, OWNERS
+from anyshape.capture.heap import purity, times
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.descriptions import name_of
+from anyshape.capture.heap.mirrors import VIEWS, keys_in_order, mapping_behind
+from anyshape.capture.heap.nested_containers import CONTAINERS, elements_of
+from anyshape.capture.heap.quiet_classes import bare_name
+from anyshape.capture.heap.values import PROXIES, TensorValue
+from anyshape.capture.interpreter import c_callbacks
+from anyshape.capture.recording.domain import RecordingDomain
+
+BY_VALUE = (*CONSTANTS, *EQUAL)
+BY_KEY = (dict, set, frozenset)
+DEPTH = 4
+HASHED_BY_PARTS = c_callbacks.HASHED_BY_PARTS
+COMPARERS = c_callbacks.COMPARERS | c_callbacks.HASHERS | purity.KEYED
+
+
+def rely_on_keys(domain: RecordingDomain, keys: tuple[Any, ...]) -> None:
+    """A guard says that these are the keys: each is the very object."""
+    for key in keys:
+        parts = [*_parts([key])]
+        if any(isinstance(part, torch.Tensor) for part in parts):
+            raise broken("unknown-call", "reading all keys of a container of tensors")
+        rely_on_parts(domain, key)
+        if parts and issubclass(type(key), HASHED_BY_PARTS):
+            _rely_on_part(domain, key)
+
+
+def rely_on_parts(domain: RecordingDomain, key: Any) -> None:
+    """It is this very object, and so is what it is made of."""
+    for part in _parts([key]):
+        if not isinstance(part, torch.Tensor):
+            _rely_on_part(domain, part)
+
+
+def _rely_on_part(domain: RecordingDomain, part: Any) -> None:
+    sources = domain.recorder.sources
+    if sources.of(part) is not None:
+        domain.rely_on_object(part)
+    elif type(part) is types.FunctionType or not issubclass(type(part), IDENTITY):
+        sources.const(part, name_of(part))
+
+
+def rely_on_lookup(domain: RecordingDomain, container: Any, key: Any) -> None:
+    """A key is about to be looked up in an outside dict or set."""
+    moving = _moving(domain, key)
+    if not moving:
+        return
+    if type(key) is not TensorValue and any(type(part) is TensorValue for part in moving):
+        raise broken("unknown-call", f"a tensor in a key of a {bare_name(type(container))}")
+    if _finds(container, key):
+        for part in moving:
+            domain.rely_on_object(part)
+    elif type(key) is not TensorValue:
+        domain.read(container, "keys", None, _keys_of(container))
+        _distinguish(domain, moving, _parts(_keys_of(container)))
+
+
+def rely_on_comparison(domain: RecordingDomain, fn: Any, args: tuple[Any, ...]) -> None:
+    """C code is about to compare these, and what lies in them, with each other."""
+    if type(fn) not in purity.CALLABLE_TYPES or fn not in COMPARERS:
+        return
+    if fn in c_callbacks.HASHERS:
+        domain.machine.heap.look_inside(args)
+    rely_on_difference(domain, args)
+
+
+def rely_on_difference(domain: RecordingDomain, values: Iterable[Any]) -> None:
+    """These, and what lies in them, are about to be compared with each other by C."""
+    inside = [part for part in _inside(values) if _is_shared(part)]
+    moving = [part for part in inside if not domain.recorder.is_the_same(part)]
+    if moving and len(inside) > 1:
+        _distinguish(domain, moving, inside)
+
+
+def _distinguish(domain: RecordingDomain, moving: list[Any], others: Iterable[Any]) -> None:
+    """Relies on those that move being none of the others of their class."""
+    kinds = {type(part) for part in moving}
+    for part in (*moving, *others):
+        if type(part) is types.MethodWrapperType:  # two may be equal
+            domain.rely_on_object(part)
+        elif type(part) in kinds:
+            domain.identify(part)
+
+
+def _is_shared(part: Any) -> bool:
+    """Whether nobody tells it from another of its class unless the program asks."""
+    return issubclass(type(part), (*OWNERS, types.MethodWrapperType))
+
+
+def _moving(domain: RecordingDomain, key: Any) -> list[Any]:
+    """The objects in a key that may be others in another call."""
+    found = []
+    for part in _parts([domain.machine.heap.mirror(key)]):
+        if type(part) in times.CLASSES:
+            domain.will_look_inside(part)
+        elif type(part) is TensorValue or not domain.recorder.is_the_same(part):
+            found.append(part)
+    return found
+
+
+def _parts(keys: Iterable[Any], depth: int = DEPTH) -> Iterator[Any]:
+    """The objects by which keys are told from each other, where no value tells."""
+    for key in keys:
+        if type(key) in CONSTANTS or issubclass(type(key), EQUAL):
+            continue
+        if depth and issubclass(type(key), HASHED_BY_PARTS):
+            yield from _parts(elements_of(key), depth - 1)
+        elif type(key) is types.MethodType:
+            yield from _parts((key.__func__, key.__self__), depth - 1)
+        elif issubclass(type(key), weakref.ref):
+            referent = weakref.ref.__call__(key)
+            yield from () if referent is None else (referent,)
+        elif type(key) not in PROXIES or type(key) is TensorValue:
+            yield key
+
+
+def _inside(given: Iterable[Any], depth: int = DEPTH) -> Iterator[Any]:
+    for value in given:
+        if type(value) in VIEWS or type(value) is types.MappingProxyType:
+            value = mapping_behind(value)
+        if not issubclass(type(value), CONTAINERS):
+            yield from _parts([value])
+        elif depth:
+            values = dict.values(value) if issubclass(type(value), dict) else ()
+            yield from _inside((*elements_of(value), *values), depth - 1)
+
+
+def _finds(container: Any, key: Any) -> bool:
+    base: Any = next(base for base in BY_KEY if issubclass(type(container), base))
+    try:
+        return bool(base.__contains__(container, key))
+    except TypeError:  # which C says once more
+        return False
+
+
+def _keys_of(container: Any) -> tuple[Any, ...]:
+    return (
+        keys_in_order(container)
+        if issubclass(type(container), dict)
+        else (*elements_of(container),)
+    )

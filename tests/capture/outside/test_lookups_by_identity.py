@@ -1,0 +1,98 @@
+"""Kinds of objects crossed with what finds them by which object they are: what was found under one
+says nothing of another.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.capture.by_reference import compiled, same
+
+
+class Thing:
+    def method(self) -> None:
+        """Bound anew at each read."""
+
+
+def local() -> Callable[..., Any]:
+    kept = [0]
+
+    def scaled(x: Any, by: Any = kept) -> Any:
+        return x * by[0]
+
+    return scaled
+
+
+MADE: dict[str, Callable[[], Any]] = {
+    "instance": Thing,
+    "object": object,
+    "function": local,
+    "class": lambda: type("Made", (), {}),
+    "method": lambda: Thing().method,
+    "module": torch.nn.Identity,
+    "partial": lambda: functools.partial(local()),
+    "tuple": lambda: (1, (Thing(), "x")),
+    "frozenset": lambda: frozenset([Thing()]),
+}
+
+
+def by_key(x: Tensor, h: Any, table: Any, keys: Any, order: Any) -> Any:
+    known = h in table, h in keys, table[h] if h in table else 0, h in table.keys()
+    made = {(k, 1): v for k, v in table.items()}.get((h, 1), 8)
+    twin = types.MappingProxyType(table).get(h, 3), collections.OrderedDict(table).get(h, 2)
+    return x * table.get(h, 7), known, made, twin, dict(table).setdefault(h, 4)
+
+
+def one_by_one(x: Tensor, h: Any, table: Any, keys: Any, order: Any) -> Any:
+    found = h in order, order.count(h), h in tuple(order), collections.deque(order).count(h)
+    position = order.index(h) if h in order else -1
+    return x + position, found, [v for k, v in table.items() if k is h], order[0] == h
+
+
+def in_sets(x: Tensor, h: Any, table: Any, keys: Any, order: Any) -> Any:
+    sizes = (
+        len({h} & table.keys()),
+        len(keys | {h}),
+        len({*order, h}),
+        len(dict.fromkeys([h, *order])),
+    )
+    return x + len(keys - {h}), sizes, keys.isdisjoint([h]), order[:1] == [h], keys == {h}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("program", [by_key, one_by_one, in_sets])
+def test_what_is_found_is_that_of_the_object(program: Callable[..., Any]) -> None:
+    for make in MADE.values():
+        a, b, other = make(), make(), make()
+        table, keys, order = {a: 3, b: 5}, {b}, [a, b]
+        fast = compiled(lambda x, h: program(x, h, table, keys, order), fullgraph=False)
+        x = torch.rand(2)
+        for h in (a, b, other, a, b):
+            wanted = program(x, h, table, keys, order)
+            same(fast(x, h), wanted)
+
+
+def test_those_that_are_not_found_are_one_specialization() -> None:
+    kept, table, names = [Thing(), Thing()], {}, {}
+    table.update(dict.fromkeys(kept, 2))
+
+    def program(x: Tensor, h: Any) -> Any:
+        seen = {h}
+        names[0] = h in seen
+        return x * table.get(h, 7), h in table, h in kept
+
+    fast = compiled(program)
+    x = torch.rand(2)
+    for h in [Thing() for _ in range(6)]:
+        same(fast(x, h), program(x, h))
+    assert fast.stats().specializations == 1
+    for h in kept:
+        same(fast(x, h), program(x, h))

@@ -494,16 +494,20 @@ class ReadingDomain(RecordingDomain):
     def _see_defaults(self, source: Source, value: Any) -> Iterator[tuple[str, Any]]:
         """By parameter, what a call takes for those that it leaves out."""
         child, code, given = self.recorder.sources.child, value.__code__, value.__defaults__
-        if given is not None:
-            defaults = child(source, "attr", "__defaults__")
+        defaults = child(source, "attr", "__defaults__")
+        if given is None:
+            self.recorder.guard(defaults, "is", None)
+        else:
             self.recorder.guard(defaults, "length", len(given))
             names = code.co_varnames[: code.co_argcount]
             first = len(given) - len(names)  # of those that are left over, a call takes none
             for index in range(max(first, 0), len(given)):
                 yield names[index - first], self.see(child(defaults, "item", index), given[index])
         named = value.__kwdefaults__
-        if named:
-            defaults = child(source, "attr", "__kwdefaults__")
+        defaults = child(source, "attr", "__kwdefaults__")
+        if named is None:
+            self.recorder.guard(defaults, "is", None)
+        else:
             self.recorder.guard(defaults, "keys", tuple(named))
             for name, default in named.items():
                 yield name, self.see(child(defaults, "item", name), default)

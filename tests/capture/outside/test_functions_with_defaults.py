@@ -109,3 +109,22 @@ def test_its_defaults_are_those_of_the_call() -> None:
     x = torch.rand(3)
     for h in (made(2), made(3.5), made(x, named=x), made(0, 1, 4), made(x + 1, named=2)):
         same(fast(x, h), (h(x), h.__defaults__[-1]))
+
+
+def test_a_function_may_have_defaults_where_another_of_its_code_has_none() -> None:
+    def made(*given: Any, **named: Any) -> Callable[..., Any]:
+        def h(x: Tensor, k: Any, *, m: Any) -> Any:
+            return x * k + m
+
+        h.__defaults__, h.__kwdefaults__ = given or None, named or None
+        return h
+
+    def program(x: Tensor, h: Any) -> Any:
+        try:
+            return h(x)
+        except TypeError:
+            return x - 1
+
+    fast, x = anyshape.compile(program), torch.arange(2.0)
+    for h in (made(), made(m=2), made(3), made(3, m=2), made(), made(4, m=2), made(5, m=1)):
+        assert torch.equal(fast(x, h), program(x, h))

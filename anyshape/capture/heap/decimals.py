@@ -101,17 +101,20 @@ def called(
     context = module.getcontext()
     before = [signal for signal, on in context.flags.items() if on]
     context.clear_flags()
-    raised = True
+    written: tuple[str, ...] = ()
     try:
-        result = fn(*args, **kwargs)
-        raised = False
-    finally:
-        written = tuple(signal.__name__ for signal, on in context.flags.items() if on)
-        context.clear_flags()
-        for signal in before:
-            context.flags[signal] = True
-        if written and raised:
-            raise broken("unknown-call", f"{name_of(fn)}, which sets flags of a decimal context,")
+        try:
+            result = fn(*args, **kwargs)
+        finally:
+            written = tuple(signal.__name__ for signal, on in context.flags.items() if on)
+            context.clear_flags()
+            for signal in before:
+                context.flags[signal] = True
+    except Exception:
+        if written:
+            what = f"{name_of(fn)}, which sets flags of a decimal context,"
+            raise broken("unknown-call", what) from None
+        raise
     if written:
         sets(written)
     return result

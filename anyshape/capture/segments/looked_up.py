@@ -8,6 +8,7 @@ relied on for this one; what is not found, for all that are none of the keys.
 
 from __future__ import annotations
 
+import itertools
 import types
 import weakref
 from collections.abc import Iterable, Iterator
@@ -79,8 +80,25 @@ def rely_on_comparison(domain: RecordingDomain, fn: Any, args: tuple[Any, ...]) 
     if type(fn) not in purity.CALLABLE_TYPES or fn not in COMPARERS:
         return
     if fn in c_callbacks.HASHERS:
+        args = (*_hashed(fn, args),)
         domain.machine.heap.look_inside(args)
     rely_on_difference(domain, args)
+
+
+def _hashed(fn: Any, args: tuple[Any, ...]) -> Iterator[Any]:
+    """What C hashes of the arguments: elements and keys, none of the values of a dict."""
+    owner = getattr(fn, "__objclass__", fn)
+    takes_pairs = issubclass(type(owner), type) and issubclass(owner, dict)
+    for arg in args:
+        if type(arg) in VIEWS or type(arg) is types.MappingProxyType:
+            arg = mapping_behind(arg)
+        if fn is hash or not issubclass(type(arg), CONTAINERS):
+            yield arg
+        elif issubclass(type(arg), BY_KEY) or not takes_pairs:
+            yield from elements_of(arg)
+        else:
+            pairs = (elements_of(pair) for pair in elements_of(arg) if type(pair) in (list, tuple))
+            yield from (key for pair in pairs for key in itertools.islice(pair, 1))
 
 
 def rely_on_difference(domain: RecordingDomain, values: Iterable[Any]) -> None:

@@ -512,8 +512,7 @@ def _made_by_meta_kernel(
         raise broken("operator-unknown", what=_shown(fn), why="its result is not strided")
     own = {storage_of(r) for r in results}
     if any(r.is_conj() or r.is_neg() for r in results):  # `ifft` of real numbers
-        why = "eager conjugates its result when it is read"
-        raise broken("operator-unknown", what=_shown(fn), why=why)
+        raise broken("operator-unknown", what=_shown(fn), why="eager conjugates it when read")
     if len(own) < len(results) or not own.isdisjoint(storages):
         raise broken("operator-unknown", what=_shown(fn), why="its result is a view")
     return result

@@ -230,12 +230,15 @@ class Boundary:
         """What a part wants, by eager torch from the inputs that were kept: where their data were
         replaced since, from those that they had."""
         self.reruns += 1
-        if self._has_changed(call, part, cotangents):
+        create = torch.is_grad_enabled()
+        results = [*call.living(self._earlier[part])] if create else []
+        begun_at = [] if call.written(results) else results
+        if self._has_changed(call, part, cotangents, begun_at):
             self._is_refused(call, part, cotangents, call.written_since())
             raise RuntimeError(MODIFIED)
         if call.is_replaced([p for p in self.layout.kept_inputs if p in call.copies]):
             raise RuntimeError(REPLACED)
-        return self._eagerly(call, part, cotangents, create=torch.is_grad_enabled())
+        return self._eagerly(call, part, cotangents, create)
 
     def though_written(
         self,
@@ -374,16 +377,21 @@ class Boundary:
             self._refuse_as_written(call, part, cotangents)
         return key
 
-    def _has_changed(self, call: Call, part: Part, cotangents: Sequence[Any]) -> bool:
+    def _has_changed(
+        self, call: Call, part: Part, cotangents: Sequence[Any], begun_at: Sequence[int] = ()
+    ) -> bool:
         """Has an input been written since, that these outputs are made of, or by which what is made
-        of it could be refused?"""
+        of it could be refused? ``begun_at``: results that the program has still, from which they
+        are made again."""
         if not call.is_modified():
             return False
-        written = {self.graph.inputs[position].value for position in call.modified()}
-        outputs = [self.graph.outputs[p] for p, g in zip(part.outputs, cotangents) if g is not None]
-        if not values_behind(self.graph, outputs).isdisjoint(written):
+        graph = (self.replayed or self.graph) if begun_at else self.graph
+        written = {graph.inputs[position].value for position in call.modified()}
+        outputs = [graph.outputs[p] for p, g in zip(part.outputs, cotangents) if g is not None]
+        given = {*values_in(tuple([graph.outputs[p] for p in begun_at]))}
+        if not values_behind(graph, outputs, given).isdisjoint(written):
             return True
-        for node in self.graph.nodes:
+        for node in graph.nodes:
             row = OPS.get(node.op)
             if not written.isdisjoint(node.inputs()):
                 if row is None or row.raises or row.guessed or row.mutates:

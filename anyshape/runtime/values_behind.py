@@ -6,14 +6,17 @@ may lie.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from anyshape.ir.graph import Arg, Graph, Value, values_in
 from anyshape.ops import OPS
 
 
-def values_behind(graph: Graph, outputs: Sequence[Arg]) -> set[Value]:
-    """What these outputs are made of, and what may share memory with that."""
+def values_behind(
+    graph: Graph, outputs: Sequence[Arg], given: Collection[Value] = ()
+) -> set[Value]:
+    """What these outputs are made of, and what may share memory with that. Of what is given,
+    nothing is asked but itself."""
     owner: dict[Value, Value] = {}
 
     def root(value: Value) -> Value:
@@ -29,6 +32,6 @@ def values_behind(graph: Graph, outputs: Sequence[Arg]) -> set[Value]:
     for node in reversed(graph.nodes):
         row = OPS.get(node.op)
         made = (*node.outputs, *(node.read[:1] if row is not None and row.mutates else ()))
-        if row is None or not found.isdisjoint(map(root, made)):
+        if row is None or not found.isdisjoint(root(v) for v in made if v not in given):
             found.update(map(root, node.read))
     return {value for value in (*owner, *found) if root(value) in found}

@@ -415,3 +415,34 @@ def test_zeros_written_on_the_way_have_gradients_as_what_they_replace() -> None:
         x = torch.linspace(0, 1, 3).requires_grad_()
         found.append(torch.autograd.grad(sum(r.sum() for r in run(x)), x))
     assert_same(*found)
+
+
+def test_a_write_to_what_lies_in_front_of_a_result_is_refused_where_its_own_formulas_keep_it() -> (
+    None
+):
+    def program(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        h = x @ w
+        k = h * 2
+        k.mul_(w.sum())
+        loss = (k + 1).pow(2).sum()
+        loss.add_(h.sum())
+        return h, k, loss
+
+    def gradient(run: Callable[..., Any], rows: int, of: int) -> Any:
+        x = torch.arange(3.0 * rows).view(rows, 3).div(5).requires_grad_()
+        w = torch.arange(9.0).view(3, 3).sub(4).requires_grad_()
+        _, k, loss = run(x, w)
+        with torch.no_grad():
+            w.add_(1)
+        try:
+            (found,) = torch.autograd.grad(loss, ((x, k)[of],), create_graph=True)
+        except RuntimeError as error:
+            return "modified by an inplace operation" in str(error)
+        return found.detach()
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for rows in (2, 3):
+        for of in range(2):
+            found, wanted = gradient(fast, rows, of), gradient(program, rows, of)
+            assert found is wanted if wanted is True else torch.allclose(found, wanted)
+    assert not fast.stats().eager_graphs

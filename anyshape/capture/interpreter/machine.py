@@ -28,7 +28,6 @@ from anyshape.capture.heap.iterators import referenced_elsewhere
 from anyshape.capture.heap.quiet_classes import (
     bare_name,
     is_slot_of_c,
-    maker_of,
     mro_of,
     namespace_of,
 )
@@ -296,14 +295,14 @@ class Machine:
         if issubclass(kind, type):
             return self.instantiate(fn, args, kwargs)
         if kind is _METHOD_WRAPPER:
-            owner, name = fn.__self__, fn.__name__
+            owner, name, maker = fn.__self__, fn.__name__, fn.__objclass__
             if self.recording and self.domain.is_outside(fn):
                 owner = self.heap.attribute(fn, "__self__", owner)
                 name = self.heap.attribute(fn, "__name__", name)
-            for base in mro_of(type(owner)):  # past a Python override: `super().__setitem__`
-                descriptor = namespace_of(base).get(name)
-                if type(descriptor) is _WRAPPER_DESCRIPTOR and maker_of(descriptor) is base:
-                    return Call(descriptor, (owner, *args), kwargs)
+                maker = self.heap.attribute(fn, "__objclass__", maker)
+            descriptor = namespace_of(maker).get(name)
+            if type(descriptor) is _WRAPPER_DESCRIPTOR:
+                return Call(descriptor, (owner, *args), kwargs)
         if kind is METHOD_WITH_CLASS and not issubclass(type(fn.__self__), ModuleType):
             return self._bound_builtin(fn, args, kwargs)
         if bare_name(kind) == attributes.INSTANCE_METHOD:
@@ -333,7 +332,7 @@ class Machine:
         # Not a lookup: what `super().get` bound is not the Python override of it.
         for base in mro_of(type(owner)):
             descriptor = namespace_of(base).get(fn.__name__)
-            if type(descriptor) is _METHOD_DESCRIPTOR and maker_of(descriptor) is base:
+            if type(descriptor) is _METHOD_DESCRIPTOR and descriptor.__get__(owner) == fn:
                 return Call(descriptor, (owner, *args), kwargs)
         return self.native(fn, args, kwargs)
 

@@ -30,6 +30,8 @@ from anyshape.capture.interpreter.intrinsic_names import (
 from anyshape.capture.interpreter.versions import VERSION
 
 CHECKS_MADE_CAUSES = VERSION.checks_made_causes
+UNRAISABLE = next(kind for kind in tuple.__subclasses__() if kind.__name__ == "UnraisableHookArgs")
+"""What `sys.unraisablehook` is given: a class that no module has."""
 
 
 def given(value: Any) -> Any:
@@ -77,7 +79,7 @@ def close_and_raise(delegate: Any, error: Any, handled: Any) -> Any:
 def unraisable(error: Any, owner: Any) -> None:
     """An exception that nobody can be given."""
     report = (type(error), error, error.__traceback__, None, owner)
-    sys.unraisablehook(native(sys.UnraisableHookArgs, report))
+    sys.unraisablehook(native(UNRAISABLE, report))
 
 
 def send_to(delegate: Any, value: Any) -> Any:

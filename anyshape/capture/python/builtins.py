@@ -81,14 +81,17 @@ ASKING_NOBODY = (tuple, str, bytes, bytearray)
 HINT_OF_REVERSED: Any = reversed.__length_hint__
 
 
-def _bool(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    if len(args) == 1 and not kwargs:
-        return (
-            machine.domain.unary("bool", args[0])
-            if type(args[0]) in PROXIES
-            else protocol.truth(machine, args[0])
-        )
-    return machine.native(bool, args, kwargs)
+def _truth(function: Callable[..., bool]) -> Handler:
+    """`bool(x)` and the like."""
+
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if len(args) != 1 or kwargs:
+            return machine.native(function, args, kwargs)
+        if type(args[0]) in PROXIES:
+            return machine.domain.unary("bool", args[0])
+        return protocol.truth(machine, args[0])
+
+    return handler
 
 
 def _text(kind: str) -> Handler:
@@ -100,6 +103,13 @@ def _text(kind: str) -> Handler:
         return machine.native(function, args, kwargs)
 
     return handler
+
+
+def _text_of_object(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    """`object.__str__(x)`, which asks the class of `x` for its `__repr__`."""
+    if len(args) == 1 and not kwargs:
+        return protocol.text(machine, "repr", args[0])
+    return machine.native(object.__str__, args, kwargs)
 
 
 def _format(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
@@ -374,7 +384,13 @@ def _bind(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     attribute, obj, cls = args
     if type(obj) in PROXIES and type(attribute) in attributes.C_FUNCTIONS:
         return machine.domain.getattr(obj, attribute.__name__)
+    if type(attribute) in UNBOUND and not issubclass(type(obj), attribute.__objclass__):
+        return functools.partial(attribute, obj)  # C does not bind it, and the call refuses
     return attributes.descriptor_get(machine, attribute, obj, cls, "")
+
+
+UNBOUND = frozenset({types.WrapperDescriptorType, types.MethodDescriptorType})
+"""Functions of C that take the object as their first argument."""
 
 
 def _bound_function(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
@@ -457,8 +473,9 @@ PROXY_METHODS = (
 TYPE_HANDLERS: dict[Any, Handler] = {
     **OBJECT_TYPES,
     **ITERATION_TYPES,
-    bool: _bool,
+    bool: _truth(bool),
     str: _text("str"),
+    object.__str__: _text_of_object,
     int: _number(int, "int", polyfills.int_by_method, ("__int__", "__index__", "__trunc__")),
     float: _number(float, "float", polyfills.float_by_method, ("__float__", "__index__")),
     range: _range,
@@ -485,7 +502,7 @@ BUILTINS: dict[Any, Handler] = {
     operator.neg: _unary_operator("-"),
     operator.pos: _unary_operator("+"),
     operator.invert: _unary_operator("~"),
-    operator.truth: _bool,
+    operator.truth: _truth(operator.truth),
     dict.__getitem__: _dict_item,
     operator.getitem: _getitem,
     operator.setitem: _item_written(operator.setitem, "__setitem__", mapping_polyfills.item_stored),

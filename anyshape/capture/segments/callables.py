@@ -362,6 +362,8 @@ def _id_behind(domain: RecordingDomain, obj: Any) -> int:
 
 def _same_object(same: bool) -> Callable[..., Any]:
     def answer(domain: RecordingDomain, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if len(args) != 2 or kwargs:
+            return operator.is_(*args, **kwargs) if same else operator.is_not(*args, **kwargs)
         a, b = args
         domain.identify(a)
         domain.identify(b)

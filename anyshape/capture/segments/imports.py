@@ -69,7 +69,9 @@ def _asked_for(
 ) -> tuple[str, Any]:
     """The whole name of the module, and the names that are taken of it."""
     if level:
-        package = (globals or {}).get("__package__") or ""
+        package = (globals or {}).get("__package__")
+        if type(package) is not str:  # C looks for it elsewhere, and may warn
+            raise broken("unknown-call", "a relative import without a `__package__`")
         name = importlib.util.resolve_name("." * level + name, package)
     return name, fromlist or ()
 

@@ -136,7 +136,9 @@ class Generator:
         kind = self.python_type
         missing = name in OF_GENERATORS and kind is not GeneratorType
         if name == "__setstate__":
-            missing = self.stands_for is None or not self.stands_for.sets
+            missing = not hasattr(kind, name)
+            if not missing and self.machine.recording and not self._is_set_here():
+                raise broken("unknown-call", f"{self._named_by_c()}.__setstate__")
         if missing:
             raise self._missing(name)
 
@@ -186,12 +188,24 @@ class Generator:
         self.check_attribute("__setstate__")
         self._remember()
         row = self.stands_for
-        assert row is not None
-        if row.sets != "finished":
+        if row is None or not row.sets:
+            self._set_natively(state)
+        elif row.sets != "finished":
             slot = self.frame.code.local_names.index(row.sets)
             self.frame.locals[slot] = max(state, 0) if row.sets == "index" else state
         elif state:
             self.finished = True
+
+    def _is_set_here(self) -> bool:
+        return self.stands_for is not None and bool(self.stands_for.sets)
+
+    def _set_natively(self, state: Any) -> None:
+        """By the iterator of C that goes on from here."""
+        rest = native_rest(self.frame.code.code.co_name, self.frame.values_by_name())
+        if rest is None:
+            raise self._missing("__setstate__")
+        rest.__setstate__(state)
+        self.go_on_with(rest)
 
     # ---- what the interpreter uses ---------------------------------------------------------------
     def begin(self, value: Any, continuation: Continuation) -> Frame | None:

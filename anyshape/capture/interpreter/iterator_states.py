@@ -32,8 +32,8 @@ class StandIn:
     """What `__reduce__` of that gives, by the locals; None: no locals say it, or it gives none."""
     ended: State | None = None
     """What it gives once it has ended: the frame is gone."""
-    native: Callable[[Locals], Iterator[Any]] | None = None
-    """One that goes on natively; None: there is no way to make it."""
+    native: Callable[[Locals], Iterator[Any] | None] | None = None
+    """One that goes on natively; None, or gives None: there is no way to make it."""
     shared: bool = False
     """It may be advanced while it runs: another one over the same iterators does it."""
     ends_by_errors: bool = False
@@ -79,6 +79,13 @@ def _zipped_longest(values: Locals) -> State:
     return itertools.zip_longest, tuple(iterators), values["fillvalue"]
 
 
+def _grouped(values: Locals) -> State:
+    value, key, _ = values["state"]
+    made: State = itertools.groupby, (values["iterator"], values["key"])
+    known = value is not ABSENT and values["target"] is not ABSENT
+    return (*made, (key, value, values["target"])) if known else made
+
+
 def _zip_on(values: Locals) -> Iterator[Any]:
     return zip(*values["iterators"], strict=bool(values["strict"]))
 
@@ -122,6 +129,12 @@ def _cycle_on(values: Locals) -> Iterator[Any]:
 
 def _multiply_on(values: Locals) -> Iterator[Any]:
     return advanced(itertools.product(*values["pools"]), values["given"])
+
+
+def _group_on(values: Locals) -> Iterator[Any] | None:
+    """Once it has given a group, that one reads what is next with it."""
+    begun = values["target"] is not ABSENT or values["state"][1] is not ABSENT
+    return None if begun else itertools.groupby(values["iterator"], values["key"])
 
 
 def _zip_longest_on(values: Locals) -> Iterator[Any]:
@@ -219,7 +232,7 @@ STAND_INS: Mapping[str, StandIn] = {
     "paired": StandIn(itertools.pairwise, native=_pair_on, ends_by_errors=True),
     "cycled": StandIn(itertools.cycle, native=_cycle_on),
     "multiplied": StandIn(itertools.product, native=_multiply_on),
-    "grouped": StandIn(itertools.groupby),
+    "grouped": StandIn(itertools.groupby, _grouped, (itertools.groupby, ((),)), _group_on),
     "group": StandIn(type(next(itertools.groupby("a"))[1])),
 }
 

@@ -239,8 +239,10 @@ def _exception(rebuilder: Rebuilder, value: BaseException) -> str:
     base = _base_in_c(type(value))
     made, kind = rebuilder.constant(base), rebuilder.constant(type(value))
     args = rebuilder.text(ARGS.__get__(value))
+    group = issubclass(base, BaseExceptionGroup)  # made of its parts, whatever the arguments are
+    parts = rebuilder.text(tuple([part.__get__(value) for part in GROUP])) if group else args
     name = rebuilder.fresh(value)
-    rebuilder.add(f"{name} = {made}.__new__({kind}, *{args})")
+    rebuilder.add(f"{name} = {made}.__new__({kind}, *{parts})")
     rebuilder.add(f"{rebuilder.constant(ARGS.__set__)}({name}, {args})")
     for member in _members(base):
         content = member.__get__(value)
@@ -278,7 +280,8 @@ def _members(base: type) -> list[Any]:
 
 
 MEMBER = types.MemberDescriptorType
-READ_ONLY = frozenset({"message", "exceptions"})  # of exception groups: made of their arguments
+GROUP = tuple(vars(BaseExceptionGroup)[name] for name in ("message", "exceptions"))
+READ_ONLY = frozenset(part.__name__ for part in GROUP)
 
 
 def _traceback(rebuilder: Rebuilder, value: types.TracebackType) -> str:

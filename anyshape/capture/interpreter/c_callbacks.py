@@ -399,7 +399,7 @@ def _is_of_the_program(machine: Interpreter, kind: type, name: str) -> bool:
         method = method.__func__
     if type(method) is FunctionType:
         module = method.__module__ or ""
-        if not purity.is_library(module):
+        if not purity.is_library(module) or module == _DECIMALS_IN_PYTHON:
             return True
         hooked = type(machine.lookup(kind, "__getattribute__")) is FunctionType
         return (hooked or module in _CALLING_OTHERS) and not purity.is_library(class_module(kind))
@@ -412,6 +412,8 @@ def _is_of_the_program(machine: Interpreter, kind: type, name: str) -> bool:
     return type(method) not in _MADE_IN_C and not purity.is_library(class_module(type(method)))
 
 
+_DECIMALS_IN_PYTHON = "decimal"  # as `_pydecimal` calls itself
+"""Its methods write flags of a context that the program may have made."""
 _OF_ATTRIBUTES = ("__setattr__", "__delattr__")
 """No C code but `setattr` and `delattr`, which are known, asks for these."""
 

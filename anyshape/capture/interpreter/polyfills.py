@@ -301,13 +301,17 @@ def compare_by(a: Any, b: Any, cls: Any, method: Any) -> Any:
     if slot is ABSENT:
         return NotImplemented
     if slot is _object_ne:
-        result = compare_by(a, b, cls, "__eq__")
-        return result if result is NotImplemented else not result
+        return unequal(a, b)
     try:
         bound = bind(slot, a, cls)
     except BaseException:  # as `slot_tp_richcompare` has it
         return NotImplemented
     return bound(b)
+
+
+def unequal(a: Any, b: Any) -> Any:
+    result = compare_by(a, b, type(a), "__eq__")
+    return result if result is NotImplemented else not result
 
 
 def is_or_equals(a: Any, b: Any) -> Any:

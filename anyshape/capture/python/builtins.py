@@ -112,6 +112,13 @@ def _text_of_object(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     return machine.native(object.__str__, args, kwargs)
 
 
+def _unequal(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    """`object.__ne__(a, b)`, which asks the class of `a` for its `__eq__`."""
+    if len(args) == 2 and not kwargs and attributes.is_python(machine, type(args[0]), "__eq__"):
+        return Call(polyfills.unequal, args)
+    return machine.native(object.__ne__, args, kwargs)
+
+
 def _format(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if args and not kwargs:
         if not all(type(spec) in PROXIES or issubclass(type(spec), str) for spec in args[1:]):
@@ -476,6 +483,7 @@ TYPE_HANDLERS: dict[Any, Handler] = {
     bool: _truth(bool),
     str: _text("str"),
     object.__str__: _text_of_object,
+    object.__ne__: _unequal,
     int: _number(int, "int", polyfills.int_by_method, ("__int__", "__index__", "__trunc__")),
     float: _number(float, "float", polyfills.float_by_method, ("__float__", "__index__")),
     range: _range,

@@ -38,6 +38,8 @@ def make_encoder(
     skipkeys: Any,
     allow_nan: Any,
 ) -> Any:
+    sort_keys, skipkeys, allow_nan = bool(sort_keys), bool(skipkeys), bool(allow_nan)
+
     def asked(value: Any) -> Any:
         found = default(value)
         require_plain(found, 0)

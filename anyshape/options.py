@@ -46,7 +46,7 @@ class Options:
         8, "specializations of a program point; one more replaces the oldest"
     )
     unroll_budget: int = option(
-        50_000, "turns of all unrolled Python loops of one capture; calls, five times as many"
+        50_000, "turns of all unrolled Python loops of one capture; calls, twice as many"
     )
     fork_budget: int = option(2_000, "branches on sizes of one capture that run both sides")
     # how sure to be

@@ -86,6 +86,21 @@ def _grouped(values: Locals) -> State:
     return (*made, (key, value, values["target"])) if known else made
 
 
+_GROUP = type(next(itertools.groupby("a"))[1])
+
+
+def _of_group(values: Locals) -> State:
+    """A group of a `groupby` that has come as far."""
+    value, key, current = values["state"]
+    if current is not values["number"]:
+        return iter, ((),)
+    (target,) = values["number"]
+    groups = itertools.groupby(values["iterator"], values["key"])
+    if value is not ABSENT:
+        groups.__setstate__((key, value, target))  # type: ignore[attr-defined]
+    return _GROUP, (groups, target)
+
+
 def _zip_on(values: Locals) -> Iterator[Any]:
     return zip(*values["iterators"], strict=bool(values["strict"]))
 
@@ -233,7 +248,7 @@ STAND_INS: Mapping[str, StandIn] = {
     "cycled": StandIn(itertools.cycle, native=_cycle_on),
     "multiplied": StandIn(itertools.product, native=_multiply_on),
     "grouped": StandIn(itertools.groupby, _grouped, (itertools.groupby, ((),)), _group_on),
-    "group": StandIn(type(next(itertools.groupby("a"))[1])),
+    "group": StandIn(_GROUP, _of_group, (iter, ((),))),
 }
 
 

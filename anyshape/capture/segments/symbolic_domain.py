@@ -84,7 +84,7 @@ UNSTREAMED = (print, sys.audit, decimals.set_flags)
 """Effects that go to no stream but those that are named, or that `sys` has."""
 TURNS = "the allowed number of turns of its loops"
 CALLS = "the allowed number of calls of functions in Python"
-CALLS_A_TURN = 5
+CALLS_A_TURN = 2
 """How many functions may be entered for each turn of a loop that is allowed: a recursion takes as
 long to capture as a loop does."""
 GUARD_TURNS = 50

@@ -30,7 +30,7 @@ from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.frame_objects import untraced
 from anyshape.capture.interpreter.frame_views import FrameView
 from anyshape.capture.interpreter.generator_close import closes_quietly, may_have_a_close
-from anyshape.capture.interpreter.iterator_states import STAND_INS, StandIn, native_rest
+from anyshape.capture.interpreter.iterator_states import STAND_INS, StandIn, native_at, native_rest
 from anyshape.capture.interpreter.versions import VERSION
 from anyshape.nouns import frozen
 
@@ -137,7 +137,7 @@ class Generator:
         missing = name in OF_GENERATORS and kind is not GeneratorType
         if name == "__setstate__":
             missing = not hasattr(kind, name)
-            if not missing and self.machine.recording and not self._is_set_here():
+            if not missing and self.machine.recording and not getattr(self.stands_for, "sets", ""):
                 raise broken("unknown-call", f"{self._named_by_c()}.__setstate__")
         if missing:
             raise self._missing(name)
@@ -189,23 +189,15 @@ class Generator:
         self._remember()
         row = self.stands_for
         if row is None or not row.sets:
-            self._set_natively(state)
+            rest = native_at(self.frame.code.code.co_name, self.frame.values_by_name(), state)
+            if rest is None:
+                raise self._missing("__setstate__")
+            self.go_on_with(rest)
         elif row.sets != "finished":
             slot = self.frame.code.local_names.index(row.sets)
             self.frame.locals[slot] = max(state, 0) if row.sets == "index" else state
         elif state:
             self.finished = True
-
-    def _is_set_here(self) -> bool:
-        return self.stands_for is not None and bool(self.stands_for.sets)
-
-    def _set_natively(self, state: Any) -> None:
-        """By the iterator of C that goes on from here."""
-        rest = native_rest(self.frame.code.code.co_name, self.frame.values_by_name())
-        if rest is None:
-            raise self._missing("__setstate__")
-        rest.__setstate__(state)
-        self.go_on_with(rest)
 
     # ---- what the interpreter uses ---------------------------------------------------------------
     def begin(self, value: Any, continuation: Continuation) -> Frame | None:

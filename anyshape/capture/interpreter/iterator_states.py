@@ -270,6 +270,14 @@ def native_rest(name: str, values: Locals) -> Iterator[Any] | None:
     return row.native(values)
 
 
+def native_at(name: str, values: Locals, state: Any) -> Iterator[Any] | None:
+    """The same, at this state of `__setstate__`."""
+    rest: Any = native_rest(name, values)
+    if rest is not None:
+        rest.__setstate__(state)
+    return rest  # type: ignore[no-any-return]
+
+
 def _notices(cls: type) -> bool:
     """Whether `iter` of such an iterator is more than the iterator itself."""
     method = class_entry(cls, "__iter__")

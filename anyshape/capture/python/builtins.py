@@ -391,7 +391,7 @@ def _bind(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     attribute, obj, cls = args
     if type(obj) in PROXIES and type(attribute) in attributes.C_FUNCTIONS:
         return machine.domain.getattr(obj, attribute.__name__)
-    if type(attribute) in UNBOUND and not issubclass(type(obj), attribute.__objclass__):
+    if type(attribute) in UNBOUND and not issubclass(cls, attribute.__objclass__):
         return functools.partial(attribute, obj)  # C does not bind it, and the call refuses
     return attributes.descriptor_get(machine, attribute, obj, cls, "")
 

@@ -119,12 +119,12 @@ def _write(kind: type, method: str) -> Handler:
 def _module_attribute(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     """`module.__getattribute__(name)`."""
     plain = not kwargs and len(args) == 2 and type(args[0]) is ModuleType and type(args[1]) is str
+    if not plain:
+        return machine.native(ModuleType.__getattribute__, args, kwargs)
     try:
-        if plain:
-            return attributes.load_attr(machine, *args)
-    except AttributeError:  # the method's own does not say of which attribute
-        pass
-    return machine.native(ModuleType.__getattribute__, args, kwargs)
+        return attributes.load_attr(machine, *args)
+    except AttributeError as error:  # the method's own does not say of which attribute
+        raise AttributeError(*error.args) from None
 
 
 DESCRIPTOR_BUILTINS: dict[Any, Handler] = {

@@ -472,11 +472,12 @@ LOGGING = frozenset(
 
 LOOKUPS = frozenset(
     {"__getattr__", "_Ops.__getattr__", "_OpNamespace.__getattr__", "OpOverloadPacket.__getattr__"}
+    | {"_Classes.__getattr__"}
 )
 
 
 def looks_up(fn: Any) -> bool:
-    """Whether it is a `__getattr__` of a module, or of `torch.ops`, that does nothing but import or
+    """Whether it is a `__getattr__` of a module, of `torch.ops` or `torch.classes`, that does nothing but import or
     make what it is asked for. One of the program's may do anything."""
     return fn.__qualname__ in LOOKUPS and purity.is_library(fn.__module__ or "")
 

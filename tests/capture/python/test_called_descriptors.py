@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 import types
+import unittest
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -149,3 +151,30 @@ def test_what_is_no_attribute_of_that_name_is_left_to_cpython(program: Program) 
     x = torch.ones(3)
     assert str(compiled(x, Kept())) == str(program(x, Kept()))
     assert compiled.stats().graph_breaks  # type: ignore[attr-defined]
+
+
+def said_of_modules(x: Tensor) -> Any:
+    def missing(module: Any) -> Any:
+        try:
+            return module.__getattribute__("nothing_of_that_name")
+        except AttributeError as error:
+            return str(error), error.name, error.obj
+
+    found = getattr(torch.backends.cudnn, "nothing_of_that_name", 3)  # asks another module
+    return x + 1, missing(math), found, hasattr(torch.classes, "__warningregistry__")
+
+
+def test_a_module_says_what_it_has_not() -> None:
+    x = torch.ones(2)
+    fast = anyshape.compile(said_of_modules, fullgraph=True)
+    assert fast(x)[1:] == said_of_modules(x)[1:] == fast(x)[1:]
+
+
+def test_warnings_are_asserted_in_one_graph() -> None:
+    def program(x: Tensor, case: unittest.TestCase) -> Tensor:
+        with case.assertWarns(UserWarning):
+            warnings.warn("a", UserWarning, stacklevel=1)
+        return x * 2
+
+    fast = anyshape.compile(program, fullgraph=True)
+    assert fast(torch.ones(2), unittest.TestCase()).tolist() == [2.0, 2.0]

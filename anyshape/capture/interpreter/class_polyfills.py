@@ -346,6 +346,15 @@ def dir_of_names(names: Any) -> Any:
     return sorted(keys)
 
 
+def names_in_object(obj: Any) -> Any:
+    """As `object.__dir__` lists them: its own, then those of its class."""
+    own = getattr(obj, "__dict__", {})
+    names = dict.fromkeys(own if is_subtype(type(own), dict) else ())
+    for name in type.__dir__(type(obj)):
+        names[name] = None
+    return list(names)
+
+
 def dir_by_method(obj: Any) -> Any:
     cls = type(obj)
     return sorted(bind(find(cls, "__dir__"), obj, cls)())

@@ -275,7 +275,7 @@ def native_at(name: str, values: Locals, state: Any) -> Iterator[Any] | None:
     rest: Any = native_rest(name, values)
     if rest is not None:
         rest.__setstate__(state)
-    return rest  # type: ignore[no-any-return]
+    return rest
 
 
 def _notices(cls: type) -> bool:

@@ -332,7 +332,10 @@ class Machine:
         # Not a lookup: what `super().get` bound is not the Python override of it.
         for base in mro_of(type(owner)):
             descriptor = namespace_of(base).get(fn.__name__)
-            if type(descriptor) is _METHOD_DESCRIPTOR and descriptor.__get__(owner, type(owner)) == fn:
+            if (
+                type(descriptor) is _METHOD_DESCRIPTOR
+                and descriptor.__get__(owner, type(owner)) == fn
+            ):
                 return Call(descriptor, (owner, *args), kwargs)
         return self.native(fn, args, kwargs)
 

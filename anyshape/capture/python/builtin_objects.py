@@ -30,7 +30,7 @@ from anyshape.capture.interpreter.operators import COMPARISONS
 from anyshape.capture.interpreter.unwinding import exception_info
 from anyshape.capture.python import pickles
 from anyshape.capture.python.compiled_text import compiled
-from anyshape.capture.python.object_states import STATE_BUILTINS, refuse_state
+from anyshape.capture.python.object_states import STATE_BUILTINS, lists_plainly, refuse_state
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -387,7 +387,8 @@ def _vars(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 def _dir(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     if args:
-        if attributes.is_python(machine, type(args[0]), "__dir__"):
+        python = attributes.is_python(machine, type(args[0]), "__dir__")
+        if python or (machine.recording and lists_plainly(machine, args[0])):
             return Call(class_polyfills.dir_by_method, args)
         class_attributes.refuse_written(machine.heap)
         if machine.recording and issubclass(type(args[0]), type):

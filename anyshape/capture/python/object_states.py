@@ -7,11 +7,19 @@ from __future__ import annotations
 import copyreg
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from types import WrapperDescriptorType
 from typing import Any
 
+from anyshape.capture.heap import class_attributes
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.class_flags import HEAP_TYPE
-from anyshape.capture.heap.quiet_classes import bare_name, flags_of, mro_of, namespace_of
+from anyshape.capture.heap.quiet_classes import (
+    bare_name,
+    flags_of,
+    is_slot_of_c,
+    mro_of,
+    namespace_of,
+)
 from anyshape.capture.heap.values import PROXIES, Call
 from anyshape.capture.interpreter import attributes, class_polyfills
 from anyshape.capture.interpreter.domain import Interpreter
@@ -98,10 +106,39 @@ def _is_reduced(machine: Interpreter, kind: type) -> bool:
 
 
 def _object_dir(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    if args:
-        refuse_state(machine, args[0])
+    if len(args) != 1 or kwargs or not machine.recording:
+        return machine.native(object.__dir__, args, kwargs)
+    if lists_plainly(machine, args[0]):
+        return Call(class_polyfills.names_in_object, args)
+    class_attributes.refuse_written(machine.heap)
+    refuse_state(machine, args[0])
+    class_attributes.rely_on_all_names(machine.heap, type(args[0]))
     return machine.native(object.__dir__, args, kwargs)
 
+
+def _type_dir(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    if machine.recording and len(args) == 1 and issubclass(type(args[0]), type):
+        class_attributes.refuse_written(machine.heap)
+        class_attributes.rely_on_all_names(machine.heap, args[0])
+    return machine.native(type.__dir__, args, kwargs)
+
+
+def lists_plainly(machine: Interpreter, obj: Any) -> bool:
+    """Whether its class, and what it holds, are where `object.__dir__` looks for them."""
+    kind = type(obj)
+    if kind in PROXIES or not flags_of(kind) & HEAP_TYPE or issubclass(kind, type):
+        return False
+    found = machine.lookup(kind, "__getattribute__")
+    looks = type(found) is WrapperDescriptorType and is_slot_of_c(kind, "__getattribute__", found)
+    namespace = machine.lookup(kind, "__dict__")
+    return (
+        looks
+        and machine.lookup(kind, "__class__") is _CLASS_OF
+        and not isinstance(namespace, property)
+    )
+
+
+_CLASS_OF = vars(object)["__class__"]
 
 STATE_BUILTINS: dict[Any, Handler] = {
     object.__reduce_ex__: _reduce_ex,
@@ -109,4 +146,5 @@ STATE_BUILTINS: dict[Any, Handler] = {
     **{method: _reduced_by(method) for method in REDUCERS},
     GETSTATE: _getstate,
     object.__dir__: _object_dir,
+    type.__dir__: _type_dir,
 }

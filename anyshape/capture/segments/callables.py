@@ -477,8 +477,8 @@ LOOKUPS = frozenset(
 
 
 def looks_up(fn: Any) -> bool:
-    """Whether it is a `__getattr__` of a module, of `torch.ops` or `torch.classes`, that does nothing but import or
-    make what it is asked for. One of the program's may do anything."""
+    """Whether it is a `__getattr__` of a module, of `torch.ops` or `torch.classes`, that does
+    nothing but import or make what it is asked for. One of the program's may do anything."""
     return fn.__qualname__ in LOOKUPS and purity.is_library(fn.__module__ or "")
 
 

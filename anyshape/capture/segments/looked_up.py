@@ -21,7 +21,7 @@ from anyshape.capture.heap import purity, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.mirrors import VIEWS, keys_in_order, mapping_behind
-from anyshape.capture.heap.nested_containers import CONTAINERS, elements_of
+from anyshape.capture.heap.nested_containers import CONTAINERS, elements_of, length_of
 from anyshape.capture.heap.quiet_classes import bare_name
 from anyshape.capture.heap.values import PROXIES, TensorValue
 from anyshape.capture.interpreter import c_callbacks
@@ -76,13 +76,34 @@ def rely_on_lookup(domain: RecordingDomain, container: Any, key: Any) -> None:
 
 
 def rely_on_comparison(domain: RecordingDomain, fn: Any, args: tuple[Any, ...]) -> None:
-    """C code is about to compare these, and what lies in them, with each other."""
+    """C code is about to compare these, and what lies in them, with each other. Nothing in the
+    container whose method it is matters where what it is handed has no such object: a loop that
+    fills a container does not go through it in each turn."""
     if type(fn) not in purity.CALLABLE_TYPES or fn not in COMPARERS:
         return
+    receiver = args[:1] if len(args) > 1 and hasattr(fn, "__objclass__") else ()
+    given = args[len(receiver) :]
+    given = given[:1] if fn in purity.KEYED else given
     if fn in c_callbacks.HASHERS:
-        args = (*_hashed(fn, args),)
-        domain.machine.heap.look_inside(args)
-    rely_on_difference(domain, args)
+        given = (*_hashed(fn, given),)
+        domain.machine.heap.look_inside(given)
+    if _has_shared(given):
+        among = _hashed(fn, receiver) if fn in c_callbacks.HASHERS else receiver
+        _rely_on_difference(domain, (*among, *given))
+
+
+def rely_on_difference(domain: RecordingDomain, a: Any, b: Any) -> None:
+    """The two, or what lies in them, are about to be compared with each other by C."""
+    if all(_has_shared((side,)) for side in sorted((a, b), key=_size)):
+        _rely_on_difference(domain, (a, b))
+
+
+def _size(value: Any) -> int:
+    return length_of(value) if issubclass(type(value), CONTAINERS) else 0
+
+
+def _has_shared(values: Iterable[Any]) -> bool:
+    return any(_is_shared(part) for part in _inside(values))
 
 
 def _hashed(fn: Any, args: tuple[Any, ...]) -> Iterator[Any]:
@@ -101,7 +122,7 @@ def _hashed(fn: Any, args: tuple[Any, ...]) -> Iterator[Any]:
             yield from (key for pair in pairs for key in itertools.islice(pair, 1))
 
 
-def rely_on_difference(domain: RecordingDomain, values: Iterable[Any]) -> None:
+def _rely_on_difference(domain: RecordingDomain, values: Iterable[Any]) -> None:
     """These, and what lies in them, are about to be compared with each other by C."""
     inside = [part for part in _inside(values) if _is_shared(part)]
     moving = [part for part in inside if not domain.recorder.is_the_same(part)]

@@ -459,7 +459,7 @@ class ReadingDomain(RecordingDomain):
 
     def will_distinguish(self, a: Any, b: Any) -> None:
         if type(a) not in CONSTANTS and type(b) not in CONSTANTS:
-            looked_up.rely_on_difference(self, (a, b))
+            looked_up.rely_on_difference(self, a, b)
 
     def will_compute(self, *values: Any) -> None:
         """The id of an object that may be another one is good to be compared and kept; any other

@@ -221,7 +221,7 @@ class Facts(KnownFacts):
         """
         crossing: dict[int, list[tuple[Condition, object]]] = {}
         others = []
-        spans: dict[Atom, tuple[int, int]] = {}
+        spans: Spans = {}
         for entry in self.all():
             first, last = _span(entry[0], ranks, spans)
             if first == last:
@@ -406,12 +406,16 @@ def _is_among(part: Condition, either: AnyOf) -> bool:
     return part in either.parts or (isinstance(part, AllOf) and either in part.parts)
 
 
-def _span(
-    condition: Condition, ranks: Mapping[Symbol, int], spans: dict[Atom, tuple[int, int]]
-) -> tuple[int, int]:
-    """The lowest and the highest rank of the symbols in it; ``spans`` has those of operations, so
-    that what nested ones share is looked at once."""
+Spans = dict[Atom | Expr, tuple[int, int]]
+"""The lowest and the highest rank of what is in operations and in long sums."""
+
+
+def _span(condition: Condition, ranks: Mapping[Symbol, int], spans: Spans) -> tuple[int, int]:
+    """The lowest and the highest rank of the symbols in it; ``spans`` has those of what several
+    conditions share, so that it is looked at once."""
     form = condition.form if isinstance(condition, Relation) else None
+    if form is not None and not form.depth:
+        return _span_of_sum(form, ranks, spans)
     inside = condition.symbols if form is None else unknowns(form)
     waiting = [atom for atom in inside if atom.word]
     while waiting:
@@ -425,8 +429,30 @@ def _span(
     return _span_of(inside, ranks, spans)
 
 
+def _span_of_sum(form: Expr, ranks: Mapping[Symbol, int], spans: Spans) -> tuple[int, int]:
+    """Of a sum without operations: what a partial sum adds to the one before is looked at alone."""
+    longer = []
+    while form not in spans and form.parts is not None and _all_left(form):
+        longer.append(form)
+        form = form.parts[0]
+    found = spans.get(form)
+    if found is None:
+        found = spans[form] = _span_of(form.symbols, ranks, spans)
+    for later in reversed(longer):
+        assert later.parts is not None
+        low, high = _span_of(later.parts[1].symbols, ranks, spans)
+        found = spans[later] = min(found[0], low), max(found[1], high)
+    return found
+
+
+def _all_left(form: Expr) -> bool:
+    """Does a sum have all terms of its parts?"""
+    assert form.parts is not None
+    return all(monomial in form.terms for monomial in form.parts[1].terms)
+
+
 def _span_of(
-    atoms: Iterable[Atom], ranks: Mapping[Symbol, int], spans: Mapping[Atom, tuple[int, int]]
+    atoms: Iterable[Atom], ranks: Mapping[Symbol, int], spans: Mapping[Atom | Expr, tuple[int, int]]
 ) -> tuple[int, int]:
     found = [
         (ranks.get(atom, -1),) * 2 if isinstance(atom, Symbol) else spans[atom] for atom in atoms

@@ -120,9 +120,18 @@ class Facts(KnownFacts):
         for condition, reason in facts:
             self.assume(condition, reason)
 
-    def _take(self, condition: Condition | bool, reason: object = None) -> None:
+    def say_again(self, facts: Iterable[tuple[Condition, object]]) -> None:
+        """Learns what other facts say already: there, nothing of it followed from the rest, so that
+        no proof of it is looked for."""
+        for condition, reason in facts:
+            self._take(condition, reason, again=True)
+
+    def _take(
+        self, condition: Condition | bool, reason: object = None, *, again: bool = False
+    ) -> None:
         """As `assume`, but a contradiction leaves these facts unusable."""
-        answer = self.known(condition)
+        quick = again and isinstance(condition, Relation)
+        answer = self.quick(condition) if quick else self.known(condition)
         if answer is True:
             return
         if answer is False or isinstance(condition, bool):
@@ -234,10 +243,10 @@ class Facts(KnownFacts):
         key = (self.version, *(tuple(map(id, entries)) for entries in learned))
         if key not in self._ordered:
             known = [Facts(self.space)]
-            known[0].assume_all(others)
+            known[0].say_again(others)
             for entries in learned[:-1]:
                 known.append(known[-1].fork())
-                known[-1].assume_all(entries)
+                known[-1].say_again(entries)
             self._ordered[key] = (*known, self)
         return tuple(zip((-1, *sorted(crossing)), self._ordered[key], strict=True))
 

@@ -130,8 +130,10 @@ class Facts(KnownFacts):
         self, condition: Condition | bool, reason: object = None, *, again: bool = False
     ) -> None:
         """As `assume`, but a contradiction leaves these facts unusable."""
-        quick = again and isinstance(condition, Relation)
-        answer = self.quick(condition) if quick else self.known(condition)
+        if again and isinstance(condition, Relation):
+            answer = self.quick(condition)
+        else:
+            answer = self.known(condition)
         if answer is True:
             return
         if answer is False or isinstance(condition, bool):

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import field
+from functools import partial
 from typing import Any
 
 from anyshape.ir.graph import (
@@ -25,6 +27,7 @@ from anyshape.ir.graph import (
     TensorType,
     Type,
     Value,
+    map_values,
     values_in,
 )
 from anyshape.nouns import frozen, mutable, replace
@@ -43,6 +46,8 @@ overwrite filled zeroed true_divide where_method select_written slice_written
 """.split()
 )
 """Composite rows whose expansion is right for complex numbers as well."""
+VIEWS = 4
+"""So many views of one another are looked through."""
 
 
 def refuse_complex(row: OpDef, args: tuple[Arg, ...]) -> None:
@@ -85,7 +90,12 @@ class Builder:
     """Of inputs, and of what nodes make."""
     _counters: dict[str, int] = field(default_factory=dict)
     _reserved: list[Graph] = field(default_factory=list)  # not counted yet
-    _sized: dict[Hashable, Any] = field(default_factory=dict)  # types with sizes made for them
+    _sized: dict[str, dict[Hashable, Any]] = field(default_factory=dict)
+    """By row and arguments, types with sizes that were made for them."""
+    _read: dict[Value | None, list[tuple[str, Hashable]]] = field(default_factory=dict)
+    """Which of these read what lies in some memory, by what made it."""
+    _memory: dict[Value, frozenset[Value | None]] = field(default_factory=dict)
+    """What made the memory that views may lie in: None where it was there before."""
 
     def call(self, name: str, *args: Arg, **kwargs: Arg) -> Any:
         """Appends one application of row ``name``; returns its value, or a tuple of values.
@@ -146,17 +156,66 @@ class Builder:
         """As ``type_of``; the same data, not written since, decides the same sizes."""
         if row.expand is not None or row.random:  # the rows that data sizes are core rows
             return self.type_of(row, args, kwargs)
-        key = (row.name, args, tuple(kwargs.items()))
+        symbols = len(self.cx.space)
+        sized = self._sized.get(row.name)
+        if sized is None:
+            made = self.type_of(row, args, kwargs)
+            if len(self.cx.space) == symbols:
+                return made
+            sized = self._sized[row.name] = {}
+            self._keep(row.name, args, kwargs, made)
+            return made
         try:
-            known = self._sized.get(key)
+            found = sized.get(self._data(args, kwargs))
         except TypeError:  # a slice among them
             return self.type_of(row, args, kwargs)
-        if known is None:
-            symbols = len(self.cx.space)
-            known = self.type_of(row, args, kwargs)
+        if found is None:
+            found = self.type_of(row, args, kwargs)
             if len(self.cx.space) != symbols:
-                self._sized[key] = known
-        return known
+                self._keep(row.name, args, kwargs, found)
+        return found
+
+    def _keep(self, name: str, args: tuple[Arg, ...], kwargs: Mapping[str, Arg], made: Any) -> None:
+        """Remembers the type until something is written to what the row reads."""
+        data = self._data(args, kwargs)
+        with suppress(TypeError):  # a slice among them
+            self._sized[name][data] = made
+            for memory in self._memory_of((*args, *kwargs.values())):
+                self._read.setdefault(memory, []).append((name, data))
+
+    def _data(
+        self, args: tuple[Arg, ...], kwargs: Mapping[str, Arg], views: int = VIEWS
+    ) -> Hashable:
+        """The arguments, each view as what it is a view of: equal where these read the same data
+        at the same time."""
+        viewed = partial(self._viewed, views=views)
+        named = tuple((name, map_values(arg, viewed)) for name, arg in kwargs.items())
+        return tuple(map_values(arg, viewed) for arg in args), named
+
+    def _viewed(self, value: Value, views: int) -> Any:
+        node = self.makers.get(value)
+        row = None if node is None else self.ops.get(node.op)
+        if not views or node is None or row is None or row.alias != "view" or len(node.outputs) > 1:
+            return value
+        return node.op, self._data(node.args, node.kwargs, views - 1)
+
+    def _memory_of(self, args: tuple[Arg, ...]) -> set[Value | None]:
+        """What made the memory of these tensors; None where it was there before."""
+        found: set[Value | None] = set()
+        for value in values_in(args):
+            found.update(self._memory.get(value, (value if value in self.makers else None,)))
+        return found
+
+    def _written(self, row: OpDef | None, args: tuple[Arg, ...]) -> None:
+        """Forgets the sizes of data that lies in the memory of these tensors; of what no row is
+        there for, any memory may be written."""
+        if row is None or row.guessed:
+            self._sized.clear()
+            self._read.clear()
+            return
+        for memory in self._memory_of(args):
+            for name, data in self._read.pop(memory, ()):
+                self._sized[name].pop(data, None)
 
     def type_of(self, row: OpDef, args: tuple[Arg, ...], kwargs: Mapping[str, Arg]) -> Any:
         """The type (or tuple of types) of the row's results for these arguments."""
@@ -202,16 +261,28 @@ class Builder:
     ) -> Any:
         """Appends a node whose types are already known."""
         row = self.ops.get(name)
-        if row is None or row.mutates:
-            self._sized.clear()
+        given = (*args, *kwargs.values())
+        shared = self._shared(row, given)
+        if row is None or row.guessed or row.mutates:
+            self._written(row, given)
         outputs = tuple(Value(self.fresh_name(name), t) for t in types)
         node = Node(name, args, kwargs, outputs, self.location, self.modes)
         self.nodes.append(node)
         for output in outputs:
             self.makers[output] = node
+            if shared is not None:
+                self._memory[output] = shared
             if output.type.__class__ is TensorType:
                 self.devices.add(output.tensor.device)
         return outputs[0] if single else outputs
+
+    def _shared(self, row: OpDef | None, args: tuple[Arg, ...]) -> frozenset[Value | None] | None:
+        """The memory in which results may lie; None where they have memory of their own."""
+        if row is not None and row.mutates and row.mutates[0] in row.signature.names[:1]:
+            return frozenset(self._memory_of(args[:1]))
+        if row is None or row.guessed or row.mutates or row.alias != "none":
+            return frozenset(self._memory_of(args))
+        return None
 
     def input(self, value_type: TensorType | ScalarType, kind: InputKind, source: str) -> Value:
         """A value that exists before the graph runs."""
@@ -254,8 +325,10 @@ class Builder:
     def rollback(self, mark: BuilderMark) -> None:
         """Forgets what was added since ``mark`` (facts are the caller's: see ``Facts.fork``)."""
         self._sized.clear()
+        self._read.clear()
         for output in (output for node in self.nodes[mark.nodes :] for output in node.outputs):
             self.makers.pop(output, None)
+            self._memory.pop(output, None)
         del self.nodes[mark.nodes :]
         del self.inputs[mark.inputs :]
         del self.checks[mark.checks :]

@@ -107,16 +107,21 @@ def _at_least_0(facts: KnownFacts, dim: Dim, tries: Steps) -> bool:
 
 
 def _by_order(facts: KnownFacts, relation: Relation) -> bool | None:
-    """x // z - y // z >= k from x - y >= k*z, where z >= 1 is a symbol's."""
+    """x // z - y // z >= k from x - y >= k*z, where z >= 1 is a symbol's; sums, and quotients by
+    other divisors, as below."""
     form, k = relation.form, relation.bound
     if len(form.terms) != 2:
         return None
     (one, first), (other, second) = form.terms.items()
-    if len(one) != 1 or len(other) != 1 or {first, second} != {1, -1}:
+    if len(one) != 1 or len(other) != 1 or one[0].word != "//" or other[0].word != "//":
+        return None
+    if first == second == 1:
+        return _by_their_sum(facts, relation, one[0], other[0])
+    if {first, second} != {1, -1}:
         return None
     more, less = (one[0], other[0]) if first == 1 else (other[0], one[0])
-    if more.word != "//" or less.word != "//" or more.args[1] is not less.args[1]:
-        return None
+    if more.args[1] is not less.args[1]:
+        return _by_divisors(facts, relation, more, less)
     (x, z), (y, _) = more.args, less.args
     if isinstance(z, int) or facts.known(ge(z, 1)) is not True:
         return None
@@ -127,6 +132,34 @@ def _by_order(facts: KnownFacts, relation: Relation) -> bool | None:
     if facts.known(ge(y - x + k * z, 0)) is True:
         return True
     return False if facts.known(ge(x - y - (k + 1) * z, 0)) is True else None
+
+
+def _by_their_sum(facts: KnownFacts, relation: Relation, one: Atom, other: Atom) -> bool | None:
+    """x // z + y // z >= k from x + y >= (k + 1)*z, and <= k from x + y < (k + 1)*z: rounding takes
+    less than 1 of each."""
+    (x, z), (y, w) = one.args, other.args
+    if z is not w or isinstance(z, int) or facts.known(ge(z, 1)) is not True:
+        return None
+    least = relation.bound if relation.kind == "ge" else relation.bound + 1
+    if facts.known(ge(x + y - (least + 1) * z, 0)) is True:
+        return relation.kind == "ge"
+    return relation.kind == "le" if facts.known(le(x + y - least * z, -1)) is True else None
+
+
+def _by_divisors(facts: KnownFacts, relation: Relation, more: Atom, less: Atom) -> bool | None:
+    """x // z >= y // w from x >= y >= 0 and w >= z >= 1, where one of these is a symbol's."""
+    if isinstance(more.args[1], int) and isinstance(less.args[1], int):
+        return None
+    least = relation.bound if relation.kind == "ge" else relation.bound + 1
+    if least <= 0 and _is_more(facts, more, less):
+        return relation.kind == "ge"
+    return relation.kind == "le" if least >= 1 and _is_more(facts, less, more) else None
+
+
+def _is_more(facts: KnownFacts, more: Atom, less: Atom) -> bool:
+    (x, z), (y, w) = more.args, less.args
+    needed = (ge(z, 1), ge(w - z, 0), ge(y, 0), ge(x - y, 0))
+    return all(facts.known(condition) is True for condition in needed)
 
 
 def _by_residues(facts: KnownFacts, relation: Relation) -> bool | None:

@@ -120,9 +120,20 @@ class Facts(KnownFacts):
         for condition, reason in facts:
             self.assume(condition, reason)
 
-    def _take(self, condition: Condition | bool, reason: object = None) -> None:
+    def say_again(self, facts: Iterable[tuple[Condition, object]]) -> None:
+        """Learns what other facts say already: there, nothing of it followed from the rest, so that
+        no proof of it is looked for."""
+        for condition, reason in facts:
+            self._take(condition, reason, again=True)
+
+    def _take(
+        self, condition: Condition | bool, reason: object = None, *, again: bool = False
+    ) -> None:
         """As `assume`, but a contradiction leaves these facts unusable."""
-        answer = self.known(condition)
+        if again and isinstance(condition, Relation):
+            answer = self.quick(condition)
+        else:
+            answer = self.known(condition)
         if answer is True:
             return
         if answer is False or isinstance(condition, bool):
@@ -221,7 +232,7 @@ class Facts(KnownFacts):
         """
         crossing: dict[int, list[tuple[Condition, object]]] = {}
         others = []
-        spans: dict[Atom, tuple[int, int]] = {}
+        spans: Spans = {}
         for entry in self.all():
             first, last = _span(entry[0], ranks, spans)
             if first == last:
@@ -234,10 +245,10 @@ class Facts(KnownFacts):
         key = (self.version, *(tuple(map(id, entries)) for entries in learned))
         if key not in self._ordered:
             known = [Facts(self.space)]
-            known[0].assume_all(others)
+            known[0].say_again(others)
             for entries in learned[:-1]:
                 known.append(known[-1].fork())
-                known[-1].assume_all(entries)
+                known[-1].say_again(entries)
             self._ordered[key] = (*known, self)
         return tuple(zip((-1, *sorted(crossing)), self._ordered[key], strict=True))
 
@@ -406,12 +417,16 @@ def _is_among(part: Condition, either: AnyOf) -> bool:
     return part in either.parts or (isinstance(part, AllOf) and either in part.parts)
 
 
-def _span(
-    condition: Condition, ranks: Mapping[Symbol, int], spans: dict[Atom, tuple[int, int]]
-) -> tuple[int, int]:
-    """The lowest and the highest rank of the symbols in it; ``spans`` has those of operations, so
-    that what nested ones share is looked at once."""
+Spans = dict[Atom | Expr, tuple[int, int]]
+"""The lowest and the highest rank of what is in operations and in long sums."""
+
+
+def _span(condition: Condition, ranks: Mapping[Symbol, int], spans: Spans) -> tuple[int, int]:
+    """The lowest and the highest rank of the symbols in it; ``spans`` has those of what several
+    conditions share, so that it is looked at once."""
     form = condition.form if isinstance(condition, Relation) else None
+    if form is not None and not form.depth:
+        return _span_of_sum(form, ranks, spans)
     inside = condition.symbols if form is None else unknowns(form)
     waiting = [atom for atom in inside if atom.word]
     while waiting:
@@ -425,8 +440,30 @@ def _span(
     return _span_of(inside, ranks, spans)
 
 
+def _span_of_sum(form: Expr, ranks: Mapping[Symbol, int], spans: Spans) -> tuple[int, int]:
+    """Of a sum without operations: what a partial sum adds to the one before is looked at alone."""
+    longer = []
+    while form not in spans and form.parts is not None and _all_left(form):
+        longer.append(form)
+        form = form.parts[0]
+    found = spans.get(form)
+    if found is None:
+        found = spans[form] = _span_of(form.symbols, ranks, spans)
+    for later in reversed(longer):
+        assert later.parts is not None
+        low, high = _span_of(later.parts[1].symbols, ranks, spans)
+        found = spans[later] = min(found[0], low), max(found[1], high)
+    return found
+
+
+def _all_left(form: Expr) -> bool:
+    """Does a sum have all terms of its parts?"""
+    assert form.parts is not None
+    return all(monomial in form.terms for monomial in form.parts[1].terms)
+
+
 def _span_of(
-    atoms: Iterable[Atom], ranks: Mapping[Symbol, int], spans: Mapping[Atom, tuple[int, int]]
+    atoms: Iterable[Atom], ranks: Mapping[Symbol, int], spans: Mapping[Atom | Expr, tuple[int, int]]
 ) -> tuple[int, int]:
     found = [
         (ranks.get(atom, -1),) * 2 if isinstance(atom, Symbol) else spans[atom] for atom in atoms

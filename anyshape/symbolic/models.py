@@ -135,10 +135,11 @@ class _Search:
         """Sizes near these that satisfy every claim, and the goal; None if none were found."""
         env = dict(env)
         wanted = [*self.claims] if goal is None else [goal, *self.claims]
+        at = dict(zip(wanted, self._goals(wanted, env), strict=True))
         moved: Atom | None = None
         fewest, patience = len(wanted) + 1, PATIENCE
         for number in range(MOVES):
-            broken = self._goals(wanted, env)
+            broken = [goals for goals in at.values() if goals]
             if not broken:
                 return env
             patience = patience - 1 if len(broken) >= fewest else PATIENCE
@@ -148,7 +149,16 @@ class _Search:
             moved = self._move(env, broken[number % len(broken)], goal, moved)
             if moved is None:
                 return None
+            again = self._about(moved, goal)  # no other claim hears of the move
+            at.update(zip(again, self._goals(again, env), strict=True))
         return None
+
+    def _about(self, unknown: Atom, goal: _Claim | None) -> list[_Claim | _Either]:
+        """The claims about the unknown, the goal among them."""
+        found = [*self.about.get(unknown, ())]
+        if goal is not None and unknown in goal.unknowns:
+            found.append(goal)
+        return found
 
     def _move(
         self, env: Sizes, goals: list[tuple[Expr, int]], goal: _Claim | None, last: Atom | None
@@ -173,19 +183,16 @@ class _Search:
     def _goals(
         self, claims: Sequence[_Claim | _Either], env: Sizes
     ) -> list[list[tuple[Expr, int]]]:
-        """What is wanted instead by each claim that does not hold."""
+        """What is wanted instead by each claim: nothing where it holds."""
         self.left -= sum([self.counts.get(claim, 1) for claim in claims])
         seen = _seen(env)
-        return [goals for claim in claims if (goals := claim.goals(env, seen))]
+        return [claim.goals(env, seen) for claim in claims]
 
     def _broken(self, env: Sizes, unknown: Atom, size: int, goal: _Claim | None) -> int:
         """How many claims about the unknown do not hold when it has this size."""
         before, env[unknown] = env[unknown], size
-        wanted = [*self.about.get(unknown, ())]
-        if goal is not None and unknown in goal.unknowns:
-            wanted.append(goal)
         try:
-            return len(self._goals(wanted, env))
+            return sum(map(bool, self._goals(self._about(unknown, goal), env)))
         except (ZeroDivisionError, ValueError):  # undefined at these sizes
             return len(self.claims) + 1
         finally:

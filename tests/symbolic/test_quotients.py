@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from anyshape.symbolic import Facts, Space, eq, evaluate, ge, le
+from anyshape.symbolic import Facts, Space, ceildiv, eq, evaluate, ge, le
 
 
 def test_a_rest_below_the_factor_goes() -> None:
@@ -41,6 +41,57 @@ def test_division_keeps_the_order() -> None:
     assert facts.known(ge(b // c, a // c + 1)) is None
     assert facts.known(ge((b + c) // c, a // c + 1)) is True
     assert facts.known(le((b + c) // c, a // c)) is False
+
+
+def test_a_larger_divisor_gives_no_more() -> None:
+    space = Space()
+    a, b, c, d = (space.fresh("s") for _ in range(4))
+    facts = Facts(space)
+    facts.assume(ge(b, 1))
+    facts.assume(le(b, c))
+    assert facts.known(le(a // c, a // b)) is True
+    assert facts.known(le(a // c, (a + d) // b)) is True
+    assert facts.known(ge(a // c, a // b + 1)) is False
+    assert facts.known(le(a // b, a // c)) is None
+    assert facts.known(le((a - d) // c, (a - d) // b)) is None  # below 0 it is the other way round
+    facts.assume(ge(d, 1))
+    assert facts.known(le(a // (b * d), a // b)) is True
+
+
+def test_two_quotients_are_at_most_one_less_than_that_of_the_sum() -> None:
+    space = Space()
+    x, y = space.fresh("s"), space.fresh("s")
+    facts = Facts(space)
+    assert facts.known(le(ceildiv(x, y) - x // y, 1)) is None  # y may be 0
+    facts.assume(ge(y, 1))
+    assert facts.known(le(ceildiv(x, y) - x // y, 1)) is True
+    assert facts.known(ge(ceildiv(x, y), x // y)) is True
+    assert facts.known(ge(ceildiv(x, y), x // y + 1)) is None
+    assert facts.known(ge(ceildiv(x, y), x // y + 2)) is False
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_two_quotients_by_sizes_are_right_for_all_small_numbers(seed: int) -> None:
+    """Of two sizes, of any sign, by two divisors of which something is known."""
+    draw = random.Random(seed)
+    space = Space()
+    x, y = space.fresh("i", signed=True), space.fresh("i", signed=True)
+    z, w = space.fresh("s"), space.fresh("s")
+    known = [ge(z, 1), ge(w, 1)]
+    known += draw.sample([le(z, w), le(x, y), ge(x, 0), ge(y, 0), le(x + y, z), ge(x + y, -z)], 3)
+    facts = Facts(space)
+    for fact in known:
+        facts.assume(fact)
+    divisor = draw.choice((z, w, z * w))
+    for sign, k in itertools.product((1, -1), range(-3, 4)):
+        asked = ge((x + draw.randint(-1, 1)) // z + sign * ((y - draw.randint(0, 1)) // divisor), k)
+        answer = asked if isinstance(asked, bool) else facts.known(asked)
+        if answer is None:
+            continue
+        for sizes in itertools.product(range(-3, 4), range(-3, 4), range(1, 4), range(1, 4)):
+            env = dict(zip((x.symbol, y.symbol, z.symbol, w.symbol), sizes, strict=True))
+            if all(evaluate(fact, env) for fact in known):
+                assert evaluate(asked, env) is answer
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -43,6 +43,8 @@ class RecordingDomain(Domain):
     enters_contexts: bool
     decimal_flags: frozenset[str] = frozenset()  # that the segment sets in the thread's context
     made_stream: bool = False  # others may have been told of it, and write to it
+    opened: list[Any] | None = None  # files that are read; None: CPython alone opens any
+    has_told: bool = False  # something is printed, or told otherwise, at the segment's end
     listeners: set[int]  # ids of who hears, at the segment's end, what the program says
     ids: set[int]  # of objects that may be others in another call, or behind a break
     plain: set[Any]  # functions that are interpreted, whatever their arguments

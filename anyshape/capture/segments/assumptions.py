@@ -42,6 +42,7 @@ class Assumed:
     freezes: bool = True  # tensors/leaves.py
     sorts_natively: frozenset[CallSite] = frozenset()  # heap/sorted_lists.py
     works_natively: bool = False  # python/pickles.py
+    reads_files: bool = True  # segments/owned_objects.py
     weak_references: Watch = "unmet"  # heap/deaths.py
     expects: bool = True  # recording/expected.py
     nothing_raises: bool = True  # recording/expected.py
@@ -79,6 +80,10 @@ class BreaksInWorkOfC(BaseException):
     """The segment ends while a polyfill does what C code would do."""
 
 
+class FilesAreOpen(BaseException):
+    """The segment ends while a file is open that the program reads."""
+
+
 class LooksIntoTexts(BaseException):
     """The program may look into a text of sizes: it is to be a constant."""
 
@@ -105,6 +110,7 @@ DENIALS: Mapping[type[BaseException], Callable[[Assumed, Any], dict[str, Any]]] 
         "sorts_natively": assumed.sorts_natively | found.call_sites
     },
     BreaksInWorkOfC: lambda assumed, found: {"works_natively": True},
+    FilesAreOpen: lambda assumed, found: {"reads_files": False},
     DeathsAreMet: lambda assumed, found: {"weak_references": "watched"},
     DeathsAreUnknown: lambda assumed, found: {"weak_references": "refused"},
     NotWithin: lambda assumed, found: {"contexts": False},

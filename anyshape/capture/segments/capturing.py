@@ -43,6 +43,7 @@ from anyshape.capture.segments.assumptions import (
     Assumed,
     BreaksInSort,
     BreaksInWorkOfC,
+    FilesAreOpen,
     Counts,
     LedElsewhere,
     LooksIntoTexts,
@@ -229,6 +230,7 @@ class Capturer:
         )
         domain.sorts_natively = assumed.sorts_natively
         domain.leaves_work_to_c = assumed.works_natively
+        domain.opened = [] if assumed.reads_files else None
         if entry.point is None and not self.options.break_every:
             domain.deaths.watch = assumed.weak_references
         domain.forks.kept = assumed.kept
@@ -287,6 +289,8 @@ class Capturer:
         """What the graph gives, and how Python's objects are made of it; raises what begins capture
         again."""
         recorder, returns = domain.recorder, not isinstance(ending, Frame)
+        if not all(file.closed for file in domain.opened or ()):
+            raise FilesAreOpen
         proved = entry.declared is None or not returns or prove_returned(recorder, ending)
         spent = not returns and self.breaks[-1].id == "budget"
         numbers = frozenset() if returns else numbers_of(ending, recorder.is_symbolic)

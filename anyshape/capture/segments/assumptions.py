@@ -13,6 +13,7 @@ from typing import Any
 from anyshape.capture.heap.deaths import DeathsAreMet, DeathsAreUnknown, Watch
 from anyshape.capture.heap.sorted_lists import CallSite
 from anyshape.capture.recording.choices import ChoicesAreSeen
+from anyshape.capture.recording.decimal_contexts import ContextsAreEntered
 from anyshape.capture.tensors import aliases
 from anyshape.capture.tensors.leaves import FrozenViewsAreSeen
 from anyshape.capture.tensors.mode_contexts import NotWithin
@@ -42,6 +43,7 @@ class Assumed:
     freezes: bool = True  # tensors/leaves.py
     sorts_natively: frozenset[CallSite] = frozenset()  # heap/sorted_lists.py
     works_natively: bool = False  # python/pickles.py
+    enters_decimals: bool = True  # recording/decimal_contexts.py
     reads_files: bool = True  # segments/owned_objects.py
     weak_references: Watch = "unmet"  # heap/deaths.py
     expects: bool = True  # recording/expected.py
@@ -111,6 +113,7 @@ DENIALS: Mapping[type[BaseException], Callable[[Assumed, Any], dict[str, Any]]] 
     },
     BreaksInWorkOfC: lambda assumed, found: {"works_natively": True},
     FilesAreOpen: lambda assumed, found: {"reads_files": False},
+    ContextsAreEntered: lambda assumed, found: {"enters_decimals": False},
     DeathsAreMet: lambda assumed, found: {"weak_references": "watched"},
     DeathsAreUnknown: lambda assumed, found: {"weak_references": "refused"},
     NotWithin: lambda assumed, found: {"contexts": False},

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture.heap import random_states, times
+from anyshape.capture.heap import decimals, random_states, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.heap.deaths import DeathsAreUnknown
@@ -40,6 +40,7 @@ from anyshape.capture.heap.raised_state import (
 )
 from anyshape.capture.heap.values import IMMUTABLE
 from anyshape.capture.interpreter.attributes import instance_dict
+from anyshape.capture.recording import decimal_contexts
 from anyshape.capture.segments.owned_objects import KINDS
 from anyshape.capture.tensors.torch_polyfills import Context
 
@@ -355,6 +356,16 @@ def _generator_of_numbers(rebuilder: Rebuilder, value: Any) -> str:
     return name
 
 
+def _context(rebuilder: Rebuilder, value: Any) -> str:
+    """A context of `decimal`, with the flags that it has here."""
+    decimal_contexts.read_flags(rebuilder.domain, value)
+    state = decimals.settings_of(value), decimals.flags_of_context(value)
+    parts = ", ".join(map(rebuilder.constant, (type(value), *state)))
+    name = rebuilder.named(value, f"{rebuilder.constant(decimals.context_of)}({parts})")
+    attributes(rebuilder, name, value)
+    return name
+
+
 def _alias(rebuilder: Rebuilder, value: types.GenericAlias) -> str:
     """`list[int]`; an unpacked one is what such a one gives when it is iterated over."""
     made = rebuilder.constant(types.GenericAlias)
@@ -473,6 +484,7 @@ MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
     (tuple(KINDS), _owned),
     (random_states.KIND, _generator_of_numbers),
     (bytearray, _bytearray),
+    *(((decimals.KIND, _context),) if decimals.C else ()),
     ((int, float, complex, str, bytes), _of_value),
     (types.GenericAlias, _alias),
     (types.MappingProxyType, _proxy),

@@ -17,7 +17,13 @@ import anyshape
 from anyshape.capture.heap import file_contents
 
 X = torch.arange(3.0)
-CONTENTS = (b"one\ntwo\r\nthree,4\n", b"", b"x\xc3\xa9\nlast", b"one\ntwo\r\nthree,4\n", b"\xff\xfe\n")
+CONTENTS = (
+    b"one\ntwo\r\nthree,4\n",
+    b"",
+    b"x\xc3\xa9\nlast",
+    b"one\ntwo\r\nthree,4\n",
+    b"\xff\xfe\n",
+)
 
 
 def read_whole(path):
@@ -39,7 +45,7 @@ def bytes_by_steps(path):
 
 
 def closed_in_finally(path):
-    file = open(path)  # noqa: SIM115
+    file = open(path)
     try:
         return file.readlines(), file
     finally:
@@ -163,11 +169,11 @@ WHOLE: dict[str, Callable[[Any], Any]] = {
 
 
 def left_open(path):
-    return open(path).read()  # noqa: SIM115
+    return open(path).read()
 
 
 def handed_out_open(path):
-    file = open(path)  # noqa: SIM115
+    file = open(path)
     return file.readline(), file
 
 

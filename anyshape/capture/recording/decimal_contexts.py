@@ -1,0 +1,244 @@
+"""Contexts of C's `decimal` while recording.
+
+In: contexts from outside that the program meets, and what computes in the thread's. Out: a copy
+that stands for each. The thread computes in a copy for as long as capture lasts; at the segment's
+end, contexts from outside get what their copies say then. Each call is guarded to begin with the
+settings of the first, and with its flags where the program reads them. A segment does not end
+inside `with localcontext()`: it ends in front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from anyshape.capture.heap import decimals
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.decimals import KIND, SIGNALS, C, Copied
+from anyshape.capture.heap.descriptions import name_of
+from anyshape.capture.heap.sources import Source
+from anyshape.capture.recording.domain import RecordingDomain
+
+Args = tuple[Any, ...]
+Handler = Callable[[RecordingDomain, Args, dict[str, Any]], Any]
+
+
+class ContextsAreEntered(BaseException):
+    """The segment ends inside `with localcontext()`."""
+
+
+def see(domain: RecordingDomain, source: Source, real: Any) -> Any:
+    """What stands for a context from outside."""
+    recorder, contexts, heap = domain.recorder, domain.decimals, domain.machine.heap
+    for known in contexts.copies:
+        if known.real is real:
+            if known.source is not source:
+                recorder.guard(source, "same", known.source)
+            return known.copy
+    settings = decimals.settings_of(real)
+    recorder.guard(source, "computes", (settings, None))
+    if contexts.copies:
+        recorder.guard(source, "distinct", tuple(known.source for known in contexts.copies))
+    copy = heap.create(decimals.context_of(KIND, settings, ()))
+    copied = Copied(real, source, settings, copy)
+    contexts.copies.append(copied)
+    contexts.unread[id(copy)] = copied
+    recorder.sources.remember_constant(copy, source)
+    return copy
+
+
+def enter(domain: RecordingDomain) -> None:
+    """From now on the thread computes in the copy of its context."""
+    contexts, sources = domain.decimals, domain.recorder.sources
+    if contexts.thread is None:
+        real = C.getcontext()
+        asked = sources.const(C.getcontext, "decimal.getcontext")
+        copy = see(domain, sources.child(asked, "call", ()), real)
+        contexts.thread = next(known for known in contexts.copies if known.copy is copy)
+        C.setcontext(copy)
+
+
+def settle(domain: RecordingDomain) -> None:
+    """At the segment's end: what is written to contexts from outside, and which one is the
+    thread's."""
+    contexts, heap = domain.decimals, domain.machine.heap
+    if contexts.managers:
+        raise ContextsAreEntered
+    for known in contexts.copies:
+        settings = decimals.settings_of(known.copy)
+        flags = decimals.flags_of_context(known.copy)
+        exactly = id(known.copy) not in contexts.unread
+        other = None if settings == known.settings else settings
+        if flags or exactly or other is not None:
+            heap.log(decimals.put, known.copy, (other, flags, exactly))
+    if contexts.thread is not None:
+        current = C.getcontext()
+        if current is not contexts.thread.copy:
+            heap.log(C.setcontext, current, ())
+    contexts.end()
+
+
+def read_flags(domain: RecordingDomain, context: Any) -> None:
+    """The program looks at the flags of a context: those that it began with are relied on."""
+    known = domain.decimals.unread.pop(id(context), None)
+    if known is not None:
+        flags = decimals.flags_of_context(known.real)
+        domain.recorder.guard(known.source, "computes", (known.settings, flags))
+        decimals.put(context, None, flags, exactly=False)
+
+
+def reads_signals(domain: RecordingDomain, obj: Any, name: str, value: Any) -> None:
+    """Flags and traps are read in C's memory, which its numbers write."""
+    created = domain.machine.heap.is_created
+    if type(value) is SIGNALS and type(obj) is KIND and created(obj):
+        if name == "flags":
+            read_flags(domain, obj)
+        domain.created(value)
+    elif type(value) is SIGNALS and not created(value):
+        raise broken("unknown-call", "reading the signals of a decimal context")
+
+
+def refuse_signals(domain: RecordingDomain, source: Source, value: Any) -> Any:
+    """Nobody knows of which context these are the flags or the traps."""
+    raise broken("unknown-call", "reading the signals of a decimal context")
+
+
+STAND_INS: Mapping[Any, Any] = {KIND: see, SIGNALS: refuse_signals} if C else {}
+"""By class, what the program sees of an object from outside."""
+
+
+def reads_contexts(domain: RecordingDomain, fn: Any, values: Args) -> None:
+    """A call that is given contexts reads their flags, but for those that only write some."""
+    if domain.decimals.unread and fn not in HANDLERS and not decimals.is_of_context(fn):
+        for value in values:
+            read_flags(domain, value)
+
+
+def computed(
+    domain: RecordingDomain, fn: Callable[..., Any], args: Args, kwargs: dict[str, Any]
+) -> Any:
+    """What C computes with decimal numbers, in the copy of the thread's context."""
+    decimals.refuse_others(fn, args)
+    enter(domain)
+    if domain.machine.heap.journal is None and not domain.recorder.depth:
+        return fn(*args, **kwargs)
+    current = C.getcontext()  # no branch of a fork takes back what it writes
+    before = decimals.flags_of_context(current)
+    try:
+        return fn(*args, **kwargs)
+    finally:
+        if decimals.flags_of_context(current) != before:
+            decimals.put(current, None, before)
+            raise broken("fork", f"{name_of(fn)}, which sets flags of a decimal context,")
+
+
+# ---- what the program calls ----------------------------------------------------------------------
+def _handler(known: Callable[[RecordingDomain, Any, Args, dict[str, Any]], Any]) -> Any:
+    def of(fn: Any) -> Handler:
+        def handler(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
+            heap = domain.machine.heap
+            of_c = [v for v in (*args, *kwargs.values()) if type(v) in (KIND, SIGNALS, _MANAGER)]
+            if heap.journal is not None or not all(map(heap.is_created, of_c)):
+                raise broken("unknown-call", name_of(fn))
+            return known(domain, fn, args, kwargs)
+
+        return handler
+
+    return of
+
+
+@_handler
+def _reads(domain: RecordingDomain, fn: Any, args: Args, kwargs: dict[str, Any]) -> Any:
+    for arg in args:
+        read_flags(domain, arg)
+    return fn(*args, **kwargs)
+
+
+@_handler
+def _clears(domain: RecordingDomain, fn: Any, args: Args, kwargs: dict[str, Any]) -> Any:
+    result = fn(*args, **kwargs)
+    domain.decimals.unread.pop(id(args[0]), None)
+    return result
+
+
+@_handler
+def _copies(domain: RecordingDomain, fn: Any, args: Args, kwargs: dict[str, Any]) -> Any:
+    made, unread = domain.created(fn(*args, **kwargs)), domain.decimals.unread
+    if id(args[0]) in unread:
+        unread[id(made)] = unread[id(args[0])]
+    return made
+
+
+@_handler
+def _gets(domain: RecordingDomain, fn: Any, args: Args, kwargs: dict[str, Any]) -> Any:
+    enter(domain)
+    return domain.created(fn(*args, **kwargs))
+
+
+@_handler
+def _sets(domain: RecordingDomain, fn: Any, args: Args, kwargs: dict[str, Any]) -> Any:
+    """C sets a copy of what it has made as a template."""
+    enter(domain)
+    real = next((k.real for k in domain.decimals.copies if args and k.copy is args[0]), None)
+    if any(real is template for template in _TEMPLATES):
+        args = (domain.created(decimals.context_of(KIND, decimals.settings_of(args[0]), ())),)
+    return fn(*args, **kwargs)
+
+
+@_handler
+def _manages(domain: RecordingDomain, fn: Any, args: Args, kwargs: dict[str, Any]) -> Any:
+    contexts = domain.decimals
+    if not contexts.enters:
+        raise broken("unknown-call", "decimal.localcontext")
+    enter(domain)
+    made = domain.created(fn(*args, **kwargs))
+    given = kwargs.get("ctx", args[0] if args else None)
+    contexts.managers[id(made)] = contexts.unread.get(id(given or C.getcontext()))
+    return made
+
+
+@_handler
+def _enters(domain: RecordingDomain, fn: Any, args: Args, kwargs: dict[str, Any]) -> Any:
+    contexts, made = domain.decimals, domain.created(fn(*args, **kwargs))
+    known = contexts.managers.get(id(args[0]))
+    if known is not None:
+        contexts.unread[id(made)] = known
+    return made
+
+
+@_handler
+def _leaves(domain: RecordingDomain, fn: Any, args: Args, kwargs: dict[str, Any]) -> Any:
+    result = fn(args[0], *(None for _ in args[1:]))
+    domain.decimals.managers.pop(id(args[0]), None)
+    return result
+
+
+@_handler
+def _of_signals(domain: RecordingDomain, fn: Any, args: Args, kwargs: dict[str, Any]) -> Any:
+    return fn(*args, **kwargs)
+
+
+_MANAGER: Any = C and type(C.localcontext())
+_TEMPLATES: Args = (C.DefaultContext, C.BasicContext, C.ExtendedContext) if C else ()
+_ASKED_OF_SIGNALS = "__repr__ __eq__ __ne__ __iter__ __len__ __getitem__ __setitem__ copy"
+
+
+def _handlers() -> dict[Any, Handler]:
+    return {
+        **{fn: _reads(fn) for fn in (KIND.__repr__, KIND.__reduce__)},
+        **{fn: _copies(fn) for fn in (KIND.copy, KIND.__copy__)},
+        KIND.clear_flags: _clears(KIND.clear_flags),
+        KIND.clear_traps: _of_signals(KIND.clear_traps),
+        C.getcontext: _gets(C.getcontext),
+        C.setcontext: _sets(C.setcontext),
+        C.localcontext: _manages(C.localcontext),
+        _MANAGER.__enter__: _enters(_MANAGER.__enter__),
+        _MANAGER.__exit__: _leaves(_MANAGER.__exit__),
+        **{
+            fn: _of_signals(fn)
+            for fn in (getattr(SIGNALS, name) for name in _ASKED_OF_SIGNALS.split())
+        },
+    }
+
+
+HANDLERS: Mapping[Any, Handler] = _handlers() if C else {}

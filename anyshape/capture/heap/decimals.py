@@ -6,7 +6,8 @@ context says, and another one that says the same (`recording/decimal_contexts.py
 
 from __future__ import annotations
 
-import decimal
+import functools
+import sys
 import types
 from collections.abc import Iterable
 from dataclasses import field
@@ -20,17 +21,38 @@ from anyshape.capture.heap.quiet_classes import bare_name, class_module, flags_o
 from anyshape.capture.heap.sources import Source
 from anyshape.nouns import frozen, mutable
 
-C: Any = decimal if type(decimal.getcontext) is types.BuiltinFunctionType else None
-"""The module, if it is that of C."""
-KIND: Any = C and C.Context
-SIGNALS: Any = C and type(C.Context().flags)
-"""The classes of contexts, and of what lies in their `flags` and `traps`."""
-SIGNAL: tuple[Any, ...] = tuple(C.Context().flags) if C else ()
+
+@frozen(eq=False)
+class Module:
+    """What C's module has: a program that computes with no such numbers has not loaded it."""
+
+    c: Any
+    context: type
+    signals: type  # of what lies in the `flags` and `traps` of contexts
+    manager: type  # of what `localcontext` gives
+    names: tuple[type, ...]  # the signals themselves
+
+
+def module() -> Module | None:
+    """None where nobody has loaded it."""
+    c = sys.modules.get("_decimal")
+    return None if c is None else _module(c)
+
+
+@functools.cache
+def _module(c: Any) -> Module:
+    flags = c.Context().flags
+    return Module(c, c.Context, type(flags), type(c.localcontext()), tuple(flags))
+
+
+def is_context(kind: type) -> bool:
+    known = module()
+    return known is not None and kind is known.context
 
 
 def are_among(values: Iterable[Any]) -> bool:
     """Whether one of the values is a decimal number, its class, or a list or tuple of some."""
-    return any(map(_is_or_holds, values))
+    return "_decimal" in sys.modules and any(map(_is_or_holds, values))
 
 
 def _is_or_holds(value: Any) -> bool:
@@ -57,20 +79,22 @@ def is_number(cls: type) -> bool:
 def is_method(fn: Any, args: tuple[Any, ...]) -> bool:
     """Whether it is a method of C's numbers, or of a context that computes with such numbers, and
     is given these and plain values alone: it depends on them and on a context."""
-    is_of_c = type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType)
-    if C is None or not is_of_c or not args:
+    known, is_of_c = module(), type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType)
+    if known is None or not is_of_c or not args:
         return False
     if is_of_context(fn):
-        known = type(args[0]) is KIND and not fn.__name__.startswith("_")
-        return known and all(type(arg) is C.Decimal or type(arg) in _VALUES for arg in args[1:])
-    if fn.__objclass__ is not C.Decimal:
+        if type(args[0]) is not known.context or fn.__name__.startswith("_"):
+            return False
+        args = args[1:]
+    elif fn.__objclass__ is not known.c.Decimal:
         return False
-    return all(type(arg) is C.Decimal or type(arg) in _VALUES for arg in args)
+    return all(type(arg) is known.c.Decimal or type(arg) in _VALUES for arg in args)
 
 
 def is_of_context(fn: Any) -> bool:
     """Whether it is a method of C's contexts, which writes to the flags of its own."""
-    return C is not None and getattr(fn, "__objclass__", None) is KIND
+    known = module()
+    return known is not None and getattr(fn, "__objclass__", None) is known.context
 
 
 _VALUES = frozenset({int, bool, str, float, type(None)})
@@ -79,7 +103,7 @@ _VALUES = frozenset({int, bool, str, float, type(None)})
 def refuse_others(fn: Any, args: tuple[Any, ...]) -> None:
     """A break at numbers of another copy of the module, which has contexts of its own."""
     classes = {cls for v in (fn, *args) for cls in mro_of(type(v)) if _is_class(cls)}
-    if any(cls is not C.Decimal for cls in classes):
+    if any(cls is not sys.modules["_decimal"].Decimal for cls in classes):
         raise broken("unknown-call", name_of(fn))
 
 
@@ -99,14 +123,14 @@ def flags_of_context(context: Any) -> tuple[str, ...]:
 
 
 def _set_in(signals: Any) -> tuple[str, ...]:
-    return tuple(signal.__name__ for signal in SIGNAL if signals[signal])
+    return tuple(signal.__name__ for signal in signals if signals[signal])
 
 
 def computes(context: Any, expected: tuple[Settings, tuple[str, ...] | None]) -> bool:
     """Whether it is a context with these settings, and these flags if any are told."""
     settings, flags = expected
     return (
-        type(context) is KIND
+        is_context(type(context))
         and settings_of(context) == settings
         and (flags is None or flags_of_context(context) == flags)
     )
@@ -119,20 +143,20 @@ def put(
     if settings is not None:
         names = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
         for name, value in zip(names, settings[:-1], strict=True):
-            KIND.__setattr__(context, name, value)
-        _put_signals(KIND.__getattribute__(context, "traps"), settings[-1], exactly=True)
-    _put_signals(KIND.__getattribute__(context, "flags"), flags, exactly)
+            setattr(context, name, value)
+        _put_signals(context.traps, settings[-1], exactly=True)
+    _put_signals(context.flags, flags, exactly)
 
 
 def _put_signals(signals: Any, names: tuple[str, ...], exactly: bool) -> None:
-    for signal in SIGNAL:
+    for signal in signals:
         if exactly or signal.__name__ in names:
             signals[signal] = signal.__name__ in names
 
 
 def context_of(kind: Any, settings: Settings, flags: tuple[str, ...]) -> Any:
-    """A bare context that says this."""
-    made = KIND.__new__(kind)
+    """A context that says this."""
+    made = kind()
     put(made, settings, flags)
     return made
 
@@ -163,5 +187,5 @@ class Contexts:
     def end(self) -> None:
         """The thread computes in its own context again."""
         if self.thread is not None:
-            C.setcontext(self.thread.real)
+            sys.modules["_decimal"].setcontext(self.thread.real)
             self.thread = None

@@ -63,7 +63,7 @@ def opened(
     newline: str | None = None,
 ) -> Any:
     """What `open(path, mode, ...)` gives where these bytes lie in the file."""
-    buffered = io.BufferedReader(_Contents(data, path))  # type: ignore[arg-type]
+    buffered = io.BufferedReader(_Contents(data, path))
     if mode in BINARY_MODES:
         return buffered
     text: Any = io.TextIOWrapper(buffered, encoding, errors, newline)

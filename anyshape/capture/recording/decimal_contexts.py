@@ -9,12 +9,14 @@ inside `with localcontext()`: it ends in front.
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from anyshape.capture.heap import decimals
 from anyshape.capture.heap.breaks import broken
-from anyshape.capture.heap.decimals import KIND, SIGNALS, C, Copied
+from anyshape.capture.heap.decimals import Copied, Module
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.sources import Source
 from anyshape.capture.recording.domain import RecordingDomain
@@ -39,7 +41,7 @@ def see(domain: RecordingDomain, source: Source, real: Any) -> Any:
     recorder.guard(source, "computes", (settings, None))
     if contexts.copies:
         recorder.guard(source, "distinct", tuple(known.source for known in contexts.copies))
-    copy = heap.create(decimals.context_of(KIND, settings, ()))
+    copy = heap.create(decimals.context_of(type(real), settings, ()))
     copied = Copied(real, source, settings, copy)
     contexts.copies.append(copied)
     contexts.unread[id(copy)] = copied
@@ -49,13 +51,13 @@ def see(domain: RecordingDomain, source: Source, real: Any) -> Any:
 
 def enter(domain: RecordingDomain) -> None:
     """From now on the thread computes in the copy of its context."""
-    contexts, sources = domain.decimals, domain.recorder.sources
+    contexts, sources, c = domain.decimals, domain.recorder.sources, sys.modules["_decimal"]
     if contexts.thread is None:
-        real = C.getcontext()
-        asked = sources.const(C.getcontext, "decimal.getcontext")
+        real = c.getcontext()
+        asked = sources.const(c.getcontext, "decimal.getcontext")
         copy = see(domain, sources.child(asked, "call", ()), real)
         contexts.thread = next(known for known in contexts.copies if known.copy is copy)
-        C.setcontext(copy)
+        c.setcontext(copy)
 
 
 def settle(domain: RecordingDomain) -> None:
@@ -72,9 +74,9 @@ def settle(domain: RecordingDomain) -> None:
         if flags or exactly or other is not None:
             heap.log(decimals.put, known.copy, (other, flags, exactly))
     if contexts.thread is not None:
-        current = C.getcontext()
-        if current is not contexts.thread.copy:
-            heap.log(C.setcontext, current, ())
+        c = sys.modules["_decimal"]
+        if c.getcontext() is not contexts.thread.copy:
+            heap.log(c.setcontext, c.getcontext(), ())
     contexts.end()
 
 
@@ -89,27 +91,33 @@ def read_flags(domain: RecordingDomain, context: Any) -> None:
 
 def reads_signals(domain: RecordingDomain, obj: Any, name: str, value: Any) -> None:
     """Flags and traps are read in C's memory, which its numbers write."""
-    created = domain.machine.heap.is_created
-    if type(value) is SIGNALS and type(obj) is KIND and created(obj):
+    known, created = decimals.module(), domain.machine.heap.is_created
+    if known is None or type(value) is not known.signals:
+        return
+    if type(obj) is known.context and created(obj):
         if name == "flags":
             read_flags(domain, obj)
         domain.created(value)
-    elif type(value) is SIGNALS and not created(value):
+    elif not created(value):
         raise broken("unknown-call", "reading the signals of a decimal context")
 
 
-def refuse_signals(domain: RecordingDomain, source: Source, value: Any) -> Any:
+def _refuse_signals(domain: RecordingDomain, source: Source, value: Any) -> Any:
     """Nobody knows of which context these are the flags or the traps."""
     raise broken("unknown-call", "reading the signals of a decimal context")
 
 
-STAND_INS: Mapping[Any, Any] = {KIND: see, SIGNALS: refuse_signals} if C else {}
-"""By class, what the program sees of an object from outside."""
+def stand_in(kind: type) -> Callable[[RecordingDomain, Source, Any], Any] | None:
+    """What makes what the program sees of an object from outside, if it is none itself."""
+    known = decimals.module()
+    if known is None or kind not in (known.context, known.signals):
+        return None
+    return see if kind is known.context else _refuse_signals
 
 
 def reads_contexts(domain: RecordingDomain, fn: Any, values: Args) -> None:
     """A call that is given contexts reads their flags, but for those that only write some."""
-    if domain.decimals.unread and fn not in HANDLERS and not decimals.is_of_context(fn):
+    if domain.decimals.unread and not (handler_of(fn) or decimals.is_of_context(fn)):
         for value in values:
             read_flags(domain, value)
 
@@ -122,7 +130,7 @@ def computed(
     enter(domain)
     if domain.machine.heap.journal is None and not domain.recorder.depth:
         return fn(*args, **kwargs)
-    current = C.getcontext()  # no branch of a fork takes back what it writes
+    current = sys.modules["_decimal"].getcontext()  # no branch of a fork takes back what it writes
     before = decimals.flags_of_context(current)
     try:
         return fn(*args, **kwargs)
@@ -137,7 +145,10 @@ def _handler(known: Callable[[RecordingDomain, Any, Args, dict[str, Any]], Any])
     def of(fn: Any) -> Handler:
         def handler(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
             heap = domain.machine.heap
-            of_c = [v for v in (*args, *kwargs.values()) if type(v) in (KIND, SIGNALS, _MANAGER)]
+            known_module = decimals.module()
+            assert known_module is not None
+            kinds = (known_module.context, known_module.signals, known_module.manager)
+            of_c = [v for v in (*args, *kwargs.values()) if type(v) in kinds]
             if heap.journal is not None or not all(map(heap.is_created, of_c)):
                 raise broken("unknown-call", name_of(fn))
             return known(domain, fn, args, kwargs)
@@ -180,8 +191,8 @@ def _sets(domain: RecordingDomain, fn: Any, args: Args, kwargs: dict[str, Any]) 
     """C sets a copy of what it has made as a template."""
     enter(domain)
     real = next((k.real for k in domain.decimals.copies if args and k.copy is args[0]), None)
-    if any(real is template for template in _TEMPLATES):
-        args = (domain.created(decimals.context_of(KIND, decimals.settings_of(args[0]), ())),)
+    if any(real is getattr(sys.modules["_decimal"], name) for name in _TEMPLATES):
+        args = (domain.created(decimals.context_of(type(real), decimals.settings_of(real), ())),)
     return fn(*args, **kwargs)
 
 
@@ -193,7 +204,7 @@ def _manages(domain: RecordingDomain, fn: Any, args: Args, kwargs: dict[str, Any
     enter(domain)
     made = domain.created(fn(*args, **kwargs))
     given = kwargs.get("ctx", args[0] if args else None)
-    contexts.managers[id(made)] = contexts.unread.get(id(given or C.getcontext()))
+    contexts.managers[id(made)] = contexts.unread.get(id(given or _current()))
     return made
 
 
@@ -218,27 +229,33 @@ def _of_signals(domain: RecordingDomain, fn: Any, args: Args, kwargs: dict[str, 
     return fn(*args, **kwargs)
 
 
-_MANAGER: Any = C and type(C.localcontext())
-_TEMPLATES: Args = (C.DefaultContext, C.BasicContext, C.ExtendedContext) if C else ()
+def _current() -> Any:
+    return sys.modules["_decimal"].getcontext()
+
+
+_TEMPLATES = ("DefaultContext", "BasicContext", "ExtendedContext")
 _ASKED_OF_SIGNALS = "__repr__ __eq__ __ne__ __iter__ __len__ __getitem__ __setitem__ copy"
 
 
-def _handlers() -> dict[Any, Handler]:
-    return {
-        **{fn: _reads(fn) for fn in (KIND.__repr__, KIND.__reduce__)},
-        **{fn: _copies(fn) for fn in (KIND.copy, KIND.__copy__)},
-        KIND.clear_flags: _clears(KIND.clear_flags),
-        KIND.clear_traps: _of_signals(KIND.clear_traps),
-        C.getcontext: _gets(C.getcontext),
-        C.setcontext: _sets(C.setcontext),
-        C.localcontext: _manages(C.localcontext),
-        _MANAGER.__enter__: _enters(_MANAGER.__enter__),
-        _MANAGER.__exit__: _leaves(_MANAGER.__exit__),
-        **{
-            fn: _of_signals(fn)
-            for fn in (getattr(SIGNALS, name) for name in _ASKED_OF_SIGNALS.split())
-        },
-    }
+def handler_of(fn: Any) -> Handler | None:
+    """What does the work of a function of C that reads or writes contexts."""
+    known = decimals.module()
+    return None if known is None else _handlers(known).get(fn)
 
 
-HANDLERS: Mapping[Any, Handler] = _handlers() if C else {}
+@functools.cache
+def _handlers(known: Module) -> Mapping[Any, Handler]:
+    c, kind, manager = known.c, known.context, known.manager
+    methods = [getattr(known.signals, name) for name in _ASKED_OF_SIGNALS.split()]
+    rows = (
+        (_reads, (kind.__repr__, kind.__reduce__)),
+        (_copies, (c.Context.copy, c.Context.__copy__)),
+        (_clears, (c.Context.clear_flags,)),
+        (_of_signals, (c.Context.clear_traps, *methods)),
+        (_gets, (c.getcontext,)),
+        (_sets, (c.setcontext,)),
+        (_manages, (c.localcontext,)),
+        (_enters, (vars(manager)["__enter__"],)),
+        (_leaves, (vars(manager)["__exit__"],)),
+    )
+    return {fn: of(fn) for of, functions in rows for fn in functions}

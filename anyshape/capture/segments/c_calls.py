@@ -62,7 +62,7 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
         return made
     if fn in execution_modes.SETTERS or fn in execution_modes.GETTERS:
         return _mode(domain, fn, args, kwargs)
-    special = callables.NATIVE.get(fn)
+    special = callables.NATIVE.get(fn) or decimal_contexts.handler_of(fn)
     if special is not None:
         return special(domain, args, kwargs)
     if callables.is_notice(fn, args):

@@ -361,9 +361,7 @@ def _context(rebuilder: Rebuilder, value: Any) -> str:
     decimal_contexts.read_flags(rebuilder.domain, value)
     state = decimals.settings_of(value), decimals.flags_of_context(value)
     parts = ", ".join(map(rebuilder.constant, (type(value), *state)))
-    name = rebuilder.named(value, f"{rebuilder.constant(decimals.context_of)}({parts})")
-    attributes(rebuilder, name, value)
-    return name
+    return rebuilder.named(value, f"{rebuilder.constant(decimals.context_of)}({parts})")
 
 
 def _alias(rebuilder: Rebuilder, value: types.GenericAlias) -> str:
@@ -397,6 +395,8 @@ def _bytearray(rebuilder: Rebuilder, value: bytearray) -> str:
 def instance(rebuilder: Rebuilder, value: Any) -> str:
     """An object with nothing but attributes; breaks where C code has made more of it."""
     kind = type(value)
+    if decimals.is_context(kind):
+        return _context(rebuilder, value)
     made = _allocator(kind)
     bare = kind.__new__ is not made.__new__ and instance_dict(value) is None
     if (bare and not _slots(kind)) or not _is_plain(kind) or issubclass(kind, Context):
@@ -484,7 +484,6 @@ MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
     (tuple(KINDS), _owned),
     (random_states.KIND, _generator_of_numbers),
     (bytearray, _bytearray),
-    *(((decimals.KIND, _context),) if decimals.C else ()),
     ((int, float, complex, str, bytes), _of_value),
     (types.GenericAlias, _alias),
     (types.MappingProxyType, _proxy),

@@ -13,7 +13,6 @@ from typing import Any
 from anyshape.capture.guards.constant_kinds import CONSTANTS
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
-from anyshape.capture.recording import decimal_contexts
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.segments import context_variables
 
@@ -44,6 +43,5 @@ HANDLERS: Mapping[Any, Handler] = {
     sys.get_int_max_str_digits: _asked(sys.get_int_max_str_digits),
     sys.intern: _interned,
     **context_variables.HANDLERS,
-    **decimal_contexts.HANDLERS,
     sys.audit: lambda domain, args, kwargs: domain.defer(sys.audit, args, kwargs),
 }

@@ -102,9 +102,6 @@ HASHED_AS_NUMBERS = frozenset({int, float, complex, bool, tuple})
 """Classes of keys that an object of the program's may well have the hash of, and so be asked; to
 have that of a text it has to be made for it."""
 
-STAND_INS = {Generator: see_generator, **decimal_contexts.STAND_INS}
-"""By class, what makes the object that stands for one from outside."""
-
 MADE_OF_PARTS = frozenset({tuple, types.MethodType})
 """Classes of what may stand for what was read."""
 
@@ -270,8 +267,9 @@ class ReadingDomain(RecordingDomain):
             or is_numpy_number(value)
         ):
             return self._see_value(source, value)
-        if kind in STAND_INS:
-            return STAND_INS[kind](self, source, value)
+        stand_in = see_generator if kind is Generator else decimal_contexts.stand_in(kind)
+        if stand_in is not None:
+            return stand_in(self, source, value)
         if not self._is_fixed(source):
             if kind is types.MethodType:
                 return self._see_method(source, value)

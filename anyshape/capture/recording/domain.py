@@ -45,7 +45,7 @@ class RecordingDomain(Domain):
     decimals: Contexts  # of `decimal`, from outside
     made_stream: bool = False  # others may have been told of it, and write to it
     opened: list[Any] | None = None  # files that are read; None: CPython alone opens any
-    has_told: bool = False  # something is printed, or told otherwise, at the segment's end
+    has_reported: bool = False  # something is printed or logged at the segment's end
     listeners: set[int]  # ids of who hears, at the segment's end, what the program says
     ids: set[int]  # of objects that may be others in another call, or behind a break
     plain: set[Any]  # functions that are interpreted, whatever their arguments

@@ -180,7 +180,7 @@ def _called(fn: Any) -> Handler:
 # ---- files that are read -------------------------------------------------------------------------
 def _open(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
     wanted = _wanted(*args, **kwargs) if len(args) <= 6 and kwargs.keys() <= _NAMES else None
-    if wanted is None or domain.opened is None or domain.has_told:
+    if wanted is None or domain.opened is None or domain.has_reported:
         raise broken("unknown-call", "io.open")
     path, data = wanted[0], None
     if domain.machine.heap.journal is None:
@@ -191,7 +191,7 @@ def _open(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
     if data is None or contents_of(source.text) in domain.widen:
         raise broken("unknown-call", "io.open")
     domain.recorder.guard(source, "buffer", buffer_of(file_contents.digest(data)))
-    if wanted[1] in file_contents.TEXT_MODES and wanted[2] in _OF_THE_PLACE:
+    if wanted[1] in file_contents.TEXT_MODES and wanted[2] in _BY_LOCALE:
         domain.relied.asked(locale.getencoding, ())
     file = domain.created(file_contents.opened(data, *wanted))
     domain.opened.append(file)
@@ -215,14 +215,14 @@ def _wanted(
         return None
     if mode in file_contents.BINARY_MODES:
         return (file, mode, *rest) if rest == (None, None, None) else None
-    known = encoding in CODECS or encoding in _OF_THE_PLACE
+    known = encoding in CODECS or encoding in _BY_LOCALE
     fits = known and (errors is None or errors in ERRORS) and newline in _NEWLINES
     return (file, mode, *rest) if fits and mode in file_contents.TEXT_MODES else None
 
 
 _NAMES = frozenset({"file", "mode", "buffering", "encoding", "errors", "newline"})
 _NEWLINES = (None, "", "\n", "\r", "\r\n")
-_OF_THE_PLACE = (None, "locale")
+_BY_LOCALE = (None, "locale")
 """Encodings that `open` asks the process for."""
 
 FUNCTIONS: Mapping[Any, Handler] = {threading.RLock: _made(_thread.RLock)}

@@ -578,7 +578,7 @@ class SymbolicDomain(ReadingDomain):
         replaced = self.made_stream or self.machine.heap.is_shadowed(vars(sys))
         if replaced and fn not in UNSTREAMED:  # whose output it may be
             raise broken("unknown-call", getattr(fn, "__name__", "an effect outside"))
-        self.has_told = True
+        self.has_reported = True
         shown = tuple([snapshot(self, arg) for arg in args])
         named = {name: snapshot(self, arg) for name, arg in kwargs.items()}
         self.machine.heap.effects.append(Effect(callables.called, fn, shown, named))

@@ -256,7 +256,7 @@ IN_PIECES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.fixture(autouse=True)
-def _place() -> Iterator[None]:
+def _directory() -> Iterator[None]:
     before = os.getcwd()
     yield
     os.chdir(before)

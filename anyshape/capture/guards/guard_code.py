@@ -18,6 +18,7 @@ import torch
 from anyshape.capture.guards.definitions import MRO
 from anyshape.capture.guards.no_alias import NoAlias
 from anyshape.capture.heap import descriptions, purity, random_states
+from anyshape.capture.heap.decimals import computes
 from anyshape.capture.heap.hidden_dicts import dict_as_it_lies
 from anyshape.capture.heap.mirrors import buffer_of
 from anyshape.capture.heap.numpy_scalars import is_numpy_number
@@ -247,6 +248,13 @@ KINDS: Mapping[str, GuardKind] = {
         ),
         lambda value, expected: random_states.state_of(value) == expected,
         lambda path, expected: f"{path} draws the same numbers",
+    ),
+    "computes": GuardKind(
+        lambda path, expected, name: (
+            f"not {name(computes, 'computes')}({path}, {name(expected, 'context')})"
+        ),
+        computes,
+        lambda path, expected: f"{path} computes as it did",
     ),
     "contains": GuardKind(
         lambda path, expected, name: (

@@ -1,15 +1,16 @@
-"""Numbers of C's `decimal`: what computes with them asks the thread's context how, and writes to
-its flags.
+"""Numbers of C's `decimal`, and the contexts that say how to compute with them.
 
-In: values, and calls that are given them. Out: whether one is such a number; the result of a call,
-and which flags it sets.
+In: values, and calls that are given them. Out: whether one is such a number or context; what a
+context says, and another one that says the same (`recording/decimal_contexts.py`).
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import field
 from typing import Any
 
 from anyshape.capture.heap.breaks import broken
@@ -17,6 +18,36 @@ from anyshape.capture.heap.class_flags import HEAP_TYPE, IMMUTABLE_TYPE
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.nested_containers import values_of
 from anyshape.capture.heap.quiet_classes import bare_name, class_module, flags_of, mro_of
+from anyshape.capture.heap.sources import Source
+from anyshape.nouns import frozen, mutable
+
+
+@frozen(eq=False)
+class Module:
+    """What C's module has: a program that computes with no such numbers has not loaded it."""
+
+    c: Any
+    context: type
+    signals: type  # of what lies in the `flags` and `traps` of contexts
+    manager: type  # of what `localcontext` gives
+    names: tuple[type, ...]  # the signals themselves
+
+
+def module() -> Module | None:
+    """None where nobody has loaded it."""
+    c = sys.modules.get("_decimal")
+    return None if c is None else _module(c)
+
+
+@functools.cache
+def _module(c: Any) -> Module:
+    flags = c.Context().flags
+    return Module(c, c.Context, type(flags), type(c.localcontext()), tuple(flags))
+
+
+def is_context(kind: type) -> bool:
+    known = module()
+    return known is not None and kind is known.context
 
 
 def are_among(values: Iterable[Any]) -> bool:
@@ -48,82 +79,113 @@ def is_number(cls: type) -> bool:
 def is_method(fn: Any, args: tuple[Any, ...]) -> bool:
     """Whether it is a method of C's numbers, or of a context that computes with such numbers, and
     is given these and plain values alone: it depends on them and on a context."""
-    module = sys.modules.get("_decimal")
-    is_of_c = type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType)
-    if module is None or not is_of_c or not args:
+    known, is_of_c = module(), type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType)
+    if known is None or not is_of_c or not args:
         return False
     if is_of_context(fn):
-        known = type(args[0]) is module.Context and not fn.__name__.startswith("_")
-        return known and all(
-            type(arg) is module.Decimal or type(arg) in _VALUES for arg in args[1:]
-        )
-    if fn.__objclass__ is not module.Decimal:
+        if type(args[0]) is not known.context or fn.__name__.startswith("_"):
+            return False
+        args = args[1:]
+    elif fn.__objclass__ is not known.c.Decimal:
         return False
-    return all(type(arg) is module.Decimal or type(arg) in _VALUES for arg in args)
+    return all(type(arg) is known.c.Decimal or type(arg) in _VALUES for arg in args)
 
 
 def is_of_context(fn: Any) -> bool:
     """Whether it is a method of C's contexts, which writes to the flags of its own."""
-    module = sys.modules.get("_decimal")
-    return module is not None and getattr(fn, "__objclass__", None) is module.Context
+    known = module()
+    return known is not None and getattr(fn, "__objclass__", None) is known.context
 
 
 _VALUES = frozenset({int, bool, str, float, type(None)})
 
 
-def refuse_signals(value: Any) -> None:
-    """The flags and the traps of a context are read in C's memory, which its numbers write."""
-    if bare_name(type(value)) == "SignalDict":
-        raise broken("unknown-call", "reading the signals of a decimal context")
-
-
-def context_text() -> str:
-    """How the thread computes with decimal numbers now; `flags` are not part of it."""
-    context = sys.modules["_decimal"].getcontext()
-    parts = (context.prec, context.rounding, context.Emin, context.Emax, context.capitals)
-    trapped = sorted(signal.__name__ for signal, on in context.traps.items() if on)
-    return " ".join(map(str, (*parts, context.clamp, *trapped)))
-
-
-def called(
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    sets: Callable[[tuple[str, ...]], None],
-) -> Any:
-    """`fn(*args, **kwargs)`, which leaves the context as it is: `sets` is told the names of the
-    signals whose flags it sets. A break where it raises beside that, or where it might set those
-    of another context: another copy of the module has contexts of its own."""
-    module = sys.modules["_decimal"]
+def refuse_others(fn: Any, args: tuple[Any, ...]) -> None:
+    """A break at numbers of another copy of the module, which has contexts of its own."""
     classes = {cls for v in (fn, *args) for cls in mro_of(type(v)) if _is_class(cls)}
-    if any(cls is not module.Decimal for cls in classes):
+    if any(cls is not sys.modules["_decimal"].Decimal for cls in classes):
         raise broken("unknown-call", name_of(fn))
-    context = module.getcontext()
-    before = [signal for signal, on in context.flags.items() if on]
-    context.clear_flags()
-    written: tuple[str, ...] = ()
-    try:
-        try:
-            result = fn(*args, **kwargs)
-        finally:
-            written = tuple(signal.__name__ for signal, on in context.flags.items() if on)
-            context.clear_flags()
-            for signal in before:
-                context.flags[signal] = True
-    except Exception:
-        if written:
-            what = f"{name_of(fn)}, which sets flags of a decimal context,"
-            raise broken("unknown-call", what) from None
-        raise
-    if written:
-        sets(written)
-    return result
 
 
-def set_flags(*names: str) -> None:
-    """Sets the flags of these signals in the thread's context, as a computation does that traps
-    none of them."""
-    module = sys.modules["_decimal"]
-    flags = module.getcontext().flags
-    for name in names:
-        flags[getattr(module, name)] = True
+# ---- contexts ------------------------------------------------------------------------------------
+Settings = tuple[int, str, int, int, int, int, tuple[str, ...]]
+
+
+def settings_of(context: Any) -> Settings:
+    """How a context says to compute; its flags are not part of it."""
+    numbers = (context.prec, context.rounding, context.Emin, context.Emax, context.capitals)
+    return (*numbers, context.clamp, _set_in(context.traps))
+
+
+def flags_of_context(context: Any) -> tuple[str, ...]:
+    """The names of the signals whose flags are set."""
+    return _set_in(context.flags)
+
+
+def _set_in(signals: Any) -> tuple[str, ...]:
+    return tuple(signal.__name__ for signal in signals if signals[signal])
+
+
+def computes(context: Any, expected: tuple[Settings, tuple[str, ...] | None]) -> bool:
+    """Whether it is a context with these settings, and these flags if any are told."""
+    settings, flags = expected
+    return (
+        is_context(type(context))
+        and settings_of(context) == settings
+        and (flags is None or flags_of_context(context) == flags)
+    )
+
+
+def put(
+    context: Any, settings: Settings | None, flags: tuple[str, ...], exactly: bool = True
+) -> None:
+    """Writes settings and flags; other flags stay as they are but where `exactly` these are set."""
+    if settings is not None:
+        names = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
+        for name, value in zip(names, settings[:-1], strict=True):
+            setattr(context, name, value)
+        _put_signals(context.traps, settings[-1], exactly=True)
+    _put_signals(context.flags, flags, exactly)
+
+
+def _put_signals(signals: Any, names: tuple[str, ...], exactly: bool) -> None:
+    for signal in signals:
+        if exactly or signal.__name__ in names:
+            signals[signal] = signal.__name__ in names
+
+
+def context_of(kind: Any, settings: Settings, flags: tuple[str, ...]) -> Any:
+    """A context that says this."""
+    made = kind()
+    put(made, settings, flags)
+    return made
+
+
+@frozen(eq=False)
+class Copied:
+    """A context from outside, where it lies, how it says to compute when capture begins, and the
+    copy that stands for it."""
+
+    real: Any
+    source: Source
+    settings: Settings
+    copy: Any
+
+
+@mutable(eq=False)
+class Contexts:
+    """What one capture has met. `unread`, by `id`: contexts in whose flags those are missing that
+    one from outside began with; `managers`: the results of `localcontext` that have not been left,
+    with what lies in `unread` of the contexts that they have copied."""
+
+    copies: list[Copied] = field(default_factory=list)
+    thread: Copied | None = None
+    unread: dict[int, Copied] = field(default_factory=dict)
+    managers: dict[int, Copied | None] = field(default_factory=dict)
+    enters: bool = True
+
+    def end(self) -> None:
+        """The thread computes in its own context again."""
+        if self.thread is not None:
+            sys.modules["_decimal"].setcontext(self.thread.real)
+            self.thread = None

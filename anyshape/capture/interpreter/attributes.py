@@ -23,7 +23,7 @@ from types import (
 )
 from typing import Any
 
-from anyshape.capture.heap import answers, class_attributes, decimals, descriptions
+from anyshape.capture.heap import answers, class_attributes, descriptions
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.class_flags import HEAP_TYPE, IMMUTABLE_TYPE
 from anyshape.capture.heap.deaths import PROXY_KINDS, Hook, target_of
@@ -144,7 +144,7 @@ def _native_getattr(machine: Interpreter, obj: Any, name: str) -> Any:
         return value
     if not machine.recording:
         return value
-    decimals.refuse_signals(value)
+    machine.domain.reads_signals(obj, name, value)
     return machine.heap.attribute(obj, name, value)
 
 
@@ -261,7 +261,7 @@ def descriptor_get(machine: Interpreter, attribute: Any, obj: Any, cls: type, na
         value = machine.heap.slot(obj, attribute, cls, name)
         if type(value) is Hook:
             return value.callback
-        decimals.refuse_signals(value)
+        machine.domain.reads_signals(obj, name, value)
         return value
     return getter(attribute, instance, cls)
 

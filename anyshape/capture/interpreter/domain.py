@@ -145,6 +145,9 @@ class Domain:
     def will_distinguish(self, a: Any, b: Any) -> None:
         """C code is about to compare these, and what lies in them, by which objects they are."""
 
+    def reads_signals(self, obj: Any, name: str, value: Any) -> None:
+        """An attribute is read, which may be the flags or the traps of a decimal context."""
+
     def identify(self, obj: Any) -> None:
         """The program asks which object this is."""
 

@@ -329,6 +329,8 @@ class Machine:
             if handler is not None:
                 return handler(self, fn, args, kwargs)
             return self.native(fn, args, kwargs)
+        if self.recording and self.domain.is_outside(fn):
+            owner = self.heap.attribute(fn, "__self__", owner)
         # Not a lookup: what `super().get` bound is not the Python override of it.
         for base in mro_of(type(owner)):
             descriptor = namespace_of(base).get(fn.__name__)

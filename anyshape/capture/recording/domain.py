@@ -13,6 +13,7 @@ import torch
 
 from anyshape.capture.guards.reliance import Reliance
 from anyshape.capture.heap.deaths import Deaths
+from anyshape.capture.heap.decimals import Contexts
 from anyshape.capture.heap.sources import Source
 from anyshape.capture.heap.values import TensorValue
 from anyshape.capture.interpreter.domain import Domain
@@ -41,8 +42,10 @@ class RecordingDomain(Domain):
     functions: Functions
     interpreted: set[types.CodeType]  # of the functions that the segment has entered
     enters_contexts: bool
-    decimal_flags: frozenset[str] = frozenset()  # that the segment sets in the thread's context
+    decimals: Contexts  # of `decimal`, from outside
     made_stream: bool = False  # others may have been told of it, and write to it
+    opened: list[Any] | None = None  # files that are read; None: CPython alone opens any
+    has_reported: bool = False  # something is printed or logged at the segment's end
     listeners: set[int]  # ids of who hears, at the segment's end, what the program says
     ids: set[int]  # of objects that may be others in another call, or behind a break
     plain: set[Any]  # functions that are interpreted, whatever their arguments

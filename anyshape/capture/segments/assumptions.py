@@ -13,6 +13,7 @@ from typing import Any
 from anyshape.capture.heap.deaths import DeathsAreMet, DeathsAreUnknown, Watch
 from anyshape.capture.heap.sorted_lists import CallSite
 from anyshape.capture.recording.choices import ChoicesAreSeen
+from anyshape.capture.recording.decimal_contexts import ContextsAreEntered
 from anyshape.capture.tensors import aliases
 from anyshape.capture.tensors.leaves import FrozenViewsAreSeen
 from anyshape.capture.tensors.mode_contexts import NotWithin
@@ -42,6 +43,8 @@ class Assumed:
     freezes: bool = True  # tensors/leaves.py
     sorts_natively: frozenset[CallSite] = frozenset()  # heap/sorted_lists.py
     works_natively: bool = False  # python/pickles.py
+    enters_decimals: bool = True  # recording/decimal_contexts.py
+    reads_files: bool = True  # segments/owned_objects.py
     weak_references: Watch = "unmet"  # heap/deaths.py
     expects: bool = True  # recording/expected.py
     nothing_raises: bool = True  # recording/expected.py
@@ -79,6 +82,10 @@ class BreaksInWorkOfC(BaseException):
     """The segment ends while a polyfill does what C code would do."""
 
 
+class FilesAreOpen(BaseException):
+    """The segment ends while a file is open that the program reads."""
+
+
 class LooksIntoTexts(BaseException):
     """The program may look into a text of sizes: it is to be a constant."""
 
@@ -105,6 +112,8 @@ DENIALS: Mapping[type[BaseException], Callable[[Assumed, Any], dict[str, Any]]] 
         "sorts_natively": assumed.sorts_natively | found.call_sites
     },
     BreaksInWorkOfC: lambda assumed, found: {"works_natively": True},
+    FilesAreOpen: lambda assumed, found: {"reads_files": False},
+    ContextsAreEntered: lambda assumed, found: {"enters_decimals": False},
     DeathsAreMet: lambda assumed, found: {"weak_references": "watched"},
     DeathsAreUnknown: lambda assumed, found: {"weak_references": "refused"},
     NotWithin: lambda assumed, found: {"contexts": False},

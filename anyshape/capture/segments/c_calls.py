@@ -13,7 +13,6 @@ import logging
 import types
 from array import array
 from collections import deque
-from functools import partial
 from typing import Any
 
 import torch
@@ -28,6 +27,7 @@ from anyshape.capture.heap.quiet_classes import bare_name, has_entry, mro_of
 from anyshape.capture.heap.values import PROXIES, Break, OpaqueValue
 from anyshape.capture.interpreter import c_callbacks, calls_of_the_program, protocol
 from anyshape.capture.python.builtin_exceptions import stores_arguments
+from anyshape.capture.recording import decimal_contexts
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.segments import (
     callables,
@@ -47,6 +47,7 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     if made is not NotImplemented:
         return made
     _refuse(domain, fn, args)
+    decimal_contexts.reads_contexts(domain, fn, (*args, *kwargs.values()))
     domain.rely_on_object(fn)  # what code of C does is known of this one alone
     if fn in formed_texts.FORMERS:
         text = formed_texts.formed(domain, fn, args, kwargs)
@@ -61,7 +62,7 @@ def call(domain: RecordingDomain, fn: Any, args: tuple[Any, ...], kwargs: dict[s
         return made
     if fn in execution_modes.SETTERS or fn in execution_modes.GETTERS:
         return _mode(domain, fn, args, kwargs)
-    special = callables.NATIVE.get(fn)
+    special = callables.NATIVE.get(fn) or decimal_contexts.handler_of(fn)
     if special is not None:
         return special(domain, args, kwargs)
     if callables.is_notice(fn, args):
@@ -204,10 +205,9 @@ def _call_pure(
     if type(fn) in purity.CALLABLE_TYPES and fn in tensor_ops.SIZE_MAKERS:
         return tensor_ops.made_of_sizes(fn, args)
     if _computes_with_decimals(fn, (fn, *args, *kwargs.values())):
-        domain.relied.asked(decimals.context_text, ())
         read = domain.machine.heap.read_whole
         named = {name: read(value) for name, value in kwargs.items()}
-        return decimals.called(fn, tuple(map(read, args)), named, partial(_set_flags, domain))
+        return decimal_contexts.computed(domain, fn, tuple(map(read, args)), named)
     _refuse_opaque(fn, (*_looked_at(fn, args), *kwargs.values()))
     if callables.keeps(fn):
         return fn(*args, **kwargs)
@@ -217,14 +217,6 @@ def _call_pure(
     if type(fn) is REMEMBERING or calls_of_the_program.calls_python(fn):
         return calls_of_the_program.call(domain.machine.frame, fn, seen, named)
     return fn(*seen, **named)
-
-
-def _set_flags(domain: RecordingDomain, names: tuple[str, ...]) -> None:
-    """Once a segment: who reads the flags of the thread's context ends it."""
-    new = [name for name in names if name not in domain.decimal_flags]
-    if new:
-        domain.defer(decimals.set_flags, tuple(new), {})
-        domain.decimal_flags = domain.decimal_flags.union(new)
 
 
 def _refuse_opaque(fn: Any, seen: tuple[Any, ...]) -> None:

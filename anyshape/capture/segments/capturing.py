@@ -31,6 +31,7 @@ from anyshape.capture.interpreter.machine import Machine
 from anyshape.capture.interpreter.stressed import StressedMachine
 from anyshape.capture.python import pickles
 from anyshape.capture.python.language import PYTHON, python_machine
+from anyshape.capture.recording import decimal_contexts
 from anyshape.capture.recording.choices import ChoicesAreSeen
 from anyshape.capture.recording.expected import Expectations
 from anyshape.capture.recording.forks import Refusal
@@ -44,6 +45,7 @@ from anyshape.capture.segments.assumptions import (
     BreaksInSort,
     BreaksInWorkOfC,
     Counts,
+    FilesAreOpen,
     LedElsewhere,
     LooksIntoTexts,
     NotOnce,
@@ -229,6 +231,8 @@ class Capturer:
         )
         domain.sorts_natively = assumed.sorts_natively
         domain.leaves_work_to_c = assumed.works_natively
+        domain.decimals.enters = assumed.enters_decimals
+        domain.opened = [] if assumed.reads_files else None
         if entry.point is None and not self.options.break_every:
             domain.deaths.watch = assumed.weak_references
         domain.forks.kept = assumed.kept
@@ -252,6 +256,7 @@ class Capturer:
             self.captured |= domain.interpreted
             if domain.hears_c is not None:
                 domain.hears_c.end()
+            domain.decimals.end()
             domain.forget()
 
     def _machine(self, domain: SymbolicDomain) -> Machine:
@@ -287,6 +292,9 @@ class Capturer:
         """What the graph gives, and how Python's objects are made of it; raises what begins capture
         again."""
         recorder, returns = domain.recorder, not isinstance(ending, Frame)
+        if not all(file.closed for file in domain.opened or ()):
+            raise FilesAreOpen
+        decimal_contexts.settle(domain)
         proved = entry.declared is None or not returns or prove_returned(recorder, ending)
         spent = not returns and self.breaks[-1].id == "budget"
         numbers = frozenset() if returns else numbers_of(ending, recorder.is_symbolic)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any
 
-from anyshape.capture.heap import random_states, times
+from anyshape.capture.heap import decimals, random_states, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.class_flags import HEAP_TYPE
 from anyshape.capture.heap.deaths import DeathsAreUnknown
@@ -40,6 +40,7 @@ from anyshape.capture.heap.raised_state import (
 )
 from anyshape.capture.heap.values import IMMUTABLE
 from anyshape.capture.interpreter.attributes import instance_dict
+from anyshape.capture.recording import decimal_contexts
 from anyshape.capture.segments.owned_objects import KINDS
 from anyshape.capture.tensors.torch_polyfills import Context
 
@@ -358,6 +359,14 @@ def _generator_of_numbers(rebuilder: Rebuilder, value: Any) -> str:
     return name
 
 
+def _context(rebuilder: Rebuilder, value: Any) -> str:
+    """A context of `decimal`, with the flags that it has here."""
+    decimal_contexts.read_flags(rebuilder.domain, value)
+    state = decimals.settings_of(value), decimals.flags_of_context(value)
+    parts = ", ".join(map(rebuilder.constant, (type(value), *state)))
+    return rebuilder.named(value, f"{rebuilder.constant(decimals.context_of)}({parts})")
+
+
 def _alias(rebuilder: Rebuilder, value: types.GenericAlias) -> str:
     """`list[int]`; an unpacked one is what such a one gives when it is iterated over."""
     made = rebuilder.constant(types.GenericAlias)
@@ -389,6 +398,8 @@ def _bytearray(rebuilder: Rebuilder, value: bytearray) -> str:
 def instance(rebuilder: Rebuilder, value: Any) -> str:
     """An object with nothing but attributes; breaks where C code has made more of it."""
     kind = type(value)
+    if decimals.is_context(kind):
+        return _context(rebuilder, value)
     made = _allocator(kind)
     bare = kind.__new__ is not made.__new__ and instance_dict(value) is None
     if (bare and not _slots(kind)) or not _is_plain(kind) or issubclass(kind, Context):

@@ -1,9 +1,11 @@
-"""Objects of C that capture makes and owns: locks, files in memory.
+"""Objects of C that capture makes and owns: locks, files in memory, files that are read.
 
 In: calls of their classes and methods while recording. Out: what the real object gives, which
 nobody outside has seen; at the end of the segment another one is made that is as it is then
 (`makers.py`). A kind is one row of `OWNED`: which methods read and write the object itself and
-values that they are given, call nothing back, and keep nothing.
+values that they are given, call nothing back, and keep nothing. A file that is opened for reading
+is read from memory, and each call is guarded to find the same bytes there; where the segment ends
+before the program has closed it, capture begins again and leaves `open` to CPython.
 """
 
 from __future__ import annotations
@@ -12,13 +14,18 @@ import _thread
 import functools
 import hashlib
 import io
+import locale
 import random
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from anyshape.capture.guards.guard_failures import contents_of
+from anyshape.capture.heap import file_contents
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
+from anyshape.capture.heap.mirrors import buffer_of
+from anyshape.capture.heap.purity import CODECS, ERRORS
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.nouns import frozen
 
@@ -61,6 +68,10 @@ _LOCKING = "acquire release __enter__ __exit__ locked"
 _STREAM = (
     "read readline readlines write writelines seek tell getvalue truncate close flush "
     "readable writable seekable isatty __enter__ __exit__ __iter__ __next__"
+)
+_READING = (
+    "read readline readlines seek tell close readable writable seekable write isatty "
+    "__enter__ __exit__ __iter__ __next__"
 )
 _HASHES: tuple[Any, ...] = (
     *(getattr(hashlib, name) for name in sorted(hashlib.algorithms_guaranteed)),
@@ -109,6 +120,10 @@ OWNED: tuple[Owned, ...] = (
         _state_of_stream,
         functools.partial(_stream, io.StringIO),
         is_stream=True,
+    ),
+    *(
+        Owned(kind, (), _READING, file_contents.state_of_closed, file_contents.closed_again)
+        for kind in (io.TextIOWrapper, io.BufferedReader)
     ),
 )
 KINDS: Mapping[type, Owned] = {row.kind: row for row in OWNED}
@@ -162,9 +177,58 @@ def _called(fn: Any) -> Handler:
     return handler
 
 
+# ---- files that are read -------------------------------------------------------------------------
+def _open(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
+    wanted = _wanted(*args, **kwargs) if len(args) <= 6 and kwargs.keys() <= _NAMES else None
+    if wanted is None or domain.opened is None or domain.has_reported:
+        raise broken("unknown-call", "io.open")
+    path, data = wanted[0], None
+    if domain.machine.heap.journal is None:
+        data = file_contents.bytes_of(path)
+    sources = domain.recorder.sources
+    asked = sources.const(file_contents.digest_of_file, "the digest of the file")
+    source = sources.child(asked, "call", (path,))
+    if data is None or contents_of(source.text) in domain.widen:
+        raise broken("unknown-call", "io.open")
+    domain.recorder.guard(source, "buffer", buffer_of(file_contents.digest(data)))
+    if wanted[1] in file_contents.TEXT_MODES and wanted[2] in _BY_LOCALE:
+        domain.relied.asked(locale.getencoding, ())
+    file = domain.created(file_contents.opened(data, *wanted))
+    domain.opened.append(file)
+    return file
+
+
+def _wanted(
+    file: Any = None,
+    mode: Any = "r",
+    buffering: Any = -1,
+    encoding: Any = None,
+    errors: Any = None,
+    newline: Any = None,
+) -> tuple[Any, ...] | None:
+    """What `open` is asked for: path, mode, encoding, errors and newline; None where it would
+    write, refuse it, or ask code of the program."""
+    if type(file) not in (str, bytes) or type(mode) is not str or buffering != -1:
+        return None
+    rest = (encoding, errors, newline)
+    if any(type(value) not in (str, type(None)) for value in rest):
+        return None
+    if mode in file_contents.BINARY_MODES:
+        return (file, mode, *rest) if rest == (None, None, None) else None
+    known = encoding in CODECS or encoding in _BY_LOCALE
+    fits = known and (errors is None or errors in ERRORS) and newline in _NEWLINES
+    return (file, mode, *rest) if fits and mode in file_contents.TEXT_MODES else None
+
+
+_NAMES = frozenset({"file", "mode", "buffering", "encoding", "errors", "newline"})
+_NEWLINES = (None, "", "\n", "\r", "\r\n")
+_BY_LOCALE = (None, "locale")
+"""Encodings that `open` asks the process for."""
+
 FUNCTIONS: Mapping[Any, Handler] = {threading.RLock: _made(_thread.RLock)}
 """Those written in Python."""
 HANDLERS: Mapping[Any, Handler] = {
+    io.open: _open,
     **{fn: _made(fn) for row in OWNED for fn in row.made_by},
     **{
         getattr(row.kind, name): _called(getattr(row.kind, name))

@@ -39,6 +39,7 @@ from anyshape.capture.heap.unread_writes import PLAIN_KEYS
 from anyshape.capture.heap.values import BY_VALUE, PROXIES, OpaqueValue, TensorValue
 from anyshape.capture.interpreter import c_callbacks
 from anyshape.capture.interpreter.generators import Generator
+from anyshape.capture.recording import decimal_contexts
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.recorder import Recorder
 from anyshape.capture.segments import looked_up
@@ -266,8 +267,9 @@ class ReadingDomain(RecordingDomain):
             or is_numpy_number(value)
         ):
             return self._see_value(source, value)
-        if kind is Generator:
-            return see_generator(self, source, value)
+        stand_in = see_generator if kind is Generator else decimal_contexts.stand_in(kind)
+        if stand_in is not None:
+            return stand_in(self, source, value)
         if not self._is_fixed(source):
             if kind is types.MethodType:
                 return self._see_method(source, value)
@@ -394,6 +396,9 @@ class ReadingDomain(RecordingDomain):
 
     def is_outside(self, value: Any) -> bool:
         return self.recorder.sources.of(value) is not None
+
+    def reads_signals(self, obj: Any, name: str, value: Any) -> None:
+        decimal_contexts.reads_signals(self, obj, name, value)
 
     def outside_key(self, key: Any) -> Any:
         """A tensor that is the same one in each call, for its proxy."""

@@ -17,8 +17,9 @@ from typing import Any
 
 import torch
 
-from anyshape.capture.heap import decimals, purity
+from anyshape.capture.heap import purity
 from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.decimals import Contexts
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.effects import Effect
 from anyshape.capture.heap.quiet_classes import bare_name, class_module
@@ -80,7 +81,7 @@ def unread(hook: Callable[..., Any]) -> Callable[..., Any]:
 
 SEQUENCES = (list, tuple, str, bytes, bytearray, deque)
 OF_SEQUENCES = {"+": operator.add, "*": operator.mul, "+=": operator.iadd, "*=": operator.imul}
-UNSTREAMED = (print, sys.audit, decimals.set_flags)
+UNSTREAMED = (print, sys.audit)
 """Effects that go to no stream but those that are named, or that `sys` has."""
 TURNS = "the allowed number of turns of its loops"
 CALLS = "the allowed number of calls of functions in Python"
@@ -111,7 +112,7 @@ class SymbolicDomain(ReadingDomain):
         self.enters_contexts = True  # those of `tensors/mode_contexts.py`
         self.has_formed = False
         self.ids, self.listeners, self.unread_names = set(), set(), set()
-        self.kept_in_c = []
+        self.kept_in_c, self.decimals = [], Contexts()
         self.context_values, self.context_readings = {}, {}
         self.turns_left = turns
         self.jumps_left = turns
@@ -577,6 +578,7 @@ class SymbolicDomain(ReadingDomain):
         replaced = self.made_stream or self.machine.heap.is_shadowed(vars(sys))
         if replaced and fn not in UNSTREAMED:  # whose output it may be
             raise broken("unknown-call", getattr(fn, "__name__", "an effect outside"))
+        self.has_reported = True
         shown = tuple([snapshot(self, arg) for arg in args])
         named = {name: snapshot(self, arg) for name, arg in kwargs.items()}
         self.machine.heap.effects.append(Effect(callables.called, fn, shown, named))

@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
 from typing import Any
 
-from anyshape.capture.heap.iterators import advanced
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.iterators import TELLING, advanced
 from anyshape.capture.heap.quiet_classes import class_entry
 from anyshape.capture.heap.values import ABSENT
+from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.nouns import frozen
 
 Locals = Mapping[str, Any]
@@ -40,6 +42,11 @@ class StandIn:
     """What is raised inside is its end."""
     sets: str = ""
     """The local that `__setstate__` sets; "finished": it says whether the iterator has ended."""
+
+
+def named_by_c(kind: type) -> str:
+    """How C's errors call the type of an iterator."""
+    return kind.__name__ if kind.__module__ == "builtins" else f"itertools.{kind.__name__}"
 
 
 def _over(cls: type, *names: str) -> Callable[[Locals], State]:
@@ -252,3 +259,23 @@ def _notices(cls: type) -> bool:
 
 def _itself(self: Any) -> Any:
     return self
+
+
+def told_state(row: StandIn, machine: Interpreter, values: Locals | None) -> State | None:
+    """What `__reduce__` gives, by the locals of the frame; None where C gives nothing. Without a
+    frame the iterator has ended."""
+    if row.state is not None:
+        return row.ended if values is None else row.state(_seen(machine, values))
+    if row.native is None or row.cls not in TELLING:
+        return None
+    if machine.recording:
+        raise broken("unknown-call", f"{named_by_c(row.cls)}.__reduce__")
+    told: State = (row.cls, ((),)) if values is None else row.native(values).__reduce__()
+    return told
+
+
+def _seen(machine: Interpreter, values: Locals) -> Locals:
+    """The iterators as the trace sees them, of a frame that an earlier segment left."""
+    if not machine.recording or "iterators" not in values:
+        return values
+    return {**values, "iterators": machine.heap.mirror(values["iterators"])}

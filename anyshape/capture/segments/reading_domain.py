@@ -33,10 +33,16 @@ from anyshape.capture.heap.iterators import FORKABLE
 from anyshape.capture.heap.nested_containers import elements_of
 from anyshape.capture.heap.numpy_scalars import is_numpy_number
 from anyshape.capture.heap.quiet_classes import bare_name, class_entry
-from anyshape.capture.heap.quiet_reads import PLAIN_BASES, plain_of
+from anyshape.capture.heap.quiet_reads import PLAIN_BASES, descriptor_of, plain_of
 from anyshape.capture.heap.sources import Source
 from anyshape.capture.heap.unread_writes import PLAIN_KEYS
-from anyshape.capture.heap.values import BY_VALUE, PROXIES, OpaqueValue, TensorValue
+from anyshape.capture.heap.values import (
+    BOUND_IN_C,
+    BY_VALUE,
+    PROXIES,
+    OpaqueValue,
+    TensorValue,
+)
 from anyshape.capture.interpreter import c_callbacks
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording.domain import RecordingDomain
@@ -101,7 +107,8 @@ HASHED_AS_NUMBERS = frozenset({int, float, complex, bool, tuple})
 """Classes of keys that an object of the program's may well have the hash of, and so be asked; to
 have that of a text it has to be made for it."""
 
-MADE_OF_PARTS = frozenset({tuple, types.MethodType})
+BOUND = frozenset({types.MethodType, *BOUND_IN_C})
+MADE_OF_PARTS = frozenset({tuple, *BOUND})
 """Classes of what may stand for what was read."""
 
 NAMES = frozenset({"global", "unbound"})
@@ -271,6 +278,8 @@ class ReadingDomain(RecordingDomain):
         if not self._is_fixed(source):
             if kind is types.MethodType:
                 return self._see_method(source, value)
+            if (method := descriptor_of(value)) is not None:
+                return self._see_method_of_c(source, value, method)
             if kind is types.FunctionType and not is_global(value):
                 return self._see_function(source, value)
             if kind is super:
@@ -336,7 +345,7 @@ class ReadingDomain(RecordingDomain):
     def _see_fixed(self, source: Source, value: Any) -> Any:
         """An object that is the same one in each call; of another class it would be another."""
         self._pin(source, value)
-        if type(value) is types.MethodType:
+        if type(value) in BOUND:
             looked_up.rely_on_parts(self, value)
         if not issubclass(type(value), IDENTITY):
             self.recorder.guard(source, "type", type(value))
@@ -364,6 +373,14 @@ class ReadingDomain(RecordingDomain):
         function = self.see(sources.child(source, "attr", "__func__"), value.__func__)
         owner = self.see(sources.child(source, "attr", "__self__"), value.__self__)
         return self._stands_for(types.MethodType(function, owner), source, value)
+
+    def _see_method_of_c(self, source: Source, value: Any, method: Any) -> Any:
+        """As `_see_method`, of a method of C: what it does is what the method of its class does."""
+        sources = self.recorder.sources
+        self.recorder.guard(source, "type", type(value))
+        self.recorder.guard(sources.child(source, "descriptor", None), "is", method)
+        owner = self.see(sources.child(source, "attr", "__self__"), value.__self__)
+        return self._stands_for(self.bind_in_c(owner, method), source, value)
 
     def _see_super(self, source: Source, value: Any) -> Any:
         """What `super()` gave before the segment: it is made again of what it was made of."""

@@ -272,7 +272,7 @@ def _shown(name: str) -> Handler:
 
 
 def _merged(method: Any, order: slice) -> Handler:
-    """`__or__` or `__ror__` of a read-only proxy: `|` of the mapping that it shows, which refuses."""
+    """`__or__` or `__ror__` of a read-only proxy: `|` of the mapping that it shows."""
 
     def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
         if kwargs or len(args) != 2 or type(args[0]) is not types.MappingProxyType:

@@ -276,10 +276,8 @@ class ReadingDomain(RecordingDomain):
         if kind is Generator:
             return see_generator(self, source, value)
         if not self._is_fixed(source):
-            if kind is types.MethodType:
-                return self._see_method(source, value)
-            if (method := descriptor_of(value)) is not None:
-                return self._see_method_of_c(source, value, method)
+            if kind in BOUND and (made := self._see_method(source, value)) is not None:
+                return made
             if kind is types.FunctionType and not is_global(value):
                 return self._see_function(source, value)
             if kind is super:
@@ -367,20 +365,20 @@ class ReadingDomain(RecordingDomain):
         return self._handed(made, source)
 
     def _see_method(self, source: Source, value: Any) -> Any:
-        """A bound method is made anew each time: what it is made of is relied on."""
-        sources = self.recorder.sources
-        self.recorder.guard(source, "type", types.MethodType)
-        function = self.see(sources.child(source, "attr", "__func__"), value.__func__)
-        owner = self.see(sources.child(source, "attr", "__self__"), value.__self__)
-        return self._stands_for(types.MethodType(function, owner), source, value)
-
-    def _see_method_of_c(self, source: Source, value: Any, method: Any) -> Any:
-        """As `_see_method`, of a method of C: what it does is what the method of its class does."""
-        sources = self.recorder.sources
+        """A bound method is made anew each time: what it is made of is relied on. None of a
+        function of C that is bound to nothing."""
+        child, in_python = self.recorder.sources.child, type(value) is types.MethodType
+        method = None if in_python else descriptor_of(value)
+        if not in_python and method is None:
+            return None
         self.recorder.guard(source, "type", type(value))
-        self.recorder.guard(sources.child(source, "descriptor", None), "is", method)
-        owner = self.see(sources.child(source, "attr", "__self__"), value.__self__)
-        return self._stands_for(self.bind_in_c(owner, method), source, value)
+        if in_python:
+            function = self.see(child(source, "attr", "__func__"), value.__func__)
+        else:  # what it does is what the method of its class does
+            self.recorder.guard(child(source, "descriptor", None), "is", method)
+        owner = self.see(child(source, "attr", "__self__"), value.__self__)
+        made = types.MethodType(function, owner) if in_python else self.bind_in_c(owner, method)
+        return self._stands_for(made, source, value)
 
     def _see_super(self, source: Source, value: Any) -> Any:
         """What `super()` gave before the segment: it is made again of what it was made of."""

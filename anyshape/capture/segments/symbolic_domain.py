@@ -458,9 +458,7 @@ class SymbolicDomain(ReadingDomain):
     def bind_in_c(self, value: Any, method: Any) -> Any:
         """A C method, bound to a value."""
         proxy = type(value) in PROXIES
-        return (
-            self.getattr(value, method.__name__) if proxy else method.__get__(value, type(value))
-        )
+        return self.getattr(value, method.__name__) if proxy else method.__get__(value, type(value))
 
     @unread
     def setattr(self, value: Any, name: str, new: Any) -> Any:

@@ -170,8 +170,8 @@ class Generator:
         row = self.stands_for
         if row is not None and not self.running:
             values = None if self.finished else self.frame.values_by_name()
-            if (told := iterator_states.told_state(row, self.machine, values)) is not None:
-                return told
+            if (state := iterator_states.reduced_state(row, self.machine, values)) is not None:
+                return state
         kind = self.python_type.__name__ if protocol < 2 else named_by_c(self.python_type)
         raise TypeError(f"cannot pickle '{kind}' object")
 

@@ -261,7 +261,7 @@ def _itself(self: Any) -> Any:
     return self
 
 
-def told_state(row: StandIn, machine: Interpreter, values: Locals | None) -> State | None:
+def reduced_state(row: StandIn, machine: Interpreter, values: Locals | None) -> State | None:
     """What `__reduce__` gives, by the locals of the frame; None where C gives nothing. Without a
     frame the iterator has ended."""
     if row.state is not None:
@@ -270,8 +270,9 @@ def told_state(row: StandIn, machine: Interpreter, values: Locals | None) -> Sta
         return None
     if machine.recording:
         raise broken("unknown-call", f"{named_by_c(row.cls)}.__reduce__")
-    told: State = (row.cls, ((),)) if values is None else row.native(values).__reduce__()
-    return told
+    rest: Any = None if values is None else row.native(values)
+    state: State = (row.cls, ((),)) if rest is None else rest.__reduce__()
+    return state
 
 
 def _seen(machine: Interpreter, values: Locals) -> Locals:

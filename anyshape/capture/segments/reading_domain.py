@@ -380,6 +380,12 @@ class ReadingDomain(RecordingDomain):
         made = types.MethodType(function, owner) if in_python else self.bind_in_c(owner, method)
         return self._stands_for(made, source, value)
 
+    def bind_in_c(self, value: Any, method: Any) -> Any:
+        """A C method, bound to a value."""
+        if type(value) in PROXIES:
+            return self.getattr(value, method.__name__)
+        return method.__get__(value, type(value))
+
     def _see_super(self, source: Source, value: Any) -> Any:
         """What `super()` gave before the segment: it is made again of what it was made of."""
         child = self.recorder.sources.child

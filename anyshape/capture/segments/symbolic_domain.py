@@ -455,12 +455,6 @@ class SymbolicDomain(ReadingDomain):
         return self._stands_for(self.bind_in_c(value, method), source, slots[slot])
 
     @unread
-    def bind_in_c(self, value: Any, method: Any) -> Any:
-        """A C method, bound to a value."""
-        proxy = type(value) in PROXIES
-        return self.getattr(value, method.__name__) if proxy else method.__get__(value, type(value))
-
-    @unread
     def setattr(self, value: Any, name: str, new: Any) -> Any:
         if type(value) is not TensorValue:
             raise AttributeError(f"'{class_of(self, value)}' object has no attribute '{name}'")

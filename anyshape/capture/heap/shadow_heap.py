@@ -102,7 +102,7 @@ class Heap(Journal):
         if kind in VIEWS:
             return maker_of(kind)(self.mirror(self._mapping_of(obj)))
         if kind is MappingProxyType:
-            return self.mirror(self.behind(obj))
+            return MappingProxyType(self.mirror(self.behind(obj)))
         copier = copier_of(obj)
         if copier is None:
             self.domain.will_look_inside(obj)

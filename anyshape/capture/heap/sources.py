@@ -35,6 +35,7 @@ Kind = Literal[
     "names",
     "member",
     "number",
+    "descriptor",
 ]
 
 ABSENT = object()
@@ -197,6 +198,7 @@ def number_in(tensor: Any) -> Any:
 FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
     "behind": mapping_behind,
     "number": number_in,
+    "descriptor": quiet_reads.descriptor_of,
 }
 """Steps that a function does."""
 STEPS = {

@@ -17,7 +17,7 @@ from typing import Any
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.raised_state import set_traceback
 from anyshape.capture.heap.values import NULL, InterpreterBug, ProxyLeak
-from anyshape.capture.interpreter import polyfills
+from anyshape.capture.interpreter import iterator_states, polyfills
 from anyshape.capture.interpreter.continuations import (
     GENERATOR_ROOT,
     Continuation,
@@ -30,7 +30,7 @@ from anyshape.capture.interpreter.frame import Code, Frame
 from anyshape.capture.interpreter.frame_objects import untraced
 from anyshape.capture.interpreter.frame_views import FrameView
 from anyshape.capture.interpreter.generator_close import closes_quietly, may_have_a_close
-from anyshape.capture.interpreter.iterator_states import STAND_INS, StandIn, native_at, native_rest
+from anyshape.capture.interpreter.iterator_states import STAND_INS, StandIn, named_by_c
 from anyshape.capture.interpreter.versions import VERSION
 from anyshape.nouns import frozen
 
@@ -126,11 +126,6 @@ class Generator:
                 heap.attribute(self.function, name, value)
         return value
 
-    def _named_by_c(self) -> str:
-        """How C's errors call its type."""
-        kind = self.python_type
-        return kind.__name__ if kind.__module__ == "builtins" else f"itertools.{kind.__name__}"
-
     def check_attribute(self, name: str) -> None:
         """Raises AttributeError for what only generators have, if it stands for something else."""
         kind = self.python_type
@@ -138,12 +133,12 @@ class Generator:
         if name == "__setstate__":
             missing = not hasattr(kind, name)
             if not missing and self.machine.recording and not getattr(self.stands_for, "sets", ""):
-                raise broken("unknown-call", f"{self._named_by_c()}.__setstate__")
+                raise broken("unknown-call", f"{named_by_c(self.python_type)}.__setstate__")
         if missing:
             raise self._missing(name)
 
     def _missing(self, name: str) -> AttributeError:
-        text = f"'{self._named_by_c()}' object has no attribute '{name}'"
+        text = f"'{named_by_c(self.python_type)}' object has no attribute '{name}'"
         return AttributeError(text, name=name, obj=self)
 
     def left_of_reversed(self) -> tuple[Any, int]:
@@ -158,7 +153,7 @@ class Generator:
         """As a generator of C has it, whose names are texts and cannot be deleted."""
         if self.python_type is not GeneratorType or name not in NAMES:
             self.check_attribute(name)
-            kind = self._named_by_c()
+            kind = named_by_c(self.python_type)
             if hasattr(getattr(self.python_type, name, None), "__set__"):
                 raise AttributeError(f"attribute {name!r} of {kind!r} objects is not writable")
             if hasattr(self.python_type, name):
@@ -171,14 +166,18 @@ class Generator:
             raise broken("python-effect", f"setting {name} of a generator")
         setattr(self, name, value)
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: Any = 0) -> Any:
         if self.native is not None:
             return self.native.__reduce_ex__(protocol)
         row = self.stands_for
-        if row is not None and row.state is not None and not self.running:
-            return row.ended if self.finished else row.state(self.frame.values_by_name())
-        kind = self.python_type.__name__ if protocol < 2 else self._named_by_c()  # as copyreg does
+        if row is not None and not self.running:
+            values = None if self.finished else self.frame.values_by_name()
+            if (state := iterator_states.reduced_state(row, self.machine, values)) is not None:
+                return state
+        kind = self.python_type.__name__ if protocol < 2 else named_by_c(self.python_type)
         raise TypeError(f"cannot pickle '{kind}' object")
+
+    __reduce__ = __reduce_ex__
 
     def __setstate__(self, state: Any) -> None:
         """As the iterator of C that it stands for."""
@@ -189,10 +188,7 @@ class Generator:
         self._remember()
         row = self.stands_for
         if row is None or not row.sets:
-            rest = native_at(self.frame.code.code.co_name, self.frame.values_by_name(), state)
-            if rest is None:
-                raise self._missing("__setstate__")
-            self.go_on_with(rest)
+            self.go_on_with(iterator_states.native_at(self, state))
         elif row.sets != "finished":
             slot = self.frame.code.local_names.index(row.sets)
             self.frame.locals[slot] = max(state, 0) if row.sets == "index" else state
@@ -226,7 +222,7 @@ class Generator:
         code = self.frame.code
         rest = None
         if code.hidden:
-            rest = native_rest(code.code.co_name, self.frame.values_by_name())
+            rest = iterator_states.native_rest(code.code.co_name, self.frame.values_by_name())
         if rest is None:
             self.machine.handing(self.frame)
         else:
@@ -500,7 +496,7 @@ class Generator:
 
     def __repr__(self) -> str:
         if self.python_type is not GeneratorType:
-            return f"<{self._named_by_c()} object at {id(self):#x}>"
+            return f"<{named_by_c(self.python_type)} object at {id(self):#x}>"
         return f"<generator object {self.__qualname__} at {id(self):#x}>"
 
 

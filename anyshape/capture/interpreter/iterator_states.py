@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
 from typing import Any
 
-from anyshape.capture.heap.iterators import advanced
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.iterators import TELLING, advanced
 from anyshape.capture.heap.quiet_classes import class_entry
 from anyshape.capture.heap.values import ABSENT
+from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.nouns import frozen
 
 Locals = Mapping[str, Any]
@@ -40,6 +42,11 @@ class StandIn:
     """What is raised inside is its end."""
     sets: str = ""
     """The local that `__setstate__` sets; "finished": it says whether the iterator has ended."""
+
+
+def named_by_c(kind: type) -> str:
+    """How C's errors call the type of an iterator."""
+    return kind.__name__ if kind.__module__ == "builtins" else f"itertools.{kind.__name__}"
 
 
 def _over(cls: type, *names: str) -> Callable[[Locals], State]:
@@ -270,11 +277,14 @@ def native_rest(name: str, values: Locals) -> Iterator[Any] | None:
     return row.native(values)
 
 
-def native_at(name: str, values: Locals, state: Any) -> Iterator[Any] | None:
+def native_at(iterator: Any, state: Any) -> Iterator[Any]:
     """The same, at this state of `__setstate__`."""
-    rest: Any = native_rest(name, values)
-    if rest is not None:
-        rest.__setstate__(state)
+    frame = iterator.frame
+    rest: Any = native_rest(frame.code.code.co_name, frame.values_by_name())
+    if rest is None:
+        text = f"{named_by_c(iterator.python_type)!r} object has no attribute '__setstate__'"
+        raise AttributeError(text, name="__setstate__", obj=iterator)
+    rest.__setstate__(state)
     return rest
 
 
@@ -288,3 +298,24 @@ def _notices(cls: type) -> bool:
 
 def _itself(self: Any) -> Any:
     return self
+
+
+def reduced_state(row: StandIn, machine: Interpreter, values: Locals | None) -> State | None:
+    """What `__reduce__` gives, by the locals of the frame; None where C gives nothing. Without a
+    frame the iterator has ended."""
+    if row.state is not None:
+        return row.ended if values is None else row.state(_seen(machine, values))
+    if row.native is None or row.cls not in TELLING:
+        return None
+    if machine.recording:
+        raise broken("unknown-call", f"{named_by_c(row.cls)}.__reduce__")
+    rest: Any = None if values is None else row.native(values)
+    state: State = (row.cls, ((),)) if rest is None else rest.__reduce__()
+    return state
+
+
+def _seen(machine: Interpreter, values: Locals) -> Locals:
+    """The iterators as the trace sees them, of a frame that an earlier segment left."""
+    if not machine.recording or "iterators" not in values:
+        return values
+    return {**values, "iterators": machine.heap.mirror(values["iterators"])}

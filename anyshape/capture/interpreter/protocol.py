@@ -57,6 +57,8 @@ PLAIN = frozenset(
     }
 )
 CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
+TAKING_PROXIES = ("or", "mod")
+"""Operators to which a read-only proxy is the mapping that it shows."""
 SIZED = (list, dict, set, tuple, frozenset, MappingProxyType)
 
 
@@ -82,7 +84,10 @@ def binary(machine: Interpreter, op: Operator, a: Any, b: Any) -> Any:
     ):
         return Call(polyfills.binary_op, (a, b, op.method, op.reflected, op.in_place, op.sign))
     if machine.recording and MappingProxyType in (left, right):
-        a, b = machine.heap.behind(a), machine.heap.behind(b)
+        if left is MappingProxyType and (op.in_place is not None or op.name != "or"):
+            return op.function(a, b)  # which refuses
+        if op.name in TAKING_PROXIES or op.in_place is not None:
+            a, b = machine.heap.behind(a), machine.heap.behind(b)
     made = None if op.in_place is None else _taken_in_place(machine, op.in_place, a, b)
     if made is None and machine.recording:
         made = machine.operated(op.function, a, b)

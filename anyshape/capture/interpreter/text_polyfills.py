@@ -54,6 +54,14 @@ def repr_of_frozenset(values: Any) -> Any:
     return "frozenset({" + ", ".join(parts) + "})"
 
 
+def show_one_by_one(show: Any, values: Any, asked: Any, separator: Any, end: Any) -> None:
+    for index, value in enumerate(values):
+        if index:
+            show(separator, end="")
+        show(str(value) if asked[index] else value, end="")
+    show(end=end)
+
+
 def substitute(pattern: Any, function: Any, text: Any, count: Any) -> Any:
     return substitute_counted(pattern, function, text, count)[0]
 

@@ -8,6 +8,7 @@ from typing import Any
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.quiet_classes import bare_name
 from anyshape.capture.heap.values import (
+    BOUND_IN_C,
     BY_VALUE,
     NULL,
     PROXIES,
@@ -240,7 +241,7 @@ def _refuse_unread(a: Any, b: Any) -> None:
 def note_values(machine: Interpreter, a: Any, b: Any) -> None:
     """Equal values may be one object or two."""
     kind = type(a)
-    if kind not in BY_VALUE and kind is not MethodType:
+    if kind not in BY_VALUE and kind is not MethodType and kind not in BOUND_IN_C:
         return
     if kind is type(b) and (a is b or kind is tuple or a == b):
         machine.domain.identify_value(a)

@@ -21,6 +21,7 @@ from typing import Any
 from anyshape.capture.heap import answers
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.hidden_dicts import PARTIAL_FIELDS
+from anyshape.capture.heap.mirrors import mapping_behind
 from anyshape.capture.heap.quiet_classes import bare_name, mro_of
 from anyshape.capture.heap.values import ABSENT, NULL, PROXIES, SYMBOLIC_NUMBERS, Call, ScalarValue
 from anyshape.capture.interpreter import (
@@ -287,6 +288,19 @@ def _shown(name: str) -> Handler:
     return handler
 
 
+def _merged(method: Any, order: slice) -> Handler:
+    """`__or__` or `__ror__` of a read-only proxy: `|` of the mapping that it shows."""
+
+    def handler(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+        if kwargs or len(args) != 2 or type(args[0]) is not types.MappingProxyType:
+            return machine.native(method, args, kwargs)
+        shown = machine.heap.behind if machine.recording else mapping_behind
+        a, b = (shown(v) if type(v) is types.MappingProxyType else v for v in args[order])
+        return protocol.binary(machine, operators.BINARY["|"], a, b)
+
+    return handler
+
+
 # ---- functools -----------------------------------------------------------------------------------
 def _partial(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     func, first, named = (field(fn) for field in PARTIAL_FIELDS.values())
@@ -475,7 +489,7 @@ _PARTIAL_CALL = vars(functools.partial)["__call__"]
 FUNCTION_GET = vars(types.FunctionType)["__get__"]
 PROXY_METHODS = (
     *("get", "keys", "values", "items", "copy", "__getitem__", "__contains__", "__len__"),
-    *("__iter__", "__reversed__", "__or__", "__ror__"),
+    *("__iter__", "__reversed__"),
 )
 TYPE_HANDLERS: dict[Any, Handler] = {
     **OBJECT_TYPES,
@@ -521,6 +535,8 @@ BUILTINS: dict[Any, Handler] = {
     _PARTIAL_CALL: _partial_call,
     FUNCTION_GET: _bound_function,
     **{vars(types.MappingProxyType)[name]: _shown(name) for name in PROXY_METHODS},
+    types.MappingProxyType.__or__: _merged(types.MappingProxyType.__or__, slice(None)),
+    types.MappingProxyType.__ror__: _merged(types.MappingProxyType.__ror__, slice(None, None, -1)),
     **{op.function: _binary_operator(op) for op in operators.BINARY.values()},
     **{op.function: _binary_operator(op) for op in operators.INPLACE.values()},
     **{function: _comparison(sign) for sign, (_, _, function) in operators.COMPARISONS.items()},

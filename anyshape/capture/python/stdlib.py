@@ -168,6 +168,7 @@ STDLIB: dict[Any, Handler] = {
     **iterator_positions.HANDLERS,
     **compared_containers.HANDLERS,
     str.format: texts_of_parts.format_text,
+    print: texts_of_parts.print_values,
     **instances.INSTANCE_HANDLERS,
 }
 STDLIB_CLASS_METHODS: dict[Any, Any] = {(itertools.chain, "from_iterable"): _chain_from_iterable}

@@ -1,4 +1,5 @@
-"""`text.format(...)` and texts of containers where C code would ask a class of the program for one.
+"""`text.format(...)`, `print` and texts of containers where C code would ask a class of the program
+for one.
 
 In: a text and values, while recording. Out: a call that asks for one text after the other, as C
 does; nothing where C asks nobody, or might refuse something.
@@ -8,8 +9,13 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
+from anyshape.capture.heap import purity
+from anyshape.capture.heap.breaks import broken
+from anyshape.capture.heap.nested_containers import elements_of
+from anyshape.capture.heap.quiet_classes import bare_name, is_of_code
 from anyshape.capture.heap.values import PROXIES, Call
 from anyshape.capture.interpreter import c_callbacks, polyfills, protocol, text_polyfills
 from anyshape.capture.interpreter.domain import Interpreter
@@ -72,3 +78,41 @@ def _fields(text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[F
     if len(counted) > 1 or (True in counted and not all(n == "" for n in names)):
         return None
     return tuple(fields)
+
+
+def print_values(machine: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The handler of `print`: what code of the program does to make a text, it does there, and not
+    where the text is shown."""
+    asked = [machine.recording and _asks_for_its_text(machine, value) for value in args]
+    if not any(asked):
+        return machine.native(print, args, kwargs)
+    separator, end = kwargs.get("sep"), kwargs.get("end")
+    if kwargs.keys() - SEPARATORS or not {type(separator), type(end)} <= {str, type(None)}:
+        kind = bare_name(type(args[asked.index(True)]))
+        raise broken("python-effect", f"printing an object of class {kind}")
+    separator, end = (" " if separator is None else separator), ("\n" if end is None else end)
+    return Call(text_polyfills.show_one_by_one, (print, args, asked, separator, end))
+
+
+SEPARATORS = {"sep", "end"}
+
+
+def _asks_for_its_text(
+    machine: Interpreter, value: Any, name: str = "__str__", depth: int = 4
+) -> bool:
+    """Whether a method of the program, or one of C with another meaning, gives the text of it."""
+    kind = type(value)
+    if kind in PROXIES or issubclass(kind, type):
+        return False
+    if kind in REPRS:
+        lying = machine.heap.mirror_of(value)
+        parts = (*elements_of(lying), *(dict.values(lying) if kind is dict else ()))
+        return depth > 0 and any(
+            _asks_for_its_text(machine, part, "__repr__", depth - 1) for part in parts
+        )
+    method = machine.lookup(kind, name)
+    if method is object.__str__:
+        name, method = "__repr__", machine.lookup(kind, "__repr__")
+    if type(method) is FunctionType:
+        return not purity.is_library(method.__module__ or "")
+    return is_of_code(kind, name)

@@ -317,7 +317,7 @@ class Capturer:
             if entry.point is None:
                 named = dict(zip(entry.names, virtual[entry.positional :]))
                 return machine.run(self.fn, *virtual[: entry.positional], **named), None
-            machine.frame = inflate(entry.point, virtual, domain.bound_method)
+            machine.frame = inflate(entry.point, virtual, partial(domain.bound_method, entry.slots))
             return machine.resume(), None
         except Break as signal:
             if recorder.replaced.is_seen:

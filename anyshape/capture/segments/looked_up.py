@@ -23,6 +23,7 @@ from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.mirrors import VIEWS, keys_in_order, mapping_behind
 from anyshape.capture.heap.nested_containers import CONTAINERS, elements_of, length_of
 from anyshape.capture.heap.quiet_classes import bare_name
+from anyshape.capture.heap.quiet_reads import descriptor_of
 from anyshape.capture.heap.values import PROXIES, TensorValue
 from anyshape.capture.interpreter import c_callbacks
 from anyshape.capture.recording.domain import RecordingDomain
@@ -30,7 +31,11 @@ from anyshape.capture.recording.domain import RecordingDomain
 BY_VALUE = (*CONSTANTS, *EQUAL)
 BY_KEY = (dict, set, frozenset)
 DEPTH = 4
+METHOD_OF_A_NUMBER = "comparing a method of a number that may be another one,"
 HASHED_BY_PARTS = c_callbacks.HASHED_BY_PARTS
+SHARED = (*OWNERS, *CONTAINERS, bytearray)
+"""What nobody tells from another of its class unless the program asks: objects that hold tensors
+and, where methods are bound to them, containers."""
 COMPARERS = c_callbacks.COMPARERS | c_callbacks.HASHERS | purity.KEYED
 
 
@@ -48,7 +53,7 @@ def rely_on_keys(domain: RecordingDomain, keys: tuple[Any, ...]) -> None:
 def rely_on_parts(domain: RecordingDomain, key: Any) -> None:
     """It is this very object, and so is what it is made of."""
     for part in _parts([key]):
-        if not isinstance(part, torch.Tensor):
+        if not (isinstance(part, torch.Tensor) or _is_a_value(part)):
             _rely_on_part(domain, part)
 
 
@@ -103,7 +108,8 @@ def _size(value: Any) -> int:
 
 
 def _has_shared(values: Iterable[Any]) -> bool:
-    return any(_is_shared(part) for part in _inside(values))
+    parts = _inside(values)
+    return any(_is_a_value(part) or issubclass(type(part), SHARED) for part in parts)
 
 
 def _hashed(fn: Any, args: tuple[Any, ...]) -> Iterator[Any]:
@@ -124,7 +130,8 @@ def _hashed(fn: Any, args: tuple[Any, ...]) -> Iterator[Any]:
 
 def _rely_on_difference(domain: RecordingDomain, values: Iterable[Any]) -> None:
     """These, and what lies in them, are about to be compared with each other by C."""
-    inside = [part for part in _inside(values) if _is_shared(part)]
+    inside = [*_objects(domain, _inside(values))]
+    inside = [part for part in inside if issubclass(type(part), SHARED)]
     moving = [part for part in inside if not domain.recorder.is_the_same(part)]
     if moving and len(inside) > 1:
         _distinguish(domain, moving, inside)
@@ -134,21 +141,28 @@ def _distinguish(domain: RecordingDomain, moving: list[Any], others: Iterable[An
     """Relies on those that move being none of the others of their class."""
     kinds = {type(part) for part in moving}
     for part in (*moving, *others):
-        if type(part) is types.MethodWrapperType:  # two may be equal
-            domain.rely_on_object(part)
-        elif type(part) in kinds:
+        if type(part) in kinds:
             domain.identify(part)
 
 
-def _is_shared(part: Any) -> bool:
-    """Whether nobody tells it from another of its class unless the program asks."""
-    return issubclass(type(part), (*OWNERS, types.MethodWrapperType))
+def _objects(domain: RecordingDomain, parts: Iterable[Any]) -> Iterator[Any]:
+    """The parts but the values that methods are bound to: which object each is, is relied on."""
+    for part in parts:
+        domain.identify_value(part)
+        if domain.as_it_was(part) is not part:  # a tuple whose numbers may be others
+            raise broken("unknown-call", METHOD_OF_A_NUMBER)
+        if not _is_a_value(part):
+            yield part
+
+
+def _is_a_value(part: Any) -> bool:
+    return type(part) in CONSTANTS or issubclass(type(part), EQUAL)
 
 
 def _moving(domain: RecordingDomain, key: Any) -> list[Any]:
     """The objects in a key that may be others in another call."""
     found = []
-    for part in _parts([domain.machine.heap.mirror(key)]):
+    for part in _objects(domain, _parts([domain.machine.heap.mirror(key)])):
         if type(part) in times.CLASSES:
             domain.will_look_inside(part)
         elif type(part) is TensorValue or not domain.recorder.is_the_same(part):
@@ -157,19 +171,29 @@ def _moving(domain: RecordingDomain, key: Any) -> list[Any]:
 
 
 def _parts(keys: Iterable[Any], depth: int = DEPTH) -> Iterator[Any]:
-    """The objects by which keys are told from each other, where no value tells."""
+    """The objects by which keys are told from each other, where no value tells, and the values
+    that methods are bound to, which are compared as objects."""
     for key in keys:
-        if type(key) in CONSTANTS or issubclass(type(key), EQUAL):
+        if _is_a_value(key):
             continue
         if depth and issubclass(type(key), HASHED_BY_PARTS):
             yield from _parts(elements_of(key), depth - 1)
         elif type(key) is types.MethodType:
-            yield from _parts((key.__func__, key.__self__), depth - 1)
+            yield from (*_parts((key.__func__,), depth - 1), *_owner_of(key))
+        elif descriptor_of(key) is not None:
+            yield from _owner_of(key)
         elif issubclass(type(key), weakref.ref):
             referent = weakref.ref.__call__(key)
             yield from () if referent is None else (referent,)
         elif type(key) not in PROXIES or type(key) is TensorValue:
             yield key
+
+
+def _owner_of(method: Any) -> tuple[Any, ...]:
+    owner = method.__self__
+    if type(owner) in PROXIES and type(owner) is not TensorValue:  # which object it is, is unknown
+        raise broken("unknown-call", METHOD_OF_A_NUMBER)
+    return (owner,)
 
 
 def _inside(given: Iterable[Any], depth: int = DEPTH) -> Iterator[Any]:

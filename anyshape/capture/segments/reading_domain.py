@@ -33,10 +33,16 @@ from anyshape.capture.heap.iterators import FORKABLE
 from anyshape.capture.heap.nested_containers import elements_of
 from anyshape.capture.heap.numpy_scalars import is_numpy_number
 from anyshape.capture.heap.quiet_classes import bare_name, class_entry
-from anyshape.capture.heap.quiet_reads import PLAIN_BASES, plain_of
+from anyshape.capture.heap.quiet_reads import PLAIN_BASES, descriptor_of, plain_of
 from anyshape.capture.heap.sources import Source
 from anyshape.capture.heap.unread_writes import PLAIN_KEYS
-from anyshape.capture.heap.values import BY_VALUE, PROXIES, OpaqueValue, TensorValue
+from anyshape.capture.heap.values import (
+    BOUND_IN_C,
+    BY_VALUE,
+    PROXIES,
+    OpaqueValue,
+    TensorValue,
+)
 from anyshape.capture.interpreter import c_callbacks
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording import decimal_contexts
@@ -102,7 +108,8 @@ HASHED_AS_NUMBERS = frozenset({int, float, complex, bool, tuple})
 """Classes of keys that an object of the program's may well have the hash of, and so be asked; to
 have that of a text it has to be made for it."""
 
-MADE_OF_PARTS = frozenset({tuple, types.MethodType})
+BOUND = frozenset({types.MethodType, *BOUND_IN_C})
+MADE_OF_PARTS = frozenset({tuple, *BOUND})
 """Classes of what may stand for what was read."""
 
 NAMES = frozenset({"global", "unbound"})
@@ -271,8 +278,8 @@ class ReadingDomain(RecordingDomain):
         if stand_in is not None:
             return stand_in(self, source, value)
         if not self._is_fixed(source):
-            if kind is types.MethodType:
-                return self._see_method(source, value)
+            if kind in BOUND and (made := self._see_method(source, value)) is not None:
+                return made
             if kind is types.FunctionType and not is_global(value):
                 return self._see_function(source, value)
             if kind is super:
@@ -338,7 +345,7 @@ class ReadingDomain(RecordingDomain):
     def _see_fixed(self, source: Source, value: Any) -> Any:
         """An object that is the same one in each call; of another class it would be another."""
         self._pin(source, value)
-        if type(value) is types.MethodType:
+        if type(value) in BOUND:
             looked_up.rely_on_parts(self, value)
         if not issubclass(type(value), IDENTITY):
             self.recorder.guard(source, "type", type(value))
@@ -360,12 +367,26 @@ class ReadingDomain(RecordingDomain):
         return self._handed(made, source)
 
     def _see_method(self, source: Source, value: Any) -> Any:
-        """A bound method is made anew each time: what it is made of is relied on."""
-        sources = self.recorder.sources
-        self.recorder.guard(source, "type", types.MethodType)
-        function = self.see(sources.child(source, "attr", "__func__"), value.__func__)
-        owner = self.see(sources.child(source, "attr", "__self__"), value.__self__)
-        return self._stands_for(types.MethodType(function, owner), source, value)
+        """A bound method is made anew each time: what it is made of is relied on. None of a
+        function of C that is bound to nothing."""
+        child, in_python = self.recorder.sources.child, type(value) is types.MethodType
+        method = None if in_python else descriptor_of(value)
+        if not in_python and method is None:
+            return None
+        self.recorder.guard(source, "type", type(value))
+        if in_python:
+            function = self.see(child(source, "attr", "__func__"), value.__func__)
+        else:  # what it does is what the method of its class does
+            self.recorder.guard(child(source, "descriptor", None), "is", method)
+        owner = self.see(child(source, "attr", "__self__"), value.__self__)
+        made = types.MethodType(function, owner) if in_python else self.bind_in_c(owner, method)
+        return self._stands_for(made, source, value)
+
+    def bind_in_c(self, value: Any, method: Any) -> Any:
+        """A C method, bound to a value."""
+        if type(value) in PROXIES:
+            return self.getattr(value, method.__name__)
+        return method.__get__(value, type(value))
 
     def _see_super(self, source: Source, value: Any) -> Any:
         """What `super()` gave before the segment: it is made again of what it was made of."""

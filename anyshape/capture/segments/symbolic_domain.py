@@ -450,13 +450,10 @@ class SymbolicDomain(ReadingDomain):
         return number_attribute(self, value, name)
 
     @unread
-    def bound_method(self, value: Any, method: Any, slot: int) -> Any:
+    def bound_method(self, slots: list[Any], value: Any, method: Any, slot: int) -> Any:
         """A C method of a value, as an earlier segment left it on a stack."""
-        if type(value) in PROXIES:
-            return self.getattr(value, method.__name__)
-        made, sources = method.__get__(value, type(value)), self.recorder.sources
-        sources.remember_constant(made, sources.slot(slot, method.__name__))
-        return made
+        source = self.recorder.sources.slot(slot, method.__name__)
+        return self._stands_for(self.bind_in_c(value, method), source, slots[slot])
 
     @unread
     def setattr(self, value: Any, name: str, new: Any) -> Any:

@@ -22,6 +22,20 @@ class Thing:
         """Bound anew at each read."""
 
 
+class Row(list[int]):
+    """Rows are equal, their methods are not."""
+
+    def method(self) -> None:
+        """Bound anew at each read."""
+
+
+class Pair(tuple[int, int]):
+    """Pairs are equal, their methods are not."""
+
+    def method(self) -> None:
+        """Bound anew at each read."""
+
+
 def local() -> Callable[..., Any]:
     kept = [0]
 
@@ -37,6 +51,11 @@ MADE: dict[str, Callable[[], Any]] = {
     "function": local,
     "class": lambda: type("Made", (), {}),
     "method": lambda: Thing().method,
+    "method of a list": lambda: Row().method,
+    "method of a tuple": lambda: Pair((1, 2)).method,
+    "slot of C": lambda: Thing().__str__,
+    "method of C": lambda: [0].append,
+    "method of C of a tuple": lambda: tuple([1, 2]).count,
     "module": torch.nn.Identity,
     "partial": lambda: functools.partial(local()),
     "tuple": lambda: (1, (Thing(), "x")),
@@ -76,8 +95,32 @@ def test_what_is_found_is_that_of_the_object(program: Callable[..., Any]) -> Non
         fast = compiled(lambda x, h: program(x, h, table, keys, order), fullgraph=False)
         x = torch.rand(2)
         for h in (a, b, other, a, b):
-            wanted = program(x, h, table, keys, order)
-            same(fast(x, h), wanted)
+            for again in (h, bound_again(h)):
+                wanted = program(x, again, table, keys, order)
+                same(fast(x, again), wanted)
+
+
+def bound_again(method: Any) -> Any:
+    """The method anew, as each read makes it; anything else as it is."""
+    owner = getattr(method, "__self__", None)
+    return method if owner is None else getattr(owner, method.__name__)
+
+
+METHODS_OF_NUMBERS = [(3).__add__, (4).__add__, (3).__sub__, (1000).__add__, int("1000").__add__]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("options", [{}, {"break_every": 1}], ids=str)
+def test_methods_of_numbers_are_told_from_each_other(options: dict[str, int]) -> None:
+    table, order = {METHODS_OF_NUMBERS[0]: 1}, METHODS_OF_NUMBERS[::3]
+
+    def program(x: Tensor, h: Any) -> Any:
+        held = [h]
+        return x + len({**table, h: 2}), h in table, len({h, *order}), h is held[0], order.count(h)
+
+    fast = compiled(program, fullgraph=False, **options)
+    for h in METHODS_OF_NUMBERS * 2:
+        same(fast(torch.ones(1), h), program(torch.ones(1), h))
 
 
 def test_those_that_are_not_found_are_one_specialization() -> None:

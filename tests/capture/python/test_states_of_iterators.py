@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import anyshape
+from tests.capture.by_reference import compiled
 
 
 class Items:
@@ -57,6 +58,8 @@ MAKERS: dict[str, Callable[[], Iterator[Any]]] = {
     "dropwhile": lambda: itertools.dropwhile(small, [5, 1, 6]),
     "filterfalse": lambda: itertools.filterfalse(small, [5, 1, 6]),
     "compress": lambda: itertools.compress(Items(3), [1, 0, 1]),
+    "product": lambda: itertools.product(Items(2), "ab"),
+    "cycle": lambda: itertools.islice(itertools.cycle(Items(2)), 5),
 }
 
 
@@ -106,6 +109,23 @@ def test_one_tuple_is_given_again_where_nobody_holds_it() -> None:
     wanted = program(torch.ones(2))[1]
     assert wanted == 1
     assert anyshape.compile(program)(torch.ones(2))[1] == wanted
+
+
+def told(x: Any, numbers: Any) -> Any:
+    made: list[Any] = [zip(numbers, numbers), map(str, numbers), enumerate(numbers)]
+    made += [itertools.cycle(numbers), itertools.product([1, 2], [3, 4])]
+    states = [it.__reduce__() for it in made]
+    same = [states[0][1][0] is numbers, states[0][1][1] is numbers, states[1][1][1] is numbers]
+    return x + 1, [state[0] for state in states], same, list(states[4][0](*states[4][1]))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("options", [{}, {"break_every": 1}, {"break_every": 3}], ids=str)
+def test_states_are_told_where_they_are_asked_for_by_name(options: dict[str, int]) -> None:
+    fast = compiled(told, fullgraph=False, **options)
+    for _ in range(2):
+        wanted = told(torch.ones(2), iter([1, 2]))[1:]
+        assert fast(torch.ones(2), iter([1, 2]))[1:] == wanted
 
 
 def refusals(x: Any) -> Any:

@@ -261,7 +261,8 @@ class _Partition:
         """What eager saves of what the program can see, and the backward half does not read."""
         checked = self.joint.saved_inputs - self.joint.unchecked_inputs | self.joint.left_inputs
         seen = [Residual("input", i) for i in sorted(checked)]
-        seen += [Residual("output", i) for i in sorted(self.joint.saved_outputs)]
+        outputs = self.joint.saved_outputs | self.joint.left_outputs
+        seen += [Residual("output", i) for i in sorted(outputs)]
         return tuple(one for one in seen if one not in residuals)
 
     def _saved(self, allowed: Allowed) -> tuple[list[Value], int]:

@@ -78,6 +78,9 @@ class Boundary:
     _sized: tuple[int, ...] = ()  # inputs of which a size is a symbol
     _fixed_shapes: tuple[tuple[int, tuple[int, ...]], ...] = ()  # of the others
     _owns: dict[Part, tuple[SavedValue, ...]] = field(default_factory=dict)
+    _watched: dict[Part, tuple[SavedValue, ...]] = field(default_factory=dict)
+    """For each part, what else the program can see and some part's formulas of eager's keep: which
+    of them is asked where one has been written."""
     _tensors: tuple[int, ...] = ()  # inputs that are
     _constant_inputs: tuple[tuple[int, torch.Tensor], ...] = ()
     _leaves: tuple[int, ...] = ()  # inputs that gradients are wanted of
@@ -109,6 +112,10 @@ class Boundary:
             part: tuple(residuals[i] for i in part.residuals) for part in self.layout.parts
         }
         shown = self.layout.outputs - self.layout.hidden
+        seen = [s for s in saved if s.checked and (s.of_inputs or s.position < shown)]
+        self._watched = {
+            part: tuple(s for s in seen if s not in own) for part, own in self._owns.items()
+        }
         self._shown = tuple([p for part in self.layout.parts for p in part.outputs if p < shown])
         self._own_saved = {
             part: tuple(p for p in part.outputs if p in self._saved_outputs and p < shown)
@@ -255,7 +262,7 @@ class Boundary:
         again = call.written_since()
         left = (
             number
-            for number, one in enumerate(self.layout.watched, len(self._owns[part]))
+            for number, one in enumerate(self._watched[part], len(self._owns[part]))
             if one.of_inputs and one.position in call.copies
             if self.graph.inputs[one.position].value in behind
         )
@@ -519,7 +526,7 @@ class Differentiated(torch.autograd.Function):
         if part is layout.parts[0]:  # what the forward half does, autograd does not see
             boundary._run_forward(call)
         own = boundary._owns[part]
-        saved = [call.as_saved(one, part, layout) for one in (*own, *layout.watched)]
+        saved = [call.as_saved(one, part, layout) for one in (*own, *boundary._watched[part])]
         ctx.save_for_backward(*saved)
         ctx.versions = versions_as_saved(saved)
         ctx.boundary, ctx.call, ctx.part, ctx.own = boundary, call, part, own

@@ -47,6 +47,7 @@ from anyshape.autograd.partition import (
     backward_over,
     partition,
     residuals_read,
+    sources_of_residuals,
 )
 from anyshape.autograd.recompute import recompute_cheap
 from anyshape.autograd.replayable import with_marks, writes_on_the_way
@@ -459,6 +460,7 @@ def _layout(
         len(chained.hidden),
         tuple(sorted(kept)),
         not (halves.residuals or halves.watched) and keeps_nothing(outlined.marked),
+        sources=sources_of_residuals(halves),
     )
 
 

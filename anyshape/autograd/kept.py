@@ -16,6 +16,7 @@ from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values, r
 from anyshape.nouns import frozen
 from anyshape.ops.gradients.kept import STATISTICS, UNCHECKED
 from anyshape.ops.gradients.kept import Kept as Named
+from anyshape.ops.shared_memory import written_in
 from anyshape.ops.table import OpDef
 
 NOTHING: frozenset[Value] = frozenset()
@@ -73,7 +74,8 @@ Positions = tuple[frozenset[int], frozenset[int]]
 
 
 def kept_by_eager(formulas: Formulas) -> tuple[Positions, Positions]:
-    """In whose memory it lies, and in whose it lies where sizes say so."""
+    """In whose memory it lies, and in whose it lies where sizes say so; but for inputs that the
+    graph writes: ``kept_as_left``."""
     graph, ops = formulas.graph, formulas.ops
     memories = roots(graph, ops), roots_at_some_sizes(graph, ops)
     inputs = {entry.value for entry in graph.inputs}
@@ -84,7 +86,8 @@ def kept_by_eager(formulas: Formulas) -> tuple[Positions, Positions]:
         if any(not s.isdisjoint(r.get(v, v) for v in read) for s, r in zip(seen, memories)):
             for found, r in zip(kept, memories):
                 found.update(r.get(v, v) for v in formulas.checked(node))
-    surely, perhaps = (_lying_in(graph, r, found) for r, found in zip(memories, kept))
+    own = written_in(graph.nodes, ops) & inputs
+    surely, perhaps = (_lying_in(graph, r, found - own) for r, found in zip(memories, kept))
     return surely, perhaps
 
 

@@ -82,7 +82,7 @@ def kept_by_formula(graph: Graph, node: Node) -> Kept:
                     mark = (1,) * MORE_DIMENSIONS + (position + 1,)
                     tensor.data = tensor.new_empty(mark)
                     marks[mark] = value
-            themselves = frozenset(marks[s] for s in map(_shape, _saved(made)) if s in marks)
+            themselves = frozenset(marks[s] for s in map(_shape, saved_behind(made)) if s in marks)
             read = ((v, t) for v, t in zip(values, given, strict=True) if v in tensors)
             pairs = [*read, *zip(node.outputs, made, strict=True)]
             if any(formula.name() in HIDING for formula in _formulas(made)):
@@ -145,7 +145,7 @@ def keeps_nothing(graph: Graph) -> bool:
         with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
             given = [_like(graph, entry.value) for entry in inputs]
             made = eager_function(replace(graph, inputs=inputs))(*given)
-            return next(_saved(made), None) is None
+            return next(saved_behind(made), None) is None
     except Exception as error:
         if is_interrupt(error):
             raise
@@ -162,7 +162,7 @@ def _shape(tensor: Tensor) -> tuple[int, ...]:
     return tuple(tensor.shape)
 
 
-def _saved(made: tuple[object, ...]) -> Iterator[Tensor]:
+def saved_behind(made: tuple[object, ...]) -> Iterator[Tensor]:
     """What the formulas behind these results keep."""
     for formula, name in _kept_names(made):
         kept = getattr(formula, name)

@@ -163,9 +163,12 @@ def _shape(tensor: Tensor) -> tuple[int, ...]:
 
 
 def saved_behind(made: tuple[object, ...]) -> Iterator[Tensor]:
-    """What the formulas behind these results keep."""
+    """What the formulas behind these results keep, and have not let go of."""
     for formula, name in _kept_names(made):
-        kept = getattr(formula, name)
+        try:
+            kept = getattr(formula, name)
+        except RuntimeError:  # it was gone through, or written since
+            continue
         several = kept if isinstance(kept, (tuple, list)) else (kept,)
         yield from (one for one in several if isinstance(one, Tensor))
 

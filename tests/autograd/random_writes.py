@@ -95,7 +95,9 @@ def outcomes(
                 case ("write", target, form, way):
                     _write(of, target, form, way)
                 case ("gradient", result, ends, create):
-                    loss = (of[result] * torch.arange(1, 1 + of[result].numel()).view_as(of[result])).sum()
+                    loss = (
+                        of[result] * torch.arange(1, 1 + of[result].numel()).view_as(of[result])
+                    ).sum()
                     several = [of[end] for end in ends]
                     gradients = []
                     gradients = list(
@@ -106,7 +108,9 @@ def outcomes(
                     found.append(_seen(gradients))
                 case ("second", end):
                     total = sum(g.square().sum() for g in gradients if g is not None)
-                    gradient = torch.autograd.grad(total, of[end], retain_graph=True, allow_unused=True)
+                    gradient = torch.autograd.grad(
+                        total, of[end], retain_graph=True, allow_unused=True
+                    )
                     found.append(_seen(gradient))
         except (RuntimeError, AttributeError, TypeError) as error:
             found.append(_kind(error))

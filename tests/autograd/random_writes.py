@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
-from functools import partial
 from itertools import combinations
 from types import MappingProxyType
 from typing import Any
@@ -23,12 +22,11 @@ from anyshape.autograd.copied import with_copies
 from anyshape.autograd.differentiate import Activity, Joint, differentiate
 from anyshape.autograd.inlined import differentiates_again, inline_gradients, refuse_uncovered
 from anyshape.autograd.kept import (
-    Refuses,
+    Formulas,
     kept_as_left,
     kept_as_they_are,
     kept_by_each,
     kept_by_eager,
-    kept_by_row,
     reads_unchecked,
     unchecked_by_eager,
 )
@@ -49,9 +47,9 @@ from anyshape.autograd.partition import (
     backward_over,
     partition,
     residuals_read,
+    sources_of_residuals,
 )
 from anyshape.autograd.recompute import recompute_cheap
-from anyshape.autograd.recorded import names_of_recorded
 from anyshape.autograd.replayable import with_marks, writes_on_the_way
 from anyshape.autograd.shared_heads import without_repeated_heads
 from anyshape.autograd.stages import Stage, cut_at, cut_in, named_in, staged
@@ -72,7 +70,7 @@ from anyshape.runtime.random_state import devices_drawn_on
 from anyshape.runtime.rollback import written_inputs
 from anyshape.runtime.saved_by_eager import (
     keeps_nothing,
-    kept_themselves,
+    kept_by_formula,
     reads_what_is_written,
     requires_as_marked,
 )
@@ -140,6 +138,7 @@ class _Backwards:
 
     graph: Graph
     outlined: Outline
+    formulas: Formulas
     chained: _Chained
     whole: Joint
     halves: Halves
@@ -171,7 +170,7 @@ class _Backwards:
         if handed in self.of_stages:
             return self.of_stages[handed]
         with _refusals(), stage_of("differentiation", self.graph.first_line):
-            part = _joint(self.chained, self.outlined, absent)
+            part = _joint(self.chained, self.outlined, self.formulas, absent)
             backward = backward_over(part, self.whole, OPS, self.halves)
         given = tuple(i for i, g in enumerate(part.gradients) if g is not None)
         return replace(self.halves.whole(), graph=backward, given=given)
@@ -190,17 +189,20 @@ def compile_training(
         if reads_unchecked(node, written, OPS):
             raise NotDifferentiable(READS_WRITTEN, node)
     outlined = outline(with_copies(graph, OPS, reads_what_is_written), OPS)
+    formulas = Formulas(outlined.marked, OPS, kept_by_formula)
     shared = _refuse_shared(outlined)
     with _refusals(), stage_of("differentiation", graph.first_line):
         functional, expanded = _functional(outlined.graph)
         pure = without_repeated_heads(expanded, OPS)
         groups = independent(graph, OPS, outlined.differentiable)
         chained = _staged(pure, outlined, groups)
-        whole = _joint(chained, outlined)
+        whole = _joint(chained, outlined, formulas)
         halves = partition(whole, OPS, budget)
         of_stages = StageHalves(whole, OPS, halves, chained.stages).made if chained.stages else {}
     forward = compile_forward(halves.forward, constants)
-    backwards = _Backwards(graph, outlined, chained, whole, halves, of_stages, compile_backward)
+    backwards = _Backwards(
+        graph, outlined, formulas, chained, whole, halves, of_stages, compile_backward
+    )
     ahead = len(chained.differentiable) == 1  # the half is known, and refused now or never
     backward = compile_backward(halves.backward, {}) if ahead else None
     backwards.compiled.append(forward())
@@ -211,7 +213,7 @@ def compile_training(
     seen = replace(again, outputs=(*again.outputs, *named_in(again, chained.hidden, OPS)))
     replayed = without_dead_reads(seen, OPS)
     layout = replace(
-        _layout(outlined, unwritten, halves, groups, chained, of_stages), shared=shared
+        _layout(outlined, formulas, unwritten, halves, groups, chained, of_stages), shared=shared
     )
     cuts = (cut_in(replayed, chained.graph, stage, OPS) for stage in chained.stages)
     boundary = Boundary(
@@ -319,7 +321,9 @@ def _staged(pure: Graph, outlined: Outline, groups: Sequence[Group]) -> _Chained
     return _Chained(made.graph, differentiable, hidden, made.stages)
 
 
-def _joint(chained: _Chained, outlined: Outline, absent: tuple[int, ...] = ()) -> Joint:
+def _joint(
+    chained: _Chained, outlined: Outline, formulas: Formulas, absent: tuple[int, ...] = ()
+) -> Joint:
     joint = differentiate(
         chained.graph, OPS, outlined.wanted, chained.differentiable, absent, chained.stages
     )
@@ -327,9 +331,7 @@ def _joint(chained: _Chained, outlined: Outline, absent: tuple[int, ...] = ()) -
     count = len(outlined.graph.outputs)
     own = separate_outputs(outlined.graph, _cut_to(core, count), OPS)
     outputs = (*own.outputs, *core.outputs[count:])
-    kept_inputs, kept_outputs = kept_by_eager(
-        outlined.marked, OPS, _surely_refused, names_of_recorded(joint.graph)
-    )
+    (kept_inputs, kept_outputs), (left_inputs, left_outputs) = kept_by_eager(formulas)
     unchecked_inputs, unchecked_outputs = unchecked_by_eager(outlined.marked, OPS)
     return replace(
         joint,
@@ -337,7 +339,8 @@ def _joint(chained: _Chained, outlined: Outline, absent: tuple[int, ...] = ()) -
         saved_inputs=joint.saved_inputs | kept_inputs,
         saved_outputs=(joint.saved_outputs - unchecked_outputs) | kept_outputs,
         unchecked_inputs=unchecked_inputs,
-        left_inputs=kept_as_left(outlined.marked, OPS, _surely_refused),
+        left_inputs=kept_as_left(formulas) | left_inputs,
+        left_outputs=left_outputs - unchecked_outputs,
     )
 
 
@@ -347,9 +350,6 @@ def _cut_at(graph: Graph, values: Sequence[Value]) -> Graph:
         return cut_at(graph, values, OPS)
     except NotDifferentiable as refused:
         raise AnyshapeError("E401", op="backward", why=refused.reason) from refused
-
-
-_surely_refused = partial(reads_what_is_written, unknown=False)
 
 
 def _cut_to(graph: Graph, count: int) -> Graph:
@@ -367,7 +367,7 @@ def _unwritten(graph: Graph, functional: Graph) -> Graph | None:
     written, surely none of eager's formulas keeps what is (else it would refuse what is refused no
     more), and what these operators make requires gradients as what is written does: zeros do
     not."""
-    if not writes_on_the_way(graph, OPS) or _is_refused(graph, reads_what_is_written):
+    if not writes_on_the_way(graph, OPS) or _is_refused(graph):
         return None
     writes = written_inputs(graph)
     if writes.before or writes.behind:
@@ -422,6 +422,7 @@ def _refuse_overlaps(outlined: Outline, positions: Sequence[int]) -> Sequence[in
 
 def _layout(
     outlined: Outline,
+    formulas: Formulas,
     unwritten: Graph | None,
     halves: Halves,
     groups: Sequence[Group],
@@ -429,7 +430,6 @@ def _layout(
     of_stages: Mapping[tuple[int, ...], BackwardHalf],
 ) -> Layout:
     outputs = len(chained.graph.outputs)
-    shown = outputs - len(chained.hidden)
     every = tuple(range(len(halves.residuals)))
     parts = [Part(group.outputs, group.wanted, every) for group in groups]
     if chained.stages:
@@ -447,29 +447,21 @@ def _layout(
         e for e in enumerate(outlined.marked.inputs) if isinstance(e[1].value.type, TensorType)
     )
     inputs = {entry.value: position for position, entry in tensors}
-    kept = kept_as_they_are(outlined.marked, OPS, kept_themselves, inputs)
+    kept = kept_as_they_are(formulas, inputs)
     as_views = frozenset(read) - kept
     return Layout(
         outputs,
         tuple(key for part in parts for key in part.wanted) if chained.stages else outlined.wanted,
         chained.differentiable,
         tuple(_saved_value(one, as_views) for one in halves.residuals),
-        tuple(map(_saved_value, (*halves.watched, *_unread(halves, parts, shown)))),
+        tuple(map(_saved_value, halves.watched)),
         outputs + halves.extra,
         tuple(parts),
         len(chained.hidden),
         tuple(sorted(kept)),
         not (halves.residuals or halves.watched) and keeps_nothing(outlined.marked),
+        sources=sources_of_residuals(halves),
     )
-
-
-def _unread(halves: Halves, parts: Sequence[Part], shown: int) -> Iterator[Residual]:
-    """What the program can see and the half of no part reads, as each has something made of it
-    that lies in memory: eager's formulas keep it."""
-    read = {number for part in parts for number in part.residuals}
-    for number, one in enumerate(halves.residuals):
-        if number not in read and (one.kind == "input" or one.position < shown):
-            yield one
 
 
 def _results_kept(
@@ -484,7 +476,7 @@ def _results_kept(
         for stage in chained.stages
     )
     stages = [(made, frozenset(before)) for made, before in ways]
-    return kept_by_each(marked, OPS, kept_themselves, results, stages)
+    return kept_by_each(Formulas(marked, OPS, kept_by_formula), results, stages)
 
 
 def _writes(node: Node) -> bool:
@@ -493,15 +485,12 @@ def _writes(node: Node) -> bool:
     return node.op in OPS and bool(OPS[node.op].mutates) and any(t.requires_grad for t in tensors)
 
 
-def _is_refused(graph: Graph, refuses: Refuses = _surely_refused) -> bool:
+def _is_refused(graph: Graph) -> bool:
     """Does it write what one of eager's formulas keeps, though that has no gradients?"""
     if not any(node.op in OPS and OPS[node.op].mutates for node in graph.nodes):
         return False
     behind = written_by_the_end(graph, OPS)
-    return any(
-        not written.isdisjoint(values_in(kept_by_row(node, OPS))) or refuses(graph, node, written)
-        for node, written in behind
-    )
+    return any(reads_what_is_written(graph, node, written) for node, written in behind)
 
 
 def _saved_value(

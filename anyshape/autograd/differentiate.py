@@ -54,7 +54,8 @@ class Joint:
     (``stages.py``), None where nothing depends on it.
     ``saved`` are positions of the inputs and outputs in whose memory eager's own backward formulas
     read. ``unchecked_inputs``: of those eager does not know whether they were written since.
-    ``left_inputs``: those that they read as the graph has left them.
+    ``left_inputs``, ``left_outputs``: those of which eager alone knows what it keeps: what the
+    graph has left there, or views that some sizes have.
     """
 
     graph: Graph
@@ -65,6 +66,7 @@ class Joint:
     saved_outputs: frozenset[int]
     unchecked_inputs: frozenset[int] = frozenset()
     left_inputs: frozenset[int] = frozenset()
+    left_outputs: frozenset[int] = frozenset()
 
     @property
     def cotangents(self) -> tuple[Value, ...]:

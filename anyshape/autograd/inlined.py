@@ -17,13 +17,7 @@ from typing import Any
 from anyshape.autograd.checkpoints import computed_again
 from anyshape.autograd.differentiate import Activity, Backward, continued
 from anyshape.autograd.memory import roots
-from anyshape.autograd.outline import (
-    WRITES_UNKNOWN,
-    NotDifferentiable,
-    owns,
-    written_behind_parts,
-    written_unknown,
-)
+from anyshape.autograd.outline import NotDifferentiable, owns, written_otherwise
 from anyshape.autograd.own_backwards import without_own_backwards
 from anyshape.ir.graph import Arg, Graph, Node, Value, map_values, values_in
 from anyshape.nouns import replace
@@ -192,10 +186,8 @@ def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
     owner = roots(graph, ops)
     inputs = {entry.value for entry in graph.inputs}
     differentiated = _since(graph, owner)
-    for node in written_unknown(graph, ops):
-        raise NotDifferentiable(f"{node.op} {WRITES_UNKNOWN}", node)
-    for node in written_behind_parts(graph, ops):
-        raise NotDifferentiable(f"{node.op} writes what was taken apart", node)
+    for node, what in written_otherwise(graph, ops):
+        raise NotDifferentiable(f"{node.op} {what}", node)
     for position, node in enumerate(graph.nodes):
         row = ops.get(node.op)
         if row is None or not row.mutates:

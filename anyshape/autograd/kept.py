@@ -9,33 +9,86 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import field
+from typing import Protocol
 
-from anyshape.autograd.memory import roots
-from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values, values_in
+from anyshape.autograd.memory import roots, roots_at_some_sizes
+from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values, row_major, values_in
 from anyshape.nouns import frozen
-from anyshape.ops.gradients.kept import KEPT, STATISTICS, UNCHECKED, Given, Kept
+from anyshape.ops.gradients.kept import STATISTICS, UNCHECKED
+from anyshape.ops.gradients.kept import Kept as Named
+from anyshape.ops.shared_memory import written_in
 from anyshape.ops.table import OpDef
 
-Refuses = Callable[[Graph, Node, frozenset[Value]], bool]
 NOTHING: frozenset[Value] = frozenset()
 
 
-def kept_by_eager(
-    graph: Graph, ops: Mapping[str, OpDef], refuses: Refuses, recorded: Set[str] = frozenset()
-) -> tuple[frozenset[int], frozenset[int]]:
-    """(inputs, outputs) in whose memory it lies. ``recorded``: names of results that autograd
-    records the operator of, though its row has a rule."""
-    owner = roots(graph, ops)
-    nodes = _leading_to_gradients(graph, owner)
-    kept = {owner.get(v, v) for node in nodes for v in values_in(kept_by_row(node, ops))}
+class Kept(Protocol):
+    """Of what a node reads and makes, what eager's formulas keep ``themselves``, whatever data it
+    is given, and what is ``checked``: a later write to it is refused."""
+
+    @property
+    def themselves(self) -> frozenset[Value]: ...
+
+    @property
+    def checked(self) -> frozenset[Value]: ...
+
+
+Asked = Callable[[Graph, Node], Kept]
+
+
+@frozen(eq=False)
+class Formulas:
+    """What eager's formulas keep; ``answers`` are those of nodes alike: the numbers, among what a
+    node reads and makes, of what is kept itself, and of what is checked."""
+
+    graph: Graph
+    ops: Mapping[str, OpDef]
+    asked: Asked
+    answers: dict[str, tuple[frozenset[int], frozenset[int]]] = field(default_factory=dict)
+
+    def themselves(self, node: Node) -> frozenset[Value]:
+        return self._of(node, 0)
+
+    def checked(self, node: Node) -> frozenset[Value]:
+        return self._of(node, 1)
+
+    def _of(self, node: Node, which: int) -> frozenset[Value]:
+        """Of a view there is nothing; and what a region's node keeps, its own backward reads."""
+        row = self.ops.get(node.op)
+        is_view = row is not None and row.alias != "none" and not row.mutates
+        if is_view or node.regions or not _requires_gradients(node.outputs):
+            return NOTHING
+        values = list(dict.fromkeys((*node.inputs(), *node.outputs)))
+        key = _signature(node, values)
+        if key not in self.answers:
+            kept = self.asked(self.graph, node)
+            numbers = {value: i for i, value in enumerate(values)}
+            several = (kept.themselves, kept.checked)
+            themselves, checked = (frozenset(numbers[v] for v in found) for found in several)
+            self.answers[key] = themselves, checked
+        return frozenset(values[i] for i in self.answers[key][which])
+
+
+Positions = tuple[frozenset[int], frozenset[int]]
+"""Of inputs, and of outputs."""
+
+
+def kept_by_eager(formulas: Formulas) -> tuple[Positions, Positions]:
+    """In whose memory it lies, and in whose it lies where sizes say so; but for inputs that the
+    graph writes: ``kept_as_left``."""
+    graph, ops = formulas.graph, formulas.ops
+    memories = roots(graph, ops), roots_at_some_sizes(graph, ops)
     inputs = {entry.value for entry in graph.inputs}
-    handed_out = {owner.get(v, v) for v in values_in(graph.outputs)} - inputs
-    for node in nodes:
-        for value in _left_to_eager(node, ops, recorded):
-            root = owner.get(value, value)
-            if root in handed_out - kept and refuses(graph, node, frozenset({value})):
-                kept.add(root)
-    return _lying_in(graph, owner, kept)
+    seen = [inputs | {r.get(v, v) for v in values_in(graph.outputs)} for r in memories]
+    kept: list[set[Value]] = [set(), set()]
+    for node in _leading_to_gradients(graph, memories[1]):
+        read = [v for v in (*node.read, *node.outputs) if isinstance(v.type, TensorType)]
+        if any(not s.isdisjoint(r.get(v, v) for v in read) for s, r in zip(seen, memories)):
+            for found, r in zip(kept, memories):
+                found.update(r.get(v, v) for v in formulas.checked(node))
+    own = written_in(graph.nodes, ops) & inputs
+    surely, perhaps = (_lying_in(graph, r, found - own) for r, found in zip(memories, kept))
+    return surely, perhaps
 
 
 def _written_in(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[Value]:
@@ -43,26 +96,6 @@ def _written_in(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[Value]:
     for node in graph.nodes:
         if node.op in ops and ops[node.op].mutates and not _requires_gradients(node.outputs):
             yield from node.read[:1]
-
-
-def _read_by_formula(node: Node, ops: Mapping[str, OpDef]) -> Iterator[Value]:
-    row = ops.get(node.op)
-    is_pure = row is None or not (row.mutates or row.alias != "none")
-    if is_pure and _requires_gradients(node.outputs):
-        yield from (v for v in dict.fromkeys(node.inputs()) if isinstance(v.type, TensorType))
-
-
-def _left_to_eager(node: Node, ops: Mapping[str, OpDef], recorded: Set[str]) -> tuple[Value, ...]:
-    """What a node reads and makes of whose formula no row tells: autograd records it or what it
-    expands to, or it writes in place."""
-    row = ops.get(node.op)
-    if row is None or node.modes is None or not node.modes.grad:
-        return ()
-    has_rule = isinstance(row.vjp, Mapping) or row.vjp == "region" or row.alias != "none"
-    if has_rule and not row.mutates and recorded.isdisjoint(v.name for v in node.outputs):
-        return ()
-    tensors = (*node.inputs(), *node.outputs) if _requires_gradients(node.outputs) else ()
-    return tuple(v for v in tensors if isinstance(v.type, TensorType))
 
 
 def _leading_to_gradients(graph: Graph, owner: Mapping[Value, Value]) -> list[Node]:
@@ -98,73 +131,55 @@ def _lying_in(
     return frozenset(inputs), frozenset(outputs)
 
 
-def kept_as_they_are(
-    graph: Graph, ops: Mapping[str, OpDef], kept_themselves: Asked, values: Mapping[Value, int]
-) -> frozenset[int]:
+def kept_as_they_are(formulas: Formulas, values: Mapping[Value, int]) -> frozenset[int]:
     """The positions of those values that one of eager's formulas keeps themselves, and not as a
     view alone: it reads what ``x.data = new`` has put there."""
-    asked = _AsTheyAre(graph, ops, kept_themselves, values)
-    return asked.kept_by(_leading_to_gradients(graph, roots(graph, ops)))
+    graph = formulas.graph
+    nodes = _leading_to_gradients(graph, roots(graph, formulas.ops))
+    return _themselves(formulas, values, nodes)
 
 
 def kept_by_each(
-    graph: Graph,
-    ops: Mapping[str, OpDef],
-    kept_themselves: Asked,
+    formulas: Formulas,
     values: Mapping[Value, int],
     stages: Iterable[tuple[Sequence[Value], Set[Value]]],
 ) -> list[frozenset[int]]:
     """The same of the formulas between what each stage makes and what stages before hand it."""
-    asked, owner = _AsTheyAre(graph, ops, kept_themselves, values), roots(graph, ops)
-    return [asked.kept_by(_leading_to(graph, owner, made, before)) for made, before in stages]
+    graph, owner = formulas.graph, roots(formulas.graph, formulas.ops)
+    return [
+        _themselves(formulas, values, _leading_to(graph, owner, made, before))
+        for made, before in stages
+    ]
 
 
-@frozen(eq=False)
-class _AsTheyAre:
-    """Which of some ``values`` formulas keep themselves; ``answers`` are those of nodes alike."""
-
-    graph: Graph
-    ops: Mapping[str, OpDef]
-    asked: Asked
-    values: Mapping[Value, int]
-    answers: dict[str, frozenset[int]] = field(default_factory=dict)
-
-    def kept_by(self, nodes: Iterable[Node]) -> frozenset[int]:
-        return frozenset(position for node in nodes for position in self._kept(node))
-
-    def _kept(self, node: Node) -> Iterator[int]:
-        row, read = self.ops.get(node.op), list(dict.fromkeys(node.inputs()))
-        if self.values.keys().isdisjoint(read):
-            return
-        if row is not None and row.alias != "none" and not row.mutates:
-            return
-        key = _signature(node, read)
-        if key not in self.answers:
-            kept = self.asked(self.graph, node)
-            self.answers[key] = frozenset(i for i, value in enumerate(read) if value in kept)
-        yield from (self.values[read[i]] for i in self.answers[key] if read[i] in self.values)
+def _themselves(
+    formulas: Formulas, values: Mapping[Value, int], nodes: Iterable[Node]
+) -> frozenset[int]:
+    asked = (node for node in nodes if not values.keys().isdisjoint(node.inputs()))
+    kept = (value for node in asked for value in formulas.themselves(node))
+    return frozenset(values[value] for value in kept if value in values)
 
 
-Asked = Callable[[Graph, Node], frozenset[Value]]
-
-
-def _signature(node: Node, read: Sequence[Value]) -> str:
-    """The operator, its arguments, and of tensors their ranks, dtypes and whether they require
-    gradients."""
+def _signature(node: Node, values: Sequence[Value]) -> str:
+    """The operator, its arguments and results, and of tensors their ranks, dtypes, whether they lie
+    in rows and whether they require gradients."""
 
     def described(value: Value) -> str:
         kind = value.type
         if not isinstance(kind, TensorType):
             return "a number"
-        return f"{kind.rank} {kind.dtype.name} {kind.requires_grad} {read.index(value)}"
+        in_rows = kind.strides == row_major(kind.shape)
+        form = f"{kind.rank} {kind.dtype.name} {in_rows} {kind.requires_grad}"
+        return f"{form} {values.index(value)}"
 
-    given = (*node.args, *node.kwargs.items())
+    given = (*node.args, *node.kwargs.items(), node.outputs)
     return f"{node.op} {[map_values(arg, described) for arg in given]} {node.modes}"
 
 
-def kept_as_left(graph: Graph, ops: Mapping[str, OpDef], refuses: Refuses) -> frozenset[int]:
+def kept_as_left(formulas: Formulas) -> frozenset[int]:
     """The inputs that eager's formulas keep as the graph has left them: statistics, and what it
     writes before it reads them."""
+    graph, ops = formulas.graph, formulas.ops
     owner = roots(graph, ops)
     nodes = _leading_to_gradients(graph, owner)
     statistics = {v for node in nodes for v in values_in(tuple(_kept(node, ops, STATISTICS)))}
@@ -172,10 +187,10 @@ def kept_as_left(graph: Graph, ops: Mapping[str, OpDef], refuses: Refuses) -> fr
     inputs = {entry.value for entry in graph.inputs}
     written = {owner.get(v, v) for v in _written_in(graph, ops)} & inputs
     for node in nodes if written else ():
-        for value in _read_by_formula(node, ops):
-            root = owner.get(value, value)
-            if root in written - kept and refuses(graph, node, frozenset({value})):
-                kept.add(root)
+        row = ops.get(node.op)
+        if row is None or not row.mutates:
+            read = (owner.get(v, v) for v in formulas.checked(node).intersection(node.inputs()))
+            kept.update(root for root in read if root in written)
     return _lying_in(graph, owner, kept)[0]
 
 
@@ -202,22 +217,13 @@ def reads_unchecked(node: Node, written: Set[Value], ops: Mapping[str, OpDef]) -
     return not written.isdisjoint(values_in(tuple(_kept(node, ops, UNCHECKED))))
 
 
-def kept_by_row(node: Node, ops: Mapping[str, OpDef]) -> tuple[Arg, ...]:
-    """What eager's formula keeps of the node's arguments and results, and the rule here does not
-    read."""
-    return tuple(_kept(node, ops, KEPT))
-
-
-def _kept(
-    node: Node, ops: Mapping[str, OpDef], table: Mapping[str, Kept | Callable[[Given], Kept]]
-) -> Iterator[Arg]:
+def _kept(node: Node, ops: Mapping[str, OpDef], table: Mapping[str, Named]) -> Iterator[Arg]:
     if node.op not in table or (node.modes is not None and not node.modes.grad):
         return
     given: dict[str, Arg] = dict(zip(ops[node.op].signature.names, node.args)) | dict(node.kwargs)
     given["result"] = node.outputs
     given |= {f"result {number}": value for number, value in enumerate(node.outputs)}
-    kept = table[node.op]
-    for name, readers in (kept(given) if callable(kept) else kept).items():
+    for name, readers in table[node.op].items():
         if _requires_gradients(given.get(reader) for reader in readers or given):
             yield given.get(name)
 

@@ -28,6 +28,17 @@ def roots(graph: Graph, ops: Mapping[str, OpDef]) -> dict[Value, Value]:
     return found
 
 
+def roots_at_some_sizes(graph: Graph, ops: Mapping[str, OpDef]) -> dict[Value, Value]:
+    """The same where each operator that gives a view at some sizes alone does so."""
+    found: dict[Value, Value] = {}
+    for node in graph.nodes:
+        row = ops.get(node.op)
+        if row is not None and node.read and (row.mutates or row.alias != "none"):
+            source = node.read[0]
+            found.update(dict.fromkeys(node.outputs, found.get(source, source)))
+    return found
+
+
 def views(cx: TypeContext, node: Node, ops: Mapping[str, OpDef]) -> bool:
     """Whether the results may lie in the memory of the first argument, which may be written."""
     row = ops.get(node.op)

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from anyshape.autograd.memory import roots
+from anyshape.ir.dtypes import bool_
 from anyshape.ir.graph import Arg, Graph, Node, TensorType, Value, map_values, values_in
 from anyshape.nouns import frozen, replace
+from anyshape.ops.context import TypeContext
 from anyshape.ops.gradients.backward import (
     GRADIENTS,
     RECORDED_IN_PLACE,
@@ -102,10 +104,8 @@ def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
     makers = {value: node for node in graph.nodes for value in node.outputs}
     owner = roots(graph, ops)
     differentiated = {owner.get(v, v) for v in _values(graph) if requires(v)}
-    for node in written_behind_parts(graph, ops):
-        raise NotDifferentiable(f"{node.op} writes what was taken apart", node)
-    for node in written_unknown(graph, ops):
-        raise NotDifferentiable(f"{node.op} {WRITES_UNKNOWN}", node)
+    for node, what in written_otherwise(graph, ops):
+        raise NotDifferentiable(f"{node.op} {what}", node)
     for node in graph.nodes:
         row = ops.get(node.op)
         if row is None or not row.mutates:
@@ -118,6 +118,27 @@ def _refuse_writes(graph: Graph, ops: Mapping[str, OpDef]) -> None:
             continue
         if not is_recorded(node) or not owns(node.args[0], makers, ops):
             raise NotDifferentiable(f"{node.op} writes in place what requires gradients", node)
+
+
+def written_otherwise(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[tuple[Node, str]]:
+    """Writes whose gradients, or refusals, are not those of pure operators, and what they do."""
+    yield from ((node, "writes what was taken apart") for node in written_behind_parts(graph, ops))
+    yield from ((node, WRITES_UNKNOWN) for node in written_unknown(graph, ops))
+    yield from ((node, "writes truths") for node in written_with_truths(graph, ops))
+
+
+def written_with_truths(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[Node]:
+    """Comparisons and logical operators that write what has gradients (``m.eq_(1)``): their pure
+    operators make truths, which have none, and eager's gradients go on, as zeros or unchanged."""
+    cx = TypeContext(graph.space, graph.facts.fork(), graph.hints)
+    for node in graph.nodes:
+        row = ops.get(node.op)
+        pure = None if row is None or row.functional is None else ops.get(row.functional)
+        if pure is None or pure.type is None or not is_recorded(node) or not requires(node.read[0]):
+            continue
+        made = pure.type(cx, *node.args, **node.kwargs)
+        if isinstance(made, TensorType) and made.dtype is bool_:
+            yield node
 
 
 def written_unknown(graph: Graph, ops: Mapping[str, OpDef]) -> Iterator[Node]:

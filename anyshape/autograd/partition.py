@@ -96,6 +96,24 @@ def residuals_read(backward: Graph, count: int) -> frozenset[int]:
     return frozenset(i for i, e in enumerate(backward.inputs[:count]) if e.value in read)
 
 
+def sources_of_residuals(halves: Halves) -> tuple[frozenset[int], ...] | None:
+    """For each residual, the positions of the inputs that it is made of; None where a number that
+    data decides is made, by which anything may be."""
+    forward = halves.forward
+    bits = {entry.value: 1 << position for position, entry in enumerate(forward.inputs)}
+    for node in forward.nodes:
+        if any(True for v in node.outputs for _ in midrun_numbers(shown(v))):
+            return None
+        behind = 0
+        for value in node.inputs():
+            behind |= bits.get(value, 0)
+        bits.update(dict.fromkeys(node.outputs, behind))
+    count = len(halves.residuals)
+    saved = [bits.get(entry.value, -1) for entry in halves.backward.inputs[:count]]
+    positions = range(len(forward.inputs))
+    return tuple(frozenset(p for p in positions if found >> p & 1) for found in saved)
+
+
 def partition(joint: Joint, ops: Mapping[str, OpDef], budget: float = 1.0) -> Halves:
     """``budget``: see ``autograd/budget.py``. Raises ``NotDifferentiable`` where something must be
     saved that eager does not save."""
@@ -261,7 +279,8 @@ class _Partition:
         """What eager saves of what the program can see, and the backward half does not read."""
         checked = self.joint.saved_inputs - self.joint.unchecked_inputs | self.joint.left_inputs
         seen = [Residual("input", i) for i in sorted(checked)]
-        seen += [Residual("output", i) for i in sorted(self.joint.saved_outputs)]
+        outputs = self.joint.saved_outputs | self.joint.left_outputs
+        seen += [Residual("output", i) for i in sorted(outputs)]
         return tuple(one for one in seen if one not in residuals)
 
     def _saved(self, allowed: Allowed) -> tuple[list[Value], int]:

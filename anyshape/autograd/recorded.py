@@ -102,12 +102,6 @@ def in_callers_memory(graph: Graph, ops: Mapping[str, OpDef]) -> frozenset[Value
     return frozenset(inputs | {value for value, root in owner.items() if root in inputs})
 
 
-def names_of_recorded(graph: Graph) -> frozenset[str]:
-    """The results of what torch's autograd records in a graph."""
-    recorded = frozenset(RECORDED.values())
-    return frozenset(v.name for node in graph.nodes if node.op in recorded for v in node.outputs)
-
-
 def _is_number(arg: Arg) -> bool:
     return isinstance(arg, (int, float, Expr, Scalar, ScalarInput)) or (
         isinstance(arg, Value) and not is_tensor(arg)

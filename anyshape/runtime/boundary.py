@@ -22,8 +22,7 @@ from torch.autograd.graph import get_gradient_edge
 from anyshape.errors import AnyshapeError
 from anyshape.ir.graph import Graph, TensorType, Value, values_in
 from anyshape.nouns import mutable, replace
-from anyshape.ops import OPS
-from anyshape.runtime.eager_function import eager_function
+from anyshape.runtime.eager_function import eager_function, without_autocast
 from anyshape.runtime.gradient_layouts import Form, deciding, described, form_of, laid_out
 from anyshape.runtime.gradient_layouts import Layout as Laid
 from anyshape.runtime.halves import Half, Layout, Part, Run, made_by
@@ -38,9 +37,10 @@ from anyshape.runtime.saved_values import (
     VIEW_MODIFIED,
     SavedTensors,
     SavedValue,
+    refuse_detached,
     versions_as_saved,
 )
-from anyshape.runtime.values_behind import values_behind
+from anyshape.runtime.values_behind import may_refuse, values_behind
 from anyshape.symbolic import symbols_of
 
 _C = torch._C
@@ -78,6 +78,8 @@ class Boundary:
     _sized: tuple[int, ...] = ()  # inputs of which a size is a symbol
     _fixed_shapes: tuple[tuple[int, tuple[int, ...]], ...] = ()  # of the others
     _owns: dict[Part, tuple[SavedValue, ...]] = field(default_factory=dict)
+    _watched: dict[Part, tuple[SavedValue, ...]] = field(default_factory=dict)
+    """For each part, what else the program can see and eager's formulas of some part keep."""
     _tensors: tuple[int, ...] = ()  # inputs that are
     _constant_inputs: tuple[tuple[int, torch.Tensor], ...] = ()
     _leaves: tuple[int, ...] = ()  # inputs that gradients are wanted of
@@ -105,14 +107,17 @@ class Boundary:
         self._leaves = tuple(sorted({i for i in self.layout.wanted if i >= 0}))
         self._saved_outputs = tuple(sorted(p for p in outputs if p < self.layout.outputs))
         residuals = self.layout.residuals
-        self._owns = {
-            part: tuple(residuals[i] for i in part.residuals) for part in self.layout.parts
-        }
+        parts = self.layout.parts
+        self._owns = {part: tuple(residuals[i] for i in part.residuals) for part in parts}
         shown = self.layout.outputs - self.layout.hidden
+        seen = [s for s in saved if s.checked and (s.of_inputs or s.position < shown)]
+        self._watched = {
+            part: tuple(s for s in seen if s not in own) for part, own in self._owns.items()
+        }
         self._shown = tuple([p for part in self.layout.parts for p in part.outputs if p < shown])
+        saved_here = {p for p in self._saved_outputs if p < shown}
         self._own_saved = {
-            part: tuple(p for p in part.outputs if p in self._saved_outputs and p < shown)
-            for part in self.layout.parts
+            part: tuple(filter(saved_here.__contains__, part.outputs)) for part in self._owns
         }
         self._earlier = self.layout.earlier_results()
         self._referenced = {
@@ -231,10 +236,7 @@ class Boundary:
         replaced since, from those that they had."""
         self.reruns += 1
         create = torch.is_grad_enabled()
-        results = [*call.living(self._earlier[part])] if create else []
-        begun_at = [] if call.written(results) else results
-        if self._has_changed(call, part, cotangents, begun_at):
-            self._is_refused(call, part, cotangents, call.written_since())
+        if self._may_differ(call, part, cotangents):
             raise RuntimeError(MODIFIED)
         if call.is_replaced([p for p in self.layout.kept_inputs if p in call.copies]):
             raise RuntimeError(REPLACED)
@@ -251,20 +253,22 @@ class Boundary:
         refusal unless eager has not saved it for these cotangents."""
         outputs = [self.graph.outputs[p] for p, g in zip(part.outputs, cotangents) if g is not None]
         behind = values_behind(self.graph, outputs)
-        written = {self.graph.inputs[position].value for position in call.modified()}
         again = call.written_since()
         left = (
             number
-            for number, one in enumerate(self.layout.watched, len(self._owns[part]))
+            for number, one in enumerate(self._watched[part], len(self._owns[part]))
             if one.of_inputs and one.position in call.copies
             if self.graph.inputs[one.position].value in behind
         )
         if any(map(saved.is_written, left)):
             self._is_refused(call, part, cotangents, again)
             raise saved.refusal
-        if behind.isdisjoint(written):
+        create = torch.is_grad_enabled()
+        if not self._has_changed(call, part, cotangents) or (
+            create and not self._may_differ(call, part, cotangents)
+        ):
             self.reruns += 1
-            return self._eagerly(call, part, cotangents, torch.is_grad_enabled(), again)
+            return self._eagerly(call, part, cotangents, create, again)
         half, own = self.half_for(part, cotangents), self._owns[part]
         read, stale = saved.one_by_one(len(own))
         if (
@@ -275,6 +279,22 @@ class Boundary:
         ):
             raise saved.refusal
         return self.gradients(half, call, part, cotangents, read)
+
+    def _may_differ(self, call: Call, part: Part, cotangents: Sequence[Any]) -> bool:
+        """Would gradients that the graph makes again be refused in eager torch, or others, as an
+        input was written since? Where they are made of nothing that is made of it, they are not."""
+        results = [*call.living(self._earlier[part])] if torch.is_grad_enabled() else []
+        begun_at = [] if call.written(results) else results
+        if not self._has_changed(call, part, cotangents, begun_at):
+            return False
+        if self._is_refused(call, part, cotangents, call.written_since()):
+            return True
+        handed = {p for p, g in zip(part.outputs, cotangents) if g is not None}
+        half = self.backward(tuple([p for p in self.layout.differentiable if p not in handed]))
+        if half is None or self.layout.sources is None:
+            return True
+        sources = [self.layout.sources[part.residuals[number]] for number in half.read]
+        return any(map(frozenset(call.modified()).intersection, sources))
 
     def half_for(self, part: Part, cotangents: Sequence[Any]) -> Half | None:
         """The half for these cotangents of a part; None where eager torch is to do it."""
@@ -287,7 +307,7 @@ class Boundary:
         self, half: Half, call: Call, part: Part, cotangents: Sequence[Any], saved: Sequence[Any]
     ) -> list[Any]:
         rows = [_with_memory(g).contiguous() for g in cotangents if g is not None]
-        made = _without_autocast(half.run, (*saved, *call.numbers, *rows))
+        made = without_autocast(half.run, (*saved, *call.numbers, *rows))
         found = dict(zip([self.layout.wanted[position] for position in half.given], made))
         return list(map(found.get, part.wanted))
 
@@ -389,15 +409,8 @@ class Boundary:
         written = {graph.inputs[position].value for position in call.modified()}
         outputs = [graph.outputs[p] for p, g in zip(part.outputs, cotangents) if g is not None]
         given = {*values_in(tuple([graph.outputs[p] for p in begun_at]))}
-        if not values_behind(graph, outputs, given).isdisjoint(written):
-            return True
-        for node in graph.nodes:
-            row = OPS.get(node.op)
-            if not written.isdisjoint(node.inputs()):
-                if row is None or row.raises or row.guessed or row.mutates:
-                    return True
-                written.update(node.outputs)
-        return False
+        behind = values_behind(graph, outputs, given)
+        return not behind.isdisjoint(written) or may_refuse(graph, written)
 
     def _eagerly(
         self,
@@ -464,7 +477,8 @@ class Boundary:
             ]
             made = stand_ins.tied(found)
             results = {p: tensor for p, tensor in results.items() if p in self._referenced[part]}
-            call.watch_data(kept, results, [g for g in made if not any(g is c for c in cotangents)])
+            new = [g for g in made if not any(g is c for c in cotangents)]
+            call.watch_data(kept, results, new, found)
             return made
 
     def _results_as_made(self, call: Call, positions: Sequence[int]) -> dict[int, torch.Tensor]:
@@ -519,7 +533,7 @@ class Differentiated(torch.autograd.Function):
         if part is layout.parts[0]:  # what the forward half does, autograd does not see
             boundary._run_forward(call)
         own = boundary._owns[part]
-        saved = [call.as_saved(one, part, layout) for one in (*own, *layout.watched)]
+        saved = [call.as_saved(one, part, layout) for one in (*own, *boundary._watched[part])]
         ctx.save_for_backward(*saved)
         ctx.versions = versions_as_saved(saved)
         ctx.boundary, ctx.call, ctx.part, ctx.own = boundary, call, part, own
@@ -548,8 +562,10 @@ def _gradients(ctx: Any, call: Call, cotangents: Sequence[Any]) -> list[Any]:
     except RuntimeError as refusal:  # kernels make views where no gradients are recorded
         if not str(refusal).startswith((MODIFIED, VIEW_MODIFIED)):
             raise
+        refuse_detached(ctx.referenced)
         left = SavedTensors(ctx, refusal, ctx.versions)
         return boundary.though_written(call, part, cotangents, left)
+    refuse_detached(ctx.referenced)
     is_replaced = call.is_replaced(boundary.layout.kept_inputs)
     call.refuse_replaced_results(boundary._read_earlier[part], saved, boundary._referenced[part])
     half = None if is_replaced else boundary.half_for(part, cotangents)
@@ -582,11 +598,3 @@ def _is_transformed(cotangent: torch.Tensor) -> bool:
 def _with_memory(cotangent: torch.Tensor) -> torch.Tensor:
     """Zeros that autograd has made without memory (of a sign, say) get some."""
     return cotangent.clone() if cotangent._is_zerotensor() else cotangent
-
-
-def _without_autocast(run: Run, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Casts are nodes of the graph already."""
-    if not _C._is_any_autocast_enabled():
-        return run(*given)
-    with _C._DisableAutocast():
-        return run(*given)

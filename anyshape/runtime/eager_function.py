@@ -234,3 +234,11 @@ def _is_number(arg: Arg) -> bool:
     return isinstance(arg, (int, float, Expr, Scalar, ScalarInput)) or (
         isinstance(arg, Value) and isinstance(arg.type, ScalarType)
     )
+
+
+def without_autocast(run: Run, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Casts are nodes of the graph already."""
+    if not torch._C._is_any_autocast_enabled():
+        return run(*given)
+    with torch._C._DisableAutocast():
+        return run(*given)

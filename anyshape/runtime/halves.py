@@ -39,7 +39,8 @@ class Layout:
     of them, so that each can be gone through once. ``kept_inputs``: inputs that eager's
     formulas keep themselves, so that they find what ``x.data = new`` has put there.
     ``is_repeatable``: they keep nothing at all, so that eager's graph can be gone through again.
-    ``shared``: outputs that are views of one memory, which nobody may write to."""
+    ``shared``: outputs that are views of one memory, which nobody may write to. ``sources``: for
+    each residual, the inputs that it is made of; None where a number that data decides is read."""
 
     outputs: int
     wanted: tuple[int, ...]
@@ -52,6 +53,7 @@ class Layout:
     kept_inputs: tuple[int, ...] = ()
     is_repeatable: bool = False
     shared: tuple[int, ...] = ()
+    sources: tuple[frozenset[int], ...] | None = None
 
     def earlier_results(self) -> dict[Part, tuple[int, ...]]:
         """For each part, the results on the way that belong to parts before it."""

@@ -16,7 +16,8 @@ import torch
 from anyshape.nouns import frozen, mutable
 from anyshape.runtime.halves import Layout, Part
 from anyshape.runtime.random_state import RandomState
-from anyshape.runtime.saved_values import REPLACED, SavedValue
+from anyshape.runtime.saved_by_eager import saved_behind
+from anyshape.runtime.saved_values import REPLACED, SavedValue, refuse_detached
 from anyshape.version_counters import version_of
 
 
@@ -125,14 +126,19 @@ class Call:
         positions: Sequence[int],
         results: Mapping[int, torch.Tensor],
         gradients: Sequence[Any],
+        untied: Sequence[Any],
     ) -> None:
         """Who goes through these gradients is refused where one of these inputs, or of these
-        results, has got other data by then: eager's formulas would read them, and those of what ran
-        again do not."""
+        results, has got other data by then, or ``detach_`` was called on one of these: eager's
+        formulas would read them, and those of what ran again do not. ``untied``: the gradients as
+        those have made them."""
         watched = [(self.inputs[i], self.memory[i]) for i in positions]
         watched += [(t, m) for i, t in results.items() for m in self.results[i].memory]
 
         def refuse(_: Sequence[Any]) -> None:
+            detached = [tensor for tensor in results.values() if tensor.is_leaf]
+            kept = saved_behind(tuple(untied)) if detached else ()
+            refuse_detached(t for one in kept for t in detached if one.is_set_to(t))
             if not all([memory.is_set_to(given) for given, memory in watched]):
                 raise RuntimeError(REPLACED)
 

@@ -7,14 +7,15 @@ them. Tensors have no memory, so that asking costs next to nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 
 import torch
 
 from anyshape.interrupts import is_interrupt
 from anyshape.ir.graph import Graph, Node, ScalarType, TensorType, Value
 from anyshape.ir.parts import part_of
-from anyshape.nouns import replace
+from anyshape.nouns import frozen, replace
+from anyshape.ops import OPS
 from anyshape.runtime.eager_function import eager_function
 from anyshape.symbolic import Dim, Expr, Symbol, evaluate
 from anyshape.torch_names import torch_dtype
@@ -54,15 +55,26 @@ def reads_what_is_written(
     return False
 
 
-def kept_themselves(graph: Graph, node: Node) -> frozenset[Value]:
-    """The arguments whose elements eager's formula finds in whatever ``x.data = new`` puts there;
-    all of them where nobody can say."""
+@frozen
+class Kept:
+    """Of what a node reads and makes, what eager's formulas keep. ``themselves``: they find
+    whatever ``x.data = new`` puts there. ``checked``: they refuse what was written since."""
+
+    themselves: frozenset[Value]
+    checked: frozenset[Value]
+
+
+def kept_by_formula(graph: Graph, node: Node) -> Kept:
+    """All tensors that it reads and makes where nobody can say."""
     part = _alone(graph, node)
     values = [entry.value for entry in part.inputs]
     tensors = frozenset(v for v in node.inputs() if isinstance(v.type, TensorType))
+    made_here = frozenset(v for v in node.outputs if isinstance(v.type, TensorType))
     try:
         with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
             given = [_like(graph, value) for value in values]
+            if node.op in OPS and OPS[node.op].mutates:
+                given = [_made_of(t) if isinstance(t, Tensor) else t for t in given]
             made = eager_function(part)(*given)
             marks = {}
             for position, (value, tensor) in enumerate(zip(values, given, strict=True)):
@@ -70,11 +82,40 @@ def kept_themselves(graph: Graph, node: Node) -> frozenset[Value]:
                     mark = (1,) * MORE_DIMENSIONS + (position + 1,)
                     tensor.data = tensor.new_empty(mark)
                     marks[mark] = value
-            return frozenset(marks[s] for s in map(_shape, _saved(made)) if s in marks)
+            themselves = frozenset(marks[s] for s in map(_shape, saved_behind(made)) if s in marks)
+            read = ((v, t) for v, t in zip(values, given, strict=True) if v in tensors)
+            pairs = [*read, *zip(node.outputs, made, strict=True)]
+            if any(formula.name() in HIDING for formula in _formulas(made)):
+                asked = (v for v, t in pairs if isinstance(t, Tensor))
+                refused = (v for v in asked if reads_what_is_written(graph, node, {v}))
+                return Kept(themselves, frozenset(refused))
+            return Kept(themselves, frozenset(_refusing(pairs, made)))
     except Exception as error:
         if is_interrupt(error):
             raise
-        return tensors
+        return Kept(tensors, tensors | made_here)
+
+
+def _refusing(pairs: Iterable[tuple[Value, object]], made: tuple[object, ...]) -> Iterator[Value]:
+    """Those behind whose writes a formula of these results refuses what it keeps."""
+    left = [*_kept_names(made)]
+    for value, tensor in pairs:
+        if isinstance(tensor, Tensor) and left:
+            torch.autograd.graph.increment_version(tensor)
+            legible = [one for one in left if _is_legible(*one)]
+            if len(legible) < len(left):
+                yield value
+            left = legible
+
+
+def _is_legible(formula: object, name: str) -> bool:
+    try:
+        getattr(formula, name)
+    except RuntimeError as error:
+        if MODIFIED in str(error):
+            return False
+        raise
+    return True
 
 
 def requires_as_marked(graph: Graph, node: Node) -> bool:
@@ -104,13 +145,15 @@ def keeps_nothing(graph: Graph) -> bool:
         with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
             given = [_like(graph, entry.value) for entry in inputs]
             made = eager_function(replace(graph, inputs=inputs))(*given)
-            return next(_saved(made), None) is None
+            return next(saved_behind(made), None) is None
     except Exception as error:
         if is_interrupt(error):
             raise
         return False
 
 
+HIDING = frozenset({"torch::autograd::CopySlices"})
+"""Formulas that show nobody what they keep: of a write to a view."""
 MORE_DIMENSIONS = 16
 """Than a tensor of a program has: what replaced an argument's data."""
 
@@ -119,21 +162,32 @@ def _shape(tensor: Tensor) -> tuple[int, ...]:
     return tuple(tensor.shape)
 
 
-def _saved(made: tuple[object, ...]) -> Iterator[Tensor]:
-    """What the formulas behind these results keep."""
+def saved_behind(made: tuple[object, ...]) -> Iterator[Tensor]:
+    """What the formulas behind these results keep, and have not let go of."""
+    for formula, name in _kept_names(made):
+        try:
+            kept = getattr(formula, name)
+        except RuntimeError:  # it was gone through, or written since
+            continue
+        several = kept if isinstance(kept, (tuple, list)) else (kept,)
+        yield from (one for one in several if isinstance(one, Tensor))
+
+
+def _kept_names(made: tuple[object, ...]) -> Iterator[tuple[object, str]]:
+    """The formulas behind these results, each with the names of what it keeps."""
+    for formula in _formulas(made):
+        yield from ((formula, name) for name in dir(formula) if name.startswith("_saved_"))
+
+
+def _formulas(made: tuple[object, ...]) -> Iterator[torch.autograd.graph.Node]:
     waiting = [out.grad_fn for out in made if isinstance(out, Tensor)]
     seen = set()
     while waiting:
         formula = waiting.pop()
-        if formula is None or formula in seen:
-            continue
-        seen.add(formula)
-        waiting.extend(behind for behind, _ in formula.next_functions)
-        for name in dir(formula):
-            if name.startswith("_saved_"):
-                kept = getattr(formula, name)
-                several = kept if isinstance(kept, (tuple, list)) else (kept,)
-                yield from (one for one in several if isinstance(one, Tensor))
+        if formula is not None and formula not in seen:
+            seen.add(formula)
+            waiting.extend(behind for behind, _ in formula.next_functions)
+            yield formula
 
 
 def _alone(graph: Graph, node: Node) -> Graph:

@@ -6,7 +6,7 @@ where a program has put something else there since.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,10 @@ REPLACED = (
 MODIFIED = (
     "one of the variables needed for gradient computation has been modified by an inplace operation"
 )
+DETACHED = (
+    "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_().This is "
+    "not supported, please use out-of-place `.detach()` instead"
+)
 
 CAN_UNPACK = hasattr(torch._C._autograd.SavedTensor, "unpack")
 """Whether this version of torch gives what was saved one by one, or refuses it. torch 2.11 gives or
@@ -32,6 +36,12 @@ refuses all of it, and its elements alone one by one: there versions are compare
 def versions_as_saved(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
     """How often each was written, as autograd notes it; of none where torch compares them."""
     return () if CAN_UNPACK else tuple(map(version_of, tensors))
+
+
+def refuse_detached(kept: Iterable[torch.Tensor]) -> None:
+    """Raises what eager's formulas do where one of the results that they keep is a leaf by now."""
+    if any([tensor.is_leaf for tensor in kept]):
+        raise RuntimeError(DETACHED)
 
 
 @frozen

@@ -159,7 +159,7 @@ AS_INLINE f32 as_tanh_f32(f32 x) {
   r = AS_FMA(r, s, -5.23025580e-2f); r = AS_FMA(r, s, 1.33152470e-1f);
       r = AS_FMA(r, s, -3.33327681e-1f);
   r = AS_FMA(r * s, x, x);
-  return a <= 0.55f ? r : big;
+  return a <= 0.55f ? __builtin_copysignf(r, x) : big; /* -0 too */
 }
 #endif
 
@@ -302,12 +302,23 @@ AS_INLINE T as_shr_S(T a, T b) { return (u64)b < 8 * sizeof(T) ? a >> b : a < 0 
 """
 
 CASTS = """
-AS_INLINE i64 as_int_f64(f64 x) { return x >= -0x1p63 && x < 0x1p63 ? (i64)x : (i64)(1ull << 63); }
-AS_INLINE i64 as_int_f32(f32 x) { return x >= -0x1p63f && x < 0x1p63f ? (i64)x :
-    (i64)(1ull << 63); }
-AS_INLINE i32 as_int32_f64(f64 x) { return x >= -0x1p31 && x < 0x1p31 ? (i32)x : (i32)(1u << 31); }
-AS_INLINE i32 as_int32_f32(f32 x) { return x >= -0x1p31f && x < 0x1p31f ? (i32)x :
-    (i32)(1u << 31); }
+/* 0 where the integer is 0: gcc makes (f32)(i32)x a truncation, of which some are -0 */
+AS_INLINE i64 as_int_f64(f64 x) {
+  i64 whole = x >= -0x1p63 && x < 0x1p63 ? (i64)x : (i64)(1ull << 63);
+  return x > -1.0 && x < 1.0 ? 0 : whole;
+}
+AS_INLINE i64 as_int_f32(f32 x) {
+  i64 whole = x >= -0x1p63f && x < 0x1p63f ? (i64)x : (i64)(1ull << 63);
+  return x > -1.0f && x < 1.0f ? 0 : whole;
+}
+AS_INLINE i32 as_int32_f64(f64 x) {
+  i32 whole = x >= -0x1p31 && x < 0x1p31 ? (i32)x : (i32)(1u << 31);
+  return x > -1.0 && x < 1.0 ? 0 : whole;
+}
+AS_INLINE i32 as_int32_f32(f32 x) {
+  i32 whole = x >= -0x1p31f && x < 0x1p31f ? (i32)x : (i32)(1u << 31);
+  return x > -1.0f && x < 1.0f ? 0 : whole;
+}
 """
 
 TURN = """

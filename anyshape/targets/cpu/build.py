@@ -39,7 +39,10 @@ FLAGS = (
     "-O3", "-march=native", "-fopenmp", "-ffp-contract=off", "-fno-math-errno",
     "-fno-trapping-math", "-fwrapv", "-std=gnu11", "-shared", "-fPIC", "-w",
 )  # fmt: skip
+IDLE = ("loop-interchange", "predictive-commoning", "tree-loop-distribution")
+"""Passes of gcc that find nothing to do in loops that are printed as they are to be walked."""
 WITHOUT = (
+    *IDLE,
     *("thread-jumps", "cse-follow-jumps", "crossjumping", "tree-tail-merge"),
     *("gcse", "gcse-after-reload", "code-hoisting"),
     *("ipa-cp", "ipa-cp-clone", "ipa-sra", "ipa-icf", "isolate-erroneous-paths-dereference"),

@@ -18,6 +18,7 @@ from anyshape.symbolic.atoms import (
     Symbol,
     age,
 )
+from anyshape.symbolic.ceilings import Ceilings
 from anyshape.symbolic.conditions import (
     AllOf,
     AnyOf,
@@ -66,6 +67,7 @@ __all__ = [
     "AnyOf",
     "Atom",
     "Broadcast",
+    "Ceilings",
     "Condition",
     "Contradiction",
     "Dim",

@@ -18,7 +18,6 @@ from anyshape.symbolic.atoms import (
     Symbol,
     age,
 )
-from anyshape.symbolic.ceilings import Ceilings
 from anyshape.symbolic.conditions import (
     AllOf,
     AnyOf,
@@ -48,6 +47,7 @@ from anyshape.symbolic.expr import (
     symbols_of,
     total,
 )
+from anyshape.symbolic.extent import Ceilings
 from anyshape.symbolic.facts import Contradiction, Facts
 from anyshape.symbolic.parse import parse_condition, parse_dim
 from anyshape.symbolic.polynomial import nothing_cancelled, split_since

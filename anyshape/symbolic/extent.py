@@ -143,7 +143,7 @@ def _symbol(
 
 
 class Ceilings:
-    """Which sizes these facts could bound others by: what is asked of the engine only where it has a
+    """Which sizes these facts could bound others by: the engine is asked only where it has a
     chance. Each symbol is looked up once; the facts do not grow meanwhile.
 
         u <= m, v <= m   ->   `u` has `m` above it, and so has `v`; nothing bounds `m`

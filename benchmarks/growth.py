@@ -10,6 +10,7 @@ included; work is counted too, which is the same on every machine.
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import itertools
 import json
@@ -17,6 +18,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -150,13 +152,93 @@ HEADS = MappingProxyType({"num_attention_heads": 4, "num_key_value_heads": 2})
 EXPERTS = MappingProxyType(
     {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 )
-# name: (classes of the library, settings, what `generate` is asked beyond eight tokens)
-MODELS: Mapping[str, tuple[str, Mapping[str, object], Mapping[str, object]]] = MappingProxyType(
+WINDOWS = MappingProxyType({"head_dim": 8, "sliding_window": 6, "sliding_window_pattern": 2})
+ENCODERS = MappingProxyType(
     {
-        "llama": ("Llama", {}, {"do_sample": False}),
-        "llama, sampled": ("Llama", {}, {"do_sample": True}),
-        "llama, beams": ("Llama", {}, {"num_beams": 3, "do_sample": False}),
-        "qwen3-moe": ("Qwen3Moe", EXPERTS, {"do_sample": False}),
+        "d_model": 32,
+        "d_kv": 8,
+        "d_ff": 64,
+        "vocab_size": 128,
+        "num_heads": 4,
+        "decoder_start_token_id": 0,
+    }
+)
+SPEECH = MappingProxyType(
+    {
+        "d_model": 32,
+        "vocab_size": 128,
+        "num_mel_bins": 8,
+        "max_source_positions": 20,
+        "max_target_positions": 64,
+        "encoder_attention_heads": 4,
+        "decoder_attention_heads": 4,
+        "encoder_ffn_dim": 64,
+        "decoder_ffn_dim": 64,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "decoder_start_token_id": 1,
+        "suppress_tokens": None,
+        "begin_suppress_tokens": None,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Model:
+    """Classes of the library, the settings that say how many layers there are, other settings, and
+    what `generate` is asked beyond eight tokens, for how many sequences."""
+
+    config: str
+    model: str
+    settings: Mapping[str, object]
+    asked: Mapping[str, object]
+    layers: tuple[str, ...] = ("num_hidden_layers",)
+    batch: int = 3
+    speech: bool = False
+
+    def built(self, layers: int) -> Any:
+        """With random weights."""
+        transformers = require("transformers")
+        counts = dict.fromkeys(self.layers, layers)
+        config = getattr(transformers, self.config)(**counts, **self.settings)
+        torch.manual_seed(0)
+        return getattr(transformers, self.model)(config).eval()
+
+    def inputs(self) -> dict[str, Tensor]:
+        """Tokens with padding on the left, or speech."""
+        if self.speech:
+            return {"input_features": torch.randn(self.batch, 8, 40)}
+        ids = torch.randint(3, 128, (3, 9))
+        mask = torch.ones_like(ids)
+        mask[0, :4] = mask[1, :2] = 0
+        return {"input_ids": ids[: self.batch], "attention_mask": mask[: self.batch]}
+
+
+DECODER = MappingProxyType({"max_position_embeddings": 256, **SMALL, **HEADS})
+GREEDY = MappingProxyType({"do_sample": False})
+LLAMA = Model("LlamaConfig", "LlamaForCausalLM", DECODER, GREEDY)
+BOTH = ("num_layers", "num_decoder_layers")
+ENCODER_AND_DECODER = ("encoder_layers", "decoder_layers")
+MODELS: Mapping[str, Model] = MappingProxyType(
+    {
+        "llama": LLAMA,
+        "llama, sampled": replace(LLAMA, asked={"do_sample": True}),
+        "llama, beams": replace(LLAMA, asked={"num_beams": 3, **GREEDY}),
+        "llama, prompt lookup": replace(
+            LLAMA, asked={"prompt_lookup_num_tokens": 2, **GREEDY}, batch=1
+        ),
+        "qwen3-moe": Model("Qwen3MoeConfig", "Qwen3MoeForCausalLM", {**DECODER, **EXPERTS}, GREEDY),
+        "gemma3": Model("Gemma3TextConfig", "Gemma3ForCausalLM", {**DECODER, **WINDOWS}, GREEDY),
+        "t5": Model("T5Config", "T5ForConditionalGeneration", ENCODERS, GREEDY, BOTH),
+        "whisper": Model(
+            "WhisperConfig",
+            "WhisperForConditionalGeneration",
+            SPEECH,
+            GREEDY,
+            ENCODER_AND_DECODER,
+            speech=True,
+        ),
     }
 )
 ZOO = (
@@ -180,21 +262,15 @@ SIZES = (128, 1024)
 
 
 def first_generate(name: str, layers: int) -> tuple[object, Stats]:
-    """Eight tokens of a small model, from a batch that is padded on the left."""
-    transformers = require("transformers")
-    family, settings, asked = MODELS[name]
-    config = getattr(transformers, f"{family}Config")(
-        num_hidden_layers=layers, max_position_embeddings=256, **SMALL, **HEADS, **settings
-    )
-    torch.manual_seed(0)
-    model = getattr(transformers, f"{family}ForCausalLM")(config).eval()
-    ids = torch.randint(3, 128, (3, 9))
-    mask = torch.ones_like(ids)
-    mask[0, :4] = mask[1, :2] = 0
+    """Eight tokens of a small model, from a batch that is padded on the left. What importing
+    has left behind for the garbage collector is collected before."""
+    entry = MODELS[name]
+    model, inputs = entry.built(layers), entry.inputs()
     fast = anyshape.compile(model)
+    gc.collect()
     with torch.no_grad():
         started = cpu_seconds()
-        fast.generate(ids, attention_mask=mask, max_new_tokens=8, pad_token_id=0, **asked)
+        fast.generate(**inputs, max_new_tokens=8, pad_token_id=0, **entry.asked)
         return cpu_seconds() - started, fast.stats()
 
 

@@ -21,7 +21,7 @@ from anyshape.ir.program import Step
 from anyshape.ir.slots import Part, Slot, starts
 from anyshape.nouns import frozen, mutable
 from anyshape.schedule.arena_occupancy import Occupancy, numbers
-from anyshape.symbolic import Atom, Dim, Relation, age, evaluator, le, total, unknowns
+from anyshape.symbolic import Atom, Ceilings, Dim, Facts, age, evaluator, le, total, unknowns
 
 QUESTIONS = 8  # asked to find a larger slot for one buffer
 UNRELATED = 3  # where the two sizes have no symbol in common
@@ -50,8 +50,6 @@ class Arena:
 
 
 Becomes = Callable[[Life, Life], bool]
-Known = Callable[[Relation], bool]
-"""Does the relation hold, as far as is known where the memory is used?"""
 
 
 @mutable(eq=False)
@@ -114,8 +112,9 @@ class _Planner:
     """Slots by number. Which are free in a life, and which have a size among theirs, are sets of
     numbers."""
 
-    def __init__(self, holds: Known, becomes: Becomes, donors: list[_Slot], steps: int) -> None:
-        self.holds = holds
+    def __init__(self, facts: Facts, becomes: Becomes, donors: list[_Slot], steps: int) -> None:
+        self.facts = facts
+        self.ceilings = Ceilings(facts)
         self.becomes = becomes
         self.slots: list[_Slot] = []
         self.known: dict[tuple[Dim, Dim], bool] = {}
@@ -252,9 +251,8 @@ class _Planner:
         if size is room:
             return True
         if (size, room) not in self.known:
-            relation = le(size, room)
-            known = relation if isinstance(relation, bool) else self.holds(relation)
-            self.known[size, room] = known
+            may = self.ceilings.may_reach(size, room)
+            self.known[size, room] = may and self.facts.known(le(size, room)) is True
         return self.known[size, room]
 
 
@@ -262,17 +260,18 @@ def plan_arena(
     inner: Sequence[Life],
     donors: Sequence[Life],
     buffers: Mapping[str, Buffer],
-    holds: Known,
+    facts: Facts,
     becomes: Becomes,
 ) -> Arena:
-    """Slots for the inner buffers; the donors' memory is used before more is asked for.
+    """Slots for the inner buffers; the donors' memory is used before more is asked for. ``facts``
+    are known where the memory is used.
     ``becomes(a, b)``: may b be written where a lies, at the very step that reads a for the last
     time?
     """
     sizes = {life.name: size_bytes(buffers[life.name]) for life in (*inner, *donors)}
     lending = [_Slot([sizes[d.name]], True, _Shelf(sizes[d.name], [d])) for d in donors]
     steps = max((life.end for life in (*inner, *donors)), default=0) + 2
-    planner = _Planner(holds, becomes, lending, steps)
+    planner = _Planner(facts, becomes, lending, steps)
     magnitudes = {size: _magnitude(size) for size in set(sizes.values())}
     for life in sorted(inner, key=lambda a: (-magnitudes[sizes[a.name]], a.start, -a.end)):
         planner.assign(sizes[life.name], life)

@@ -47,6 +47,7 @@ from anyshape.symbolic.expr import (
     symbols_of,
     total,
 )
+from anyshape.symbolic.extent import Ceilings
 from anyshape.symbolic.facts import Contradiction, Facts
 from anyshape.symbolic.parse import parse_condition, parse_dim
 from anyshape.symbolic.polynomial import nothing_cancelled, split_since
@@ -66,6 +67,7 @@ __all__ = [
     "AnyOf",
     "Atom",
     "Broadcast",
+    "Ceilings",
     "Condition",
     "Contradiction",
     "Dim",

@@ -318,6 +318,14 @@ class Knowledge:
             limit -= 1
             yield fact
 
+    def facts_at(self, symbol: Symbol) -> Iterator[Expr | AnyOf | Relation]:
+        """All facts about the symbol and others, the newest first, but for long ones
+        (``in_long``)."""
+        chain = self.mentions.get(symbol)
+        while chain is not None:
+            fact, chain, _ = chain
+            yield fact
+
     def links_of(self, expr: Expr, limit: int) -> list[Expr]:
         """Linear facts that tie symbols of the expression to others."""
         if not self.links:

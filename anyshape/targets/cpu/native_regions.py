@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from anyshape.costs import COSTS
 from anyshape.ir.buffers import Buffer, BufferRef, SizeInMemory, references
-from anyshape.ir.established import established_in
+from anyshape.ir.established import Established, established_in
 from anyshape.ir.loops import Load
 from anyshape.ir.program import (
     Allocate,
@@ -42,7 +42,7 @@ from anyshape.ir.program import (
 from anyshape.ir.scalars import Operand, Scalar, ScalarInput
 from anyshape.ir.verify_program import reads_where_it_writes
 from anyshape.nouns import frozen, mutable, replace
-from anyshape.schedule.arena import Arena, Known, Life, disjoint, plan_arena
+from anyshape.schedule.arena import Arena, Life, disjoint, plan_arena
 from anyshape.symbolic import (
     AllOf,
     AnyOf,
@@ -133,17 +133,14 @@ def _grouped(program: Program, facts: Facts, native: Native, *, whole: bool = Fa
     run: Run = []
     into = None if whole else native
 
-    def holds(relation: Relation) -> bool:
-        return tested.at(run[0][0]).known(relation) is True
-
     for index, step in enumerate(program.steps):
         if index in done:
             run.append((index, done[index]))
             continue
-        steps += _close(run, program, memory, holds, buffers, into)
+        steps += _close(run, program, memory, tested, buffers, into)
         run = []
         steps.append(step)
-    steps += _close(run, program, memory, holds, buffers, into)
+    steps += _close(run, program, memory, tested, buffers, into)
     symbols = (*program.symbols, *_newly_used(program, steps, buffers))
     return replace(program, steps=tuple(steps), buffers=buffers, symbols=symbols)
 
@@ -235,7 +232,7 @@ def _close(
     run: Run,
     program: Program,
     memory: _Memory,
-    holds: Known,
+    tested: Established,
     buffers: dict[str, Buffer],
     into: Native | None,
 ) -> list[Step]:
@@ -243,13 +240,14 @@ def _close(
     outside], for each of its parts; with None it is one, however short it is."""
     if not run:
         return []
+    facts = tested.at(run[0][0])
     alone = any(isinstance(step, NativeNested | LaunchList) for _, step in run)
     if len(_computing(run)) < (1 if alone or into is None else COSTS.region_steps):
-        return _Grouping(run, memory, holds, buffers, into is None).as_they_are(program.steps)
+        return _Grouping(run, memory, facts, buffers, into is None).as_they_are(program.steps)
     parts = [run] if into is None else _parts(run, into, memory.needed)
     separate_slots = into is not None and into.separate_slots
     groups = (
-        _Grouping(part, memory, holds, buffers, into is None).steps(separate_slots)
+        _Grouping(part, memory, facts, buffers, into is None).steps(separate_slots)
         for part in parts
     )
     return [step for group in groups for step in group]
@@ -334,7 +332,7 @@ def _is_allocated_by_library(step: Step) -> bool:
 class _Grouping:
     run: Run
     memory: _Memory
-    holds: Known
+    facts: Facts
     buffers: dict[str, Buffer]
     inside: bool  # a body
     made: dict[str, int] = field(default_factory=dict)
@@ -451,7 +449,7 @@ class _Grouping:
         donors = tuple(name for name in outer if name not in taken)
         lives = self._lives((*donors, *inner))
         own, lent = ([lives[name] for name in names] for names in (inner, donors))
-        return plan_arena(own, lent, self.buffers, self.holds, self._becomes)
+        return plan_arena(own, lent, self.buffers, self.facts, self._becomes)
 
     def _find_taken(self) -> None:
         """Which buffers that outlive the run take all the memory of one that dies in it."""

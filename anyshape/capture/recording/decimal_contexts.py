@@ -54,6 +54,8 @@ def enter(domain: RecordingDomain) -> None:
     contexts, sources, c = domain.decimals, domain.recorder.sources, sys.modules["_decimal"]
     if contexts.thread is None:
         real = c.getcontext()
+        if not decimals.is_context(type(real)):
+            raise broken("unknown-call", "computing in a decimal context of the program's class")
         asked = sources.const(c.getcontext, "decimal.getcontext")
         copy = see(domain, sources.child(asked, "call", ()), real)
         contexts.thread = next(known for known in contexts.copies if known.copy is copy)

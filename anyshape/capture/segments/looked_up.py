@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from anyshape.capture.guards.constant_kinds import CONSTANTS, EQUAL, IDENTITY, OWNERS
-from anyshape.capture.heap import purity, times
+from anyshape.capture.heap import decimals, purity, times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.descriptions import name_of
 from anyshape.capture.heap.mirrors import VIEWS, keys_in_order, mapping_behind
@@ -43,6 +43,8 @@ def rely_on_keys(domain: RecordingDomain, keys: tuple[Any, ...]) -> None:
     """A guard says that these are the keys: each is the very object."""
     for key in keys:
         parts = [*_parts([key])]
+        for part in parts:
+            _refuse_context(part)
         if any(isinstance(part, torch.Tensor) for part in parts):
             raise broken("unknown-call", "reading all keys of a container of tensors")
         rely_on_parts(domain, key)
@@ -108,8 +110,10 @@ def _size(value: Any) -> int:
 
 
 def _has_shared(values: Iterable[Any]) -> bool:
-    parts = _inside(values)
-    return any(_is_a_value(part) or issubclass(type(part), SHARED) for part in parts)
+    return any(
+        _is_a_value(part) or issubclass(type(part), SHARED) or decimals.is_context(type(part))
+        for part in _inside(values)
+    )
 
 
 def _hashed(fn: Any, args: tuple[Any, ...]) -> Iterator[Any]:
@@ -148,6 +152,7 @@ def _distinguish(domain: RecordingDomain, moving: list[Any], others: Iterable[An
 def _objects(domain: RecordingDomain, parts: Iterable[Any]) -> Iterator[Any]:
     """The parts but the values that methods are bound to: which object each is, is relied on."""
     for part in parts:
+        _refuse_context(part)
         domain.identify_value(part)
         if domain.as_it_was(part) is not part:  # a tuple whose numbers may be others
             raise broken("unknown-call", METHOD_OF_A_NUMBER)
@@ -187,6 +192,12 @@ def _parts(keys: Iterable[Any], depth: int = DEPTH) -> Iterator[Any]:
             yield from () if referent is None else (referent,)
         elif type(key) not in PROXIES or type(key) is TensorValue:
             yield key
+
+
+def _refuse_context(part: Any) -> None:
+    """A copy stands for one from outside."""
+    if decimals.is_context(type(part)):
+        raise broken("unknown-call", "comparing a decimal context")
 
 
 def _owner_of(method: Any) -> tuple[Any, ...]:

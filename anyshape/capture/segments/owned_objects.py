@@ -28,6 +28,7 @@ from anyshape.capture.heap.mirrors import buffer_of
 from anyshape.capture.heap.purity import CODECS, ERRORS
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.nouns import frozen
+from anyshape.ops import OPS
 
 Args = tuple[Any, ...]
 Handler = Callable[[RecordingDomain, Args, dict[str, Any]], Any]
@@ -180,7 +181,8 @@ def _called(fn: Any) -> Handler:
 # ---- files that are read -------------------------------------------------------------------------
 def _open(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
     wanted = _wanted(*args, **kwargs) if len(args) <= 6 and kwargs.keys() <= _NAMES else None
-    if wanted is None or domain.opened is None or domain.has_reported:
+    told = domain.has_reported or _may_write_files(domain)
+    if wanted is None or domain.opened is None or told:
         raise broken("unknown-call", "io.open")
     path, data = wanted[0], None
     if domain.machine.heap.journal is None:
@@ -196,6 +198,13 @@ def _open(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
     file = domain.created(file_contents.opened(data, *wanted))
     domain.opened.append(file)
     return file
+
+
+def _may_write_files(domain: RecordingDomain) -> bool:
+    """Whether the graph writes to memory before, which may be a file's, or calls what no row is
+    there for: the file is read when capture is."""
+    rows = ((node, OPS.get(node.op)) for node in domain.recorder.builder.nodes)
+    return any(row is None or row.guessed or row.mutates or node.regions for node, row in rows)
 
 
 def _wanted(

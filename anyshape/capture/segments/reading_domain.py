@@ -366,13 +366,16 @@ class ReadingDomain(RecordingDomain):
         child, in_python = self.recorder.sources.child, type(value) is types.MethodType
         method = None if in_python else descriptor_of(value)
         if not in_python and method is None:
-            return None
+            of_none = type(value) is types.MethodWrapperType  # or of a class, or a module
+            return self._see_value(source, value) if of_none else None
         self.recorder.guard(source, "type", type(value))
         if in_python:
             function = self.see(child(source, "attr", "__func__"), value.__func__)
         else:  # what it does is what the method of its class does
             self.recorder.guard(child(source, "descriptor", None), "is", method)
-        owner = self.see(child(source, "attr", "__self__"), value.__self__)
+        owned = type(value.__self__) in (int, float)  # of another number it is another method
+        looks = self._see_value if owned else self.see
+        owner = looks(child(source, "attr", "__self__"), value.__self__)
         made = types.MethodType(function, owner) if in_python else self.bind_in_c(owner, method)
         return self._stands_for(made, source, value)
 

@@ -283,11 +283,13 @@ class Rebuilder:
                 return f"getattr({self.text(owner)}, {name!r})"  # made as another one, maybe
             kind_of_owner = self.constant(type(owner))
             return f"{self.constant(method)}.__get__({self.text(owner)}, {kind_of_owner})"
-        ours = kind in VIEWS and self.recorder.sources.of(value) is None
+        over = kind in VIEWS or kind is types.MappingProxyType
+        ours = over and self.recorder.sources.of(value) is None
         mapping = mapping_behind(value) if ours else None
         if mapping is None:
             return None
-        return f"{self.constant(maker_of(kind))}({self.text(self.heap.real(mapping))})"
+        maker = maker_of(kind) if kind in VIEWS else kind
+        return f"{self.constant(maker)}({self.text(self.heap.real(mapping))})"
 
     def _is_ours(self, value: Any) -> bool:
         """Whether a container that nobody registered was made in this trace nevertheless."""

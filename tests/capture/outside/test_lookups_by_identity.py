@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import math
 import types
 from collections.abc import Callable
 from typing import Any
@@ -139,3 +140,29 @@ def test_those_that_are_not_found_are_one_specialization() -> None:
     assert fast.stats().specializations == 1
     for h in kept:
         same(fast(x, h), program(x, h))
+
+
+BOUND_TO_NO_OBJECT: list[Any] = [None.__repr__, object().__hash__, (7).__repr__, math.__repr__]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("first", BOUND_TO_NO_OBJECT, ids=repr)
+def test_methods_of_none_and_of_modules_are_told_from_others(first: Any) -> None:
+    def program(x: Tensor, m: Any) -> Any:
+        names = {None.__repr__: 1, math.__repr__: 2}
+        return x + 1, m == None.__repr__, names.get(m), m in {None.__repr__}
+
+    fast = compiled(program, fullgraph=False)
+    for m in [first, *BOUND_TO_NO_OBJECT]:
+        same(fast(torch.ones(1), m), program(torch.ones(1), m))
+
+
+@pytest.mark.parametrize("numbers", [(3, 4), (1.5, 2.5)], ids=repr)
+def test_a_method_of_a_number_stays_one_of_c(numbers: Any) -> None:
+    def program(x: Tensor, m: Any) -> Any:
+        return x + 1, type(m).__name__, hasattr(m, "__func__"), m.__self__, m()
+
+    fast = compiled(program)
+    for number in numbers:
+        m = number.as_integer_ratio
+        same(fast(torch.ones(1), m), program(torch.ones(1), m))

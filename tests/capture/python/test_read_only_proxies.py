@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from tests.capture.by_reference import compiled
 
@@ -56,3 +57,20 @@ def test_c_takes_and_refuses_them_as_in_python(name: str) -> None:
     for shown, table in (({"a": 1}, {"b": 2}), ({"a": 3, "c": 4}, {}), ({"a": 1}, {"a": 2})):
         wanted = outcome(CALLS[name], PROXY(shown), dict(table))
         assert fast(torch.ones(1), PROXY(shown), dict(table))[1] == wanted
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("made", [lambda p: {**p}, lambda p: dict(**p)], ids=["braces", "dict"])
+def test_sizes_behind_a_proxy_are_numbers_behind_a_break(made: Callable[[Any], Any]) -> None:
+    table: dict[str, int] = {"a": 1}
+    proxy = PROXY(table)
+
+    def program(x: Tensor) -> Any:
+        table["b"] = x.shape[0]
+        return x, [1, made(proxy)]
+
+    fast = compiled(program, fullgraph=False, break_every=1)
+    for size in (2, 3, 4):
+        found = fast(torch.ones(size))[1]
+        assert found == [1, {"a": 1, "b": size}]
+        assert type(found[1]["b"]) is int

@@ -247,7 +247,7 @@ def flags_of_one_made_inside():
     return context.flags[Inexact]
 
 
-IN_PIECES = frozenset(name for name in CASES if name.startswith("broken_"))
+IN_PIECES = {name for name in CASES if name.startswith("broken_")} | {"copied", "in_containers"}
 
 
 def prepare(step: int) -> None:
@@ -355,3 +355,45 @@ def test_a_number_of_decimals_in_a_branch_on_sizes_sets_its_flag():
             setcontext(Context(prec=9))
             found.append((fn(torch.ones(size))[1], state(getcontext())))
         assert found[0] == found[1]
+
+
+KEY = Context(prec=4)
+LOOKUPS = {
+    "in a dict": lambda: (KEY in {KEY: 1}, {KEY: 1}.get(KEY)),
+    "in one from outside": lambda: (KEY in TABLE, TABLE.get(KEY, 3), next(iter(TABLE)) is KEY),
+    "in a set": lambda: (KEY in NAMES, NAMES == {KEY}, frozenset({KEY}) == NAMES),
+    "in a list": lambda: (KEY in ROW, ROW.index(KEY), ROW.count(KEY)),
+    "in a key": lambda: (KEY, 1) in {(KEY, 1): 2},
+    "its method": lambda: (KEY.divide == METHOD, {KEY.divide} == {METHOD}),
+    "the thread's": lambda: (setcontext(KEY), getcontext() in TABLE),
+}
+TABLE, NAMES, ROW, METHOD = {KEY: "a"}, {KEY}, [1, KEY], KEY.divide
+
+
+@pytest.mark.parametrize("name", LOOKUPS)
+def test_a_context_is_itself_where_it_is_looked_up(name):
+    def program(x):
+        return x + 1, LOOKUPS[name]()
+
+    for options in ({}, {"break_every": 1}):
+        fast = anyshape.compile(program, options=options)
+        for _ in range(2):
+            found = []
+            for fn in (fast, program):
+                setcontext(Context(prec=9))
+                found.append(fn(X)[1])
+            assert found[0] == found[1]
+
+
+def test_a_context_of_an_own_class_makes_no_others():
+    made = []
+
+    class Own(Context):
+        def __init__(self, *args, **kwargs):
+            made.append(1)
+            super().__init__(*args, **kwargs)
+
+    own = Own(prec=5)
+    setcontext(own)
+    assert anyshape.compile(lambda x: (x, str(Decimal(1) / 3)))(X)[1] == "0.33333"
+    assert made == [1]

@@ -356,3 +356,26 @@ def test_a_long_file_and_a_pipe_are_read_by_cpython_alone(tmp_path: Path) -> Non
     assert file_contents.digest_of_file("a\0") is None
     with pytest.raises(anyshape.errors.GraphBreakError):
         anyshape.compile(around(read_whole), fullgraph=True)(X, str(path))
+
+
+def test_a_file_is_read_behind_what_the_graph_writes_to_it(tmp_path):
+    path = str(tmp_path / "shared")
+    Path(path).write_bytes(bytes(8))
+    memory = torch.from_file(path, shared=True, size=8, dtype=torch.uint8)
+
+    def program(x):
+        memory.add_(1)
+        with open(path, "rb") as file:
+            return x + 1, file.read()
+
+    fast = anyshape.compile(program)
+    assert [fast(X)[1] for _ in range(3)] == [bytes([n] * 8) for n in (1, 2, 3)]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="such files are Linux's")
+def test_files_that_the_system_makes_at_each_reading_are_left_to_cpython():
+    def program(x):
+        with open("/proc/self/stat") as file:
+            return x + 1, file.read().split()[0]
+
+    assert anyshape.compile(program)(X)[1] == str(os.getpid())

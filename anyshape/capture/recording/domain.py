@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import types
 from abc import abstractmethod
+from contextvars import Context
 from typing import Any, Protocol
 
 import torch
@@ -54,7 +55,9 @@ class RecordingDomain(Domain):
     noted: dict[int, Any] | None = None  # warnings, by module, since filters were written here
     hears_c: EndsWithCapture | None = None  # what breaks where C code warns meanwhile
     unread_names: set[str]  # what the segment's end writes under them is not read before
-    context_values: dict[int, tuple[Any, Any]]  # variables of contexts, and what was set in them
+    context: Context  # of the capture alone: what the segment has set
+    context_values: dict[int, Any]  # the variables that it has set, by id
+    context_tokens: dict[int, Any]  # what each token is of, by id
     context_readings: dict[int, Any]  # what asks them, in each call
     kept_in_c: list[Any]  # what a cache of C was handed, and may give back in another call
 

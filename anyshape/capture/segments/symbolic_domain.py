@@ -13,6 +13,7 @@ import sys
 import types
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import Context
 from typing import Any
 
 import torch
@@ -114,6 +115,7 @@ class SymbolicDomain(ReadingDomain):
         self.ids, self.listeners, self.unread_names = set(), set(), set()
         self.kept_in_c, self.decimals = [], Contexts()
         self.context_values, self.context_readings = {}, {}
+        self.context, self.context_tokens = Context(), {}
         self.turns_left = turns
         self.jumps_left = turns
         self.calls_left = turns * CALLS_A_TURN
@@ -145,11 +147,13 @@ class SymbolicDomain(ReadingDomain):
             self.plain,
             self.kept_in_c,
             self.context_values,
+            self.context_tokens,
             self.context_readings,
         ):
             table.clear()
         machine.heap.slots.clear()
         machine.heap.effects.clear()
+        self.context = Context()
         self.recorder.contents.outside = None
         self.recorder.forget()
         del self.machine  # no cycle is left for the collector

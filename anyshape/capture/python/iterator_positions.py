@@ -44,25 +44,27 @@ def _hint(method: Any) -> Handler:
     return handler
 
 
+_EMPTY: tuple[Any, ...] = ("", "\u1234", (), [], b"", bytearray(), range(0), range(1 << 80))
+_KEPT: tuple[Any, ...] = ([], (), set(), {}, {}.values(), deque())
+_BOTH_WAYS: tuple[Any, ...] = ([], {}, {}.values(), {}.items(), deque())
 COUNTING = (
-    *[type(iter(items)) for items in ("", "\u1234", (), [], b"", bytearray(), range(0), set())],
-    *[type(iter(items)) for items in ({}, {}.values(), {}.items(), deque(), range(1 << 80))],
-    *[type(reversed(items)) for items in ([], {}, {}.values(), {}.items(), deque())],
+    *[type(iter(items)) for items in (*_EMPTY, *_KEPT, {}.items())],
+    *[type(reversed(items)) for items in _BOTH_WAYS],
     itertools.repeat,
 )
 """Iterators that count what is left without asking anybody."""
-_HELD = ([], (), set(), {}, {}.values(), deque())
-_HOLDING = frozenset(
-    {frozenset, type({}.keys()), *map(type, _HELD), *[type(iter(items)) for items in _HELD]}
+_KEEPING = frozenset(
+    {frozenset, type({}.keys()), *map(type, _KEPT), *[type(iter(items)) for items in _KEPT]}
 )
 
 
-def gives_what_is_held(iterables: tuple[Any, ...]) -> bool:
-    """Whether what it gives is no tuple that C code gives again and again, if nobody holds it."""
+def gives_no_loose_tuple(iterables: tuple[Any, ...]) -> bool:
+    """Whether what it gives is no tuple that C code gives again and again, if nobody refers to
+    it."""
     if len(iterables) != 1:
         return False
     kind = type(iterables[0])
-    return kind in _HOLDING or (kind is Generator and iterables[0].python_type is GeneratorType)
+    return kind in _KEEPING or (kind is Generator and iterables[0].python_type is GeneratorType)
 
 
 KINDS = (*SETTABLE, type(iter(range(0))), type(iter(range(1 << 80))))

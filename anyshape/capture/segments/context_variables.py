@@ -48,8 +48,8 @@ def _known(domain: RecordingDomain, args: Args, kwargs: dict[str, Any], name: st
 
 def _get(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
     variable = _known(domain, args, kwargs, "get")
-    is_set = id(variable) in domain.context_values
-    value = domain.context.get(variable, UNSET) if is_set else _read(domain, variable)
+    is_set = id(variable) in domain.variables.set
+    value = domain.variables.context[variable] if is_set else _read(domain, variable)
     if value is not UNSET:
         return value
     if len(args) == 2:
@@ -72,7 +72,7 @@ def _read(domain: RecordingDomain, variable: ContextVar[Any]) -> Any:
     """What lies in the thread's context."""
     found = variable.get(UNSET)
     sources = domain.recorder.sources
-    asked = domain.context_readings.setdefault(id(variable), Reading(variable))
+    asked = domain.variables.readings.setdefault(id(variable), Reading(variable))
     source = sources.child(sources.const(asked, f"the value of {variable.name}"), "call", ())
     if found is UNSET:
         domain.recorder.guard(source, "is", UNSET)
@@ -82,12 +82,14 @@ def _read(domain: RecordingDomain, variable: ContextVar[Any]) -> Any:
 
 class Setting:
     """A `set` whose token the program uses, done again in each run: `is_reset` and `escapes` say
-    what for. The token is kept, for each thread, until it is used for the last time."""
+    what for. The token is kept, for each thread, until it is used for the last time. `is_first`:
+    what was there before lies outside, and is not read."""
 
-    __slots__ = ("escapes", "is_reset", "tokens", "variable")
+    __slots__ = ("escapes", "is_first", "is_reset", "tokens", "variable")
 
-    def __init__(self, variable: ContextVar[Any]) -> None:
+    def __init__(self, variable: ContextVar[Any], is_first: bool) -> None:
         self.variable = variable
+        self.is_first = is_first
         self.is_reset = self.escapes = False
         self.tokens: dict[int, list[Token[Any]]] = {}
 
@@ -107,35 +109,43 @@ class Setting:
 
 def _set(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
     variable = _known(domain, args, kwargs, "set")
-    heap, frame, within = domain.machine.heap, domain.machine.current(), domain.context
+    heap, frame, known = domain.machine.heap, domain.machine.current(), domain.variables
     if len(args) != 2 or heap.journal is not None:
         raise broken("unknown-call", "ContextVar.set")
-    value, is_first = args[1], id(variable) not in domain.context_values
-    domain.context_values[id(variable)] = variable
+    value, is_first = args[1], id(variable) not in known.set
+    known.set[id(variable)] = variable
     if frame.code.opcodes[frame.index][0] == "POP_TOP":
         heap.log(ContextVar.set, variable, (value,))
-        within.run(variable.set, value)
+        known.context.run(variable.set, value)
         return None
-    if is_first and (found := _read(domain, variable)) is not UNSET:
-        within.run(variable.set, found)
-    setting = Setting(variable)
+    setting = Setting(variable, is_first)
     domain.recorder.sources.const(setting, f"a write to {variable.name}")
     heap.log(Setting.set, setting, (value,))
-    token = heap.create(within.run(variable.set, value))
-    domain.context_tokens[id(token)] = setting
+    token = heap.create(known.context.run(variable.set, value))
+    known.tokens[id(token)] = setting
     return token
 
 
 def _reset(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> None:
     """What C refuses is left to it: the text of the error shows where the token lies."""
-    heap = domain.machine.heap
-    setting = domain.context_tokens.get(id(args[1])) if len(args) == 2 and not kwargs else None
+    heap, known = domain.machine.heap, domain.variables
+    setting = known.tokens.get(id(args[1])) if len(args) == 2 and not kwargs else None
     fits = setting is not None and setting.variable is args[0] and not setting.is_reset
     if setting is None or not fits or heap.journal is not None:
         raise broken("unknown-call", "ContextVar.reset")
-    domain.context.run(ContextVar.reset, *args)
+    known.context.run(ContextVar.reset, *args)
+    known.set.pop(id(args[0]), None)
+    if not setting.is_first:
+        known.set[id(args[0])] = args[0]
     setting.is_reset = True
     heap.log(Setting.reset, setting, ())
+
+
+def refuse_unread(domain: RecordingDomain, obj: Any, name: str) -> None:
+    """Reading what was there before the segment has set it."""
+    setting = domain.variables.tokens.get(id(obj)) if name == "old_value" else None
+    if setting is not None and setting.is_first:
+        raise broken("unknown-call", "Token.old_value")
 
 
 HANDLERS: Mapping[Any, Callable[..., Any]] = {

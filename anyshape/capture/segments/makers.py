@@ -379,7 +379,7 @@ def _alias(rebuilder: Rebuilder, value: types.GenericAlias) -> str:
 
 def _token(rebuilder: Rebuilder, value: Any) -> str:
     """What the write at the segment's end has given; no write in front of that can hold it."""
-    setting = rebuilder.domain.context_tokens.get(id(value))
+    setting = rebuilder.domain.variables.tokens.get(id(value))
     if setting is None or rebuilder.replaying:
         raise broken("escape", "a token of a context variable")
     setting.escapes = True

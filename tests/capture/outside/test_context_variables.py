@@ -215,7 +215,7 @@ def of_tensors(x: torch.Tensor) -> Any:
 
 def told_by_tokens(x: torch.Tensor) -> Any:
     first, second = SCALE.set(1), SCALE.set(2)
-    told = first.var is SCALE, first.old_value is first.MISSING, second.old_value
+    told = first.var is SCALE, second.old_value
     for token in (second, first):
         SCALE.reset(token)
     return x + 1, told, SCALE.get(None)
@@ -229,9 +229,26 @@ def over_later_writes(x: torch.Tensor) -> Any:
     return x + 1, LATE.get()
 
 
+def out_of_order(x: torch.Tensor) -> Any:
+    first, second = LATE.set(1), LATE.set(2)
+    LATE.reset(first)
+    found = [LATE.get()]
+    LATE.reset(second)
+    found.append(LATE.get())
+    third = LATE.set(3)
+    LATE.reset(third)
+    return x + 1, found, LATE.get()
+
+
 def left_set(x: torch.Tensor) -> Any:
     token = LATE.set(x.shape[0])
-    return x + LATE.get(), token.old_value
+    return x + LATE.get(), token.var.name
+
+
+def told_of_before(x: torch.Tensor) -> Any:
+    token = SCALE.set(7)
+    old = token.old_value
+    return x + 1, old is token.MISSING or old, SCALE.get()
 
 
 def handed_out(x: torch.Tensor) -> Any:
@@ -275,7 +292,7 @@ class Handed:
 
 IN_ONE_GRAPH = [
     *[nested, left_by_an_exception, raising, of_tensors, told_by_tokens, over_later_writes],
-    *[left_set, handed_out, handed_out_used],
+    *[left_set, out_of_order, handed_out, handed_out_used],
 ]
 
 
@@ -307,7 +324,7 @@ def outcomes(fn: Any, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("value", [None, 10])
-@pytest.mark.parametrize("program", [*IN_ONE_GRAPH, kept_outside, refused_by_c])
+@pytest.mark.parametrize("program", [*IN_ONE_GRAPH, told_of_before, kept_outside, refused_by_c])
 def test_tokens_put_back_what_was_there(program: Any, value: Any) -> None:
     wanted = outcomes(program, value)
     for options in ({}, {"break_every": 1}, {"break_every": 3}):

@@ -340,6 +340,7 @@ PURE: frozenset[Any] = frozenset(
         *[value for value in vars(types).values() if isinstance(value, type)],
         *[
             functools.partial,
+            *_methods(types.UnionType, "__eq__ __ne__"),
             bytes.maketrans,
             bytearray.maketrans,
             inspect.isfunction,

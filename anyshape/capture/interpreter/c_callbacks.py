@@ -70,7 +70,7 @@ CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 HASHED_BY_PARTS = (tuple, frozenset)
 PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None), type, FunctionType})
 
-_KEEPING = (*CONTAINERS, OrderedDict, defaultdict, object, type, str)
+_KEEPING = (*CONTAINERS, OrderedDict, defaultdict, object, type, str, int, float, complex)
 """Classes whose methods ask nothing of what lies in them, but for those that tables name."""
 _ITEMS = WRITES[:2]
 _PRINTERS = frozenset(
@@ -461,8 +461,15 @@ _COMPARABLE = (int, float, complex, str, bytes, bytearray, *CONTAINERS, range, s
 
 def declines(fn: Any, args: tuple[Any, ...]) -> bool:
     """Whether such a method sees by the class of the other operand that this is nothing to it."""
-    asked = len(args) == 2 and not issubclass(type(args[1]), _COMPARABLE)
+    if len(args) != 2:
+        return False
+    if fn in _OF_UNIONS:
+        return type(args[1]) is not UnionType
+    asked = not issubclass(type(args[1]), _COMPARABLE)
     return asked and fn in _DECLINING and fn.__objclass__ is not bytearray
+
+
+_OF_UNIONS = tuple(vars(UnionType)[name] for name in ("__eq__", "__ne__"))
 
 
 ASKED: dict[Any, tuple[str, ...]] = {

@@ -35,6 +35,16 @@ def class_attribute_or_hook(cls: Any, name: Any, hook: Any) -> Any:
     return bind(hook, cls, type(cls))(name)
 
 
+def made_by_alias(origin: Any, alias: Any, args: Any, kwargs: Any) -> Any:
+    """What `types.GenericAlias` makes when it is called; not all objects keep what made them."""
+    made = origin(*args, **kwargs)
+    try:
+        made.__orig_class__ = alias
+    except (AttributeError, TypeError):
+        pass
+    return made
+
+
 def call_in_order(calls: Any) -> None:
     for fn, arg in calls:
         fn(arg)

@@ -33,6 +33,7 @@ from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.generators import CLOSING, Generator
 from anyshape.capture.interpreter.versions import VERSION
+from anyshape.capture.python.iterator_positions import gives_no_loose_tuple
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -330,7 +331,7 @@ def _enumerate(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _map(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
-    if args and args[0] is id:  # C code gives one tuple again and again, if nobody holds it
+    if args and args[0] is id and not gives_no_loose_tuple(args[1:]):
         if machine.recording:
             raise broken("unknown-call", "id of what an iterator gives")
         return map(*args, **kwargs)

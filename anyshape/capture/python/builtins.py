@@ -26,6 +26,7 @@ from anyshape.capture.heap.quiet_classes import bare_name, mro_of
 from anyshape.capture.heap.values import ABSENT, NULL, PROXIES, SYMBOLIC_NUMBERS, Call, ScalarValue
 from anyshape.capture.interpreter import (
     attributes,
+    class_polyfills,
     exception_opcodes,
     intrinsic_names,
     iteration_polyfills,
@@ -351,6 +352,14 @@ def _cached(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     return machine.domain.remembered(fn, args, kwargs, result)
 
 
+def _alias(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
+    """`list[int](...)`: a call of the class, which C then tells what was called."""
+    origin = fn.__origin__
+    if machine.recording and machine.domain.is_outside(fn):
+        origin = machine.heap.attribute(fn, "__origin__", origin)
+    return Call(class_polyfills.made_by_alias, (origin, fn, args, kwargs))
+
+
 def _substituting(name: str) -> Handler:
     """`pattern.sub` and `subn` with a function, which C calls for each match."""
     fn, method = vars(re.Pattern)[name], text_polyfills.SUBSTITUTIONS[name]
@@ -558,6 +567,7 @@ BUILTINS: dict[Any, Handler] = {
 OBJECT_CALLS: dict[type, Callable[[Interpreter, Any, Args, Kwargs], Any]] = {
     functools.partial: _partial,
     type(functools.lru_cache(len)): _cached,
+    types.GenericAlias: _alias,
     operator.itemgetter: _getter(polyfills.items_of),
     operator.attrgetter: _getter(polyfills.attributes_of),
     operator.methodcaller: _getter(polyfills.method_of),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import types
 from abc import abstractmethod
+from contextvars import Context
 from typing import Any, Protocol
 
 import torch
@@ -28,6 +29,19 @@ class EndsWithCapture(Protocol):
     """What capture has changed in the process, and puts back."""
 
     def end(self) -> None: ...
+
+
+class ContextVariables:
+    """Those of `contextvars` that a capture meets, by id. `context`: its own, with what the segment
+    has `set`; `tokens`: which write each is of; `readings`: what asks for a value in each call."""
+
+    __slots__ = ("context", "readings", "set", "tokens")
+
+    def __init__(self) -> None:
+        self.context = Context()
+        self.set: dict[int, Any] = {}
+        self.tokens: dict[int, Any] = {}
+        self.readings: dict[int, Any] = {}
 
 
 class RecordingDomain(Domain):
@@ -54,8 +68,7 @@ class RecordingDomain(Domain):
     noted: dict[int, Any] | None = None  # warnings, by module, since filters were written here
     hears_c: EndsWithCapture | None = None  # what breaks where C code warns meanwhile
     unread_names: set[str]  # what the segment's end writes under them is not read before
-    context_values: dict[int, tuple[Any, Any]]  # variables of contexts, and what was set in them
-    context_readings: dict[int, Any]  # what asks them, in each call
+    variables: ContextVariables  # of `contextvars`
     kept_in_c: list[Any]  # what a cache of C was handed, and may give back in another call
 
     # ---- outside objects -------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import operator
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from contextvars import Token
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any
 
@@ -376,6 +377,15 @@ def _alias(rebuilder: Rebuilder, value: types.GenericAlias) -> str:
     return rebuilder.named(value, text)
 
 
+def _token(rebuilder: Rebuilder, value: Any) -> str:
+    """What the write at the segment's end has given; no write in front of that can hold it."""
+    setting = rebuilder.domain.variables.tokens.get(id(value))
+    if setting is None or rebuilder.replaying:
+        raise broken("escape", "a token of a context variable")
+    setting.escapes = True
+    return rebuilder.named(value, f"{rebuilder.constant(setting.token)}()")
+
+
 def _proxy(rebuilder: Rebuilder, value: Any) -> str:
     """Of a dict that was made, or handed in; that of a class is no object of its own."""
     mapping = mapping_behind(value)
@@ -489,6 +499,7 @@ MAKERS: tuple[tuple[Any, Callable[[Rebuilder, Any], str]], ...] = (
     (bytearray, _bytearray),
     ((int, float, complex, str, bytes), _of_value),
     (types.GenericAlias, _alias),
+    (Token, _token),
     (types.MappingProxyType, _proxy),
     ((operator.itemgetter, operator.attrgetter, operator.methodcaller), _getter),
 )

@@ -36,10 +36,18 @@ from anyshape.capture.heap.values import (
 from anyshape.capture.interpreter import size_texts
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.generators import Generator
+from anyshape.capture.recording.domain import ContextVariables
 from anyshape.capture.recording.forks import Forks
 from anyshape.capture.recording.functions import Functions
 from anyshape.capture.recording.recorder import Recorder
-from anyshape.capture.segments import c_calls, callables, data_branches, partials, torch_warnings
+from anyshape.capture.segments import (
+    c_calls,
+    callables,
+    context_variables,
+    data_branches,
+    partials,
+    torch_warnings,
+)
 from anyshape.capture.segments.cleared_gradients import clears_gradient
 from anyshape.capture.segments.made_classes import belongs_to_this_run
 from anyshape.capture.segments.marked_functions import compiled_by_torch, is_disabled
@@ -113,7 +121,7 @@ class SymbolicDomain(ReadingDomain):
         self.has_formed = False
         self.ids, self.listeners, self.unread_names = set(), set(), set()
         self.kept_in_c, self.decimals = [], Contexts()
-        self.context_values, self.context_readings = {}, {}
+        self.variables = ContextVariables()
         self.turns_left = turns
         self.jumps_left = turns
         self.calls_left = turns * CALLS_A_TURN
@@ -131,25 +139,11 @@ class SymbolicDomain(ReadingDomain):
         for frame in [*machine.frames(), *(each.frame for each in generators)]:
             frame.back = frame.generator = None  # no cycle: what a frame holds may have a `__del__`
         machine.frame = machine.escaped = None
-        for table in (
-            self._twins,
-            self.defaults_seen,
-            self._keys_of_c,
-            self._values,
-            self._shown,
-            self._iterators,
-            machine.heap.created,
-            machine.heap.mirrors,
-            machine.heap.unread,
-            machine.heap.answers,
-            self.plain,
-            self.kept_in_c,
-            self.context_values,
-            self.context_readings,
-        ):
+        heap, shown = machine.heap, (self._values, self._shown, self._keys_of_c, self._iterators)
+        kept = (heap.created, heap.mirrors, heap.unread, heap.answers, heap.slots, heap.effects)
+        for table in (*kept, *shown, self._twins, self.defaults_seen, self.plain, self.kept_in_c):
             table.clear()
-        machine.heap.slots.clear()
-        machine.heap.effects.clear()
+        self.variables = ContextVariables()
         self.recorder.contents.outside = None
         self.recorder.forget()
         del self.machine  # no cycle is left for the collector
@@ -587,6 +581,10 @@ class SymbolicDomain(ReadingDomain):
         if clears_gradient(fn, target, args):
             builder = self.recorder.builder
             self.cleared[id(target)] = len(builder.nodes) + len(builder.checks)
+
+    def reads_signals(self, obj: Any, name: str, value: Any) -> None:
+        super().reads_signals(obj, name, value)
+        context_variables.refuse_unread(self, obj, name)
 
     def wrote_tensor(self, x: TensorValue) -> None:
         """A tensor was written in place."""

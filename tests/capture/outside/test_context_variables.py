@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
+import threading
+import weakref
+from collections.abc import Iterator
 from contextvars import ContextVar, copy_context
 from types import SimpleNamespace
 from typing import Any
@@ -161,3 +165,208 @@ def test_one_without_a_default_may_be_followed_by_one_with_it() -> None:
             else:
                 with pytest.raises(LookupError):
                     raising(X, variable)
+
+
+# ---- tokens --------------------------------------------------------------------------------------
+LATE: ContextVar[Any] = ContextVar("LATE", default=5)
+KEPT: list[Any] = []
+
+
+@contextlib.contextmanager
+def within(variable: ContextVar[Any], value: Any) -> Iterator[Any]:
+    token = variable.set(value)
+    try:
+        yield token
+    finally:
+        variable.reset(token)
+
+
+def nested(x: torch.Tensor) -> Any:
+    with within(LATE, x.shape[0]):
+        with within(SCALE, 2):
+            first = LATE.get(), SCALE.get()
+        y = x * LATE.get()
+        second = SCALE.get("none")
+    return y, first, second, x * LATE.get()
+
+
+def left_by_an_exception(x: torch.Tensor) -> Any:
+    try:
+        with within(LATE, 9):
+            raise KeyError(LATE.get())
+    except KeyError as error:
+        return x + 1, error.args, LATE.get()
+
+
+def raising(x: torch.Tensor) -> Any:
+    with within(LATE, 9):
+        raise KeyError(LATE.get())
+
+
+def of_tensors(x: torch.Tensor) -> Any:
+    token = LATE.set(x + 1)
+    y = LATE.get() * 2
+    inner = LATE.set(1)
+    old = inner.old_value
+    LATE.reset(inner)
+    LATE.reset(token)
+    return y, old * 3, LATE.get()
+
+
+def told_by_tokens(x: torch.Tensor) -> Any:
+    first, second = SCALE.set(1), SCALE.set(2)
+    told = first.var is SCALE, second.old_value
+    for token in (second, first):
+        SCALE.reset(token)
+    return x + 1, told, SCALE.get(None)
+
+
+def over_later_writes(x: torch.Tensor) -> Any:
+    token = LATE.set(1)
+    LATE.set(2)
+    LATE.set(3)
+    LATE.reset(token)
+    return x + 1, LATE.get()
+
+
+def out_of_order(x: torch.Tensor) -> Any:
+    first, second = LATE.set(1), LATE.set(2)
+    LATE.reset(first)
+    found = [LATE.get()]
+    LATE.reset(second)
+    found.append(LATE.get())
+    third = LATE.set(3)
+    LATE.reset(third)
+    return x + 1, found, LATE.get()
+
+
+def left_set(x: torch.Tensor) -> Any:
+    token = LATE.set(x.shape[0])
+    return x + LATE.get(), token.var.name
+
+
+def told_of_before(x: torch.Tensor) -> Any:
+    token = SCALE.set(7)
+    old = token.old_value
+    return x + 1, old is token.MISSING or old, SCALE.get()
+
+
+def handed_out(x: torch.Tensor) -> Any:
+    return x + 1, Handed([SCALE.set(11)])
+
+
+def handed_out_used(x: torch.Tensor) -> Any:
+    token = SCALE.set(11)
+    SCALE.reset(token)
+    return x + 1, Handed([token])
+
+
+def kept_outside(x: torch.Tensor) -> Any:
+    KEPT.append(SCALE.set(11))
+    return x + 1, SCALE.get()
+
+
+def refused_by_c(x: torch.Tensor) -> Any:
+    found = []
+    token = SCALE.set(1)
+    for variable in (LATE, SCALE, SCALE):
+        try:
+            variable.reset(token)
+        except (ValueError, RuntimeError) as error:
+            found.append(type(error))
+    return x + 1, found, SCALE.get(None)
+
+
+class Handed:
+    """What was handed out, by whether it can be used."""
+
+    def __init__(self, tokens: list[Any]) -> None:
+        self.tokens = tokens
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Handed) and self.told() == other.told()
+
+    def told(self) -> Any:
+        return [(token.var, token.old_value, " used " in repr(token)) for token in self.tokens]
+
+
+IN_ONE_GRAPH = [
+    *[nested, left_by_an_exception, raising, of_tensors, told_by_tokens, over_later_writes],
+    *[left_set, out_of_order, handed_out, handed_out_used],
+]
+
+
+def outcomes(fn: Any, value: Any) -> Any:
+    """What three calls give and leave behind, and what the tokens that are left do."""
+
+    def calls() -> Any:
+        KEPT.clear()
+        if value is not None:
+            SCALE.set(value)
+            LATE.set(value)
+        found: list[Any] = []
+        for length in (1, 1, 2):
+            try:
+                given = [v.tolist() if torch.is_tensor(v) else v for v in fn(torch.ones(length))]
+                KEPT.extend(t for v in given if isinstance(v, Handed) for t in v.tokens)
+            except KeyError as error:
+                given = [repr(error)]
+            found.append((given, SCALE.get("none"), LATE.get()))
+        for token in reversed(KEPT):
+            try:
+                token.var.reset(token)
+            except RuntimeError:
+                found.append("used")
+            found.append(SCALE.get("none"))
+        return found
+
+    return copy_context().run(calls)
+
+
+@pytest.mark.parametrize("value", [None, 10])
+@pytest.mark.parametrize("program", [*IN_ONE_GRAPH, told_of_before, kept_outside, refused_by_c])
+def test_tokens_put_back_what_was_there(program: Any, value: Any) -> None:
+    wanted = outcomes(program, value)
+    for options in ({}, {"break_every": 1}, {"break_every": 3}):
+        assert outcomes(anyshape.compile(program, options=options), value) == wanted
+    if program in IN_ONE_GRAPH:
+        assert outcomes(anyshape.compile(program, fullgraph=True), value) == wanted
+
+
+def test_threads_have_tokens_of_their_own() -> None:
+    fast, wrong = anyshape.compile(nested, fullgraph=True), []
+
+    def work() -> None:
+        for _ in range(100):
+            if contextvars.Context().run(fast, torch.ones(2))[1:3] != ((2, 2), "none"):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_what_a_token_holds_is_not_kept() -> None:
+    """The old value dies where it does natively."""
+
+    def program(x: torch.Tensor) -> Any:
+        token = SCALE.set(1)
+        SCALE.reset(token)
+        return x + 1
+
+    fast = anyshape.compile(program, fullgraph=True)
+
+    def calls() -> Any:
+        for _ in range(3):
+            held = Handed([])
+            seen = weakref.ref(held)
+            SCALE.set(held)
+            del held
+            fast(X)
+            SCALE.set(None)
+            yield seen()
+
+    assert copy_context().run(lambda: list(calls())) == [None, None, None]

@@ -557,21 +557,21 @@ class Differentiated(torch.autograd.Function):
 def _gradients(ctx: Any, call: Call, cotangents: Sequence[Any]) -> list[Any]:
     """Raises what autograd raises of tensors that were saved."""
     boundary, part, own = ctx.boundary, ctx.part, ctx.own
+    written = None
     try:
         saved = () if boundary.layout.is_repeatable else ctx.saved_tensors[: len(own)]
     except RuntimeError as refusal:  # kernels make views where no gradients are recorded
         if not str(refusal).startswith((MODIFIED, VIEW_MODIFIED)):
             raise
-        refuse_detached(ctx.referenced)
-        left = SavedTensors(ctx, refusal, ctx.versions)
-        return boundary.though_written(call, part, cotangents, left)
+        written = SavedTensors(ctx, refusal, ctx.versions)
     refuse_detached(ctx.referenced)
+    if written is not None:
+        return boundary.though_written(call, part, cotangents, written)
     is_replaced = call.is_replaced(boundary.layout.kept_inputs)
     call.refuse_replaced_results(boundary._read_earlier[part], saved, boundary._referenced[part])
     half = None if is_replaced else boundary.half_for(part, cotangents)
-    marker, _ = ctx.next_functions[0]
     # of `torch.autograd.grad`, and not of `backward()`, how gradients lie is seen
-    asks_eager = not _C._will_engine_execute_node(marker)
+    asks_eager = not _C._will_engine_execute_node(ctx.next_functions[0][0])
     if half is None:
         return boundary.again(call, part, cotangents)
     found = boundary.gradients(half, call, part, cotangents, saved)

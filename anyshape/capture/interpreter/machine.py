@@ -329,16 +329,13 @@ class Machine:
             if handler is not None:
                 return handler(self, fn, args, kwargs)
             return self.native(fn, args, kwargs)
-        if self.recording and self.domain.is_outside(fn):
-            owner = self.heap.attribute(fn, "__self__", owner)
         # Not a lookup: what `super().get` bound is not the Python override of it.
         for base in mro_of(type(owner)):
-            descriptor = namespace_of(base).get(fn.__name__)
-            if (
-                type(descriptor) is _METHOD_DESCRIPTOR
-                and descriptor.__get__(owner, type(owner)) == fn
-            ):
-                return Call(descriptor, (owner, *args), kwargs)
+            found = namespace_of(base).get(fn.__name__)
+            if type(found) is _METHOD_DESCRIPTOR and found.__get__(owner, type(owner)) == fn:
+                if self.recording and self.domain.is_outside(fn):
+                    owner = self.heap.attribute(fn, "__self__", owner)
+                return Call(found, (owner, *args), kwargs)
         return self.native(fn, args, kwargs)
 
     def python_call(self, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -128,6 +128,8 @@ def lists_plainly(machine: Interpreter, obj: Any) -> bool:
     kind = type(obj)
     if kind in PROXIES or not flags_of(kind) & HEAP_TYPE or issubclass(kind, type):
         return False
+    if attributes.is_python(machine, type(kind), "__getattribute__"):
+        return False  # C asks the class, and the metaclass hears it
     found = machine.lookup(kind, "__getattribute__")
     looks = type(found) is WrapperDescriptorType and is_slot_of_c(kind, "__getattribute__", found)
     namespace = machine.lookup(kind, "__dict__")

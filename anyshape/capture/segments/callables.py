@@ -396,9 +396,7 @@ NATIVE: Mapping[Any, Callable[..., Any]] = {
     _C._nn._parse_to: lambda domain, args, kwargs: _C._nn._parse_to(*args, **kwargs),
     __import__: imports.import_now,
     gc.collect: weak_references.collect,
-    **stand_ins.NATIVE,
-    **owned_objects.HANDLERS,
-    **random_draws.HANDLERS,
+    **{**stand_ins.NATIVE, **owned_objects.HANDLERS, **random_draws.HANDLERS},
     **{**processes.HANDLERS, **scripted.HANDLERS, **partials.HANDLERS},
 }
 
@@ -470,10 +468,8 @@ LOGGING = frozenset(
 """What is deferred as a whole, and called as a whole where it cannot be."""
 
 
-LOOKUPS = frozenset(
-    {"__getattr__", "_Ops.__getattr__", "_OpNamespace.__getattr__", "OpOverloadPacket.__getattr__"}
-    | {"_Classes.__getattr__"}
-)
+_MAKING = ("_Ops", "_OpNamespace", "OpOverloadPacket", "_Classes")
+LOOKUPS = frozenset({"__getattr__", *(f"{name}.__getattr__" for name in _MAKING)})
 
 
 def looks_up(fn: Any) -> bool:

@@ -36,13 +36,7 @@ from anyshape.capture.heap.quiet_classes import bare_name, class_entry
 from anyshape.capture.heap.quiet_reads import PLAIN_BASES, descriptor_of, plain_of
 from anyshape.capture.heap.sources import Source
 from anyshape.capture.heap.unread_writes import PLAIN_KEYS
-from anyshape.capture.heap.values import (
-    BOUND_IN_C,
-    BY_VALUE,
-    PROXIES,
-    OpaqueValue,
-    TensorValue,
-)
+from anyshape.capture.heap.values import BOUND_IN_C, BY_VALUE, PROXIES, OpaqueValue, TensorValue
 from anyshape.capture.interpreter import c_callbacks
 from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.recording import decimal_contexts

@@ -13,6 +13,7 @@ import torch
 
 from anyshape.capture.guards.constant_kinds import OWNERS
 from anyshape.capture.guards.guard_failures import (
+    OUTSIDE_CONTAINERS,
     Failure,
     changed_numbers,
     contents_of,
@@ -34,7 +35,9 @@ MAX_VALUES_BETWEEN = 1  # of one behind a graph break: another break costs littl
 def widened(point: Point, entry: Entry, fullgraph: bool) -> Point:
     """A number handed in with another value than before becomes symbolic from now on, and a
     tensor or a container that was known by its identity and has been replaced becomes an
-    argument; so does, after some specializations, a parameter whose data is. After some on
+    argument; so does, after some specializations, a parameter whose data is. Where a module has
+    been replaced, the program is changed from outside, and what lies in containers there is likely
+    to be changed next: adapters that are put in have lists of names and factors. After some on
     different values alone, what they are is relied on no more, and a text that native code
     makes is not looked into; sizes are, as long as none has been another one. How many parts a
     whole training step has may be more values: cut, it would be as many segments."""
@@ -77,6 +80,8 @@ def _of_other_objects(point: Point, entry: Entry) -> Iterator[str]:
             if type(tensor) is torch.Tensor or count >= MAX_VALUES:
                 yield source
         yield from _replaced(one, entry, HOLDERS)
+        if any(_replaced(one, entry, OWNERS)):
+            yield OUTSIDE_CONTAINERS
         if count >= _usual_most(entry):  # new in each call, or another layer
             yield from _replaced(one, entry, OWNERS)
             yield from moved(one.guards)

@@ -11,12 +11,13 @@ found is about what a proof could use, and does not grow with how far operations
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from math import prod
 
 from anyshape.nouns import mutable
-from anyshape.symbolic.atoms import Atom, age
+from anyshape.symbolic.atoms import Atom, Monomial, age
 from anyshape.symbolic.conditions import AnyOf, Condition, Relation
 from anyshape.symbolic.expr import Expr
 from anyshape.symbolic.knowledge import KnownFacts
@@ -210,19 +211,34 @@ def _tried(env: Sizes, seen: Seen, form: Expr, goal: int) -> Iterator[tuple[Atom
 
 def _moves(env: Sizes, seen: Seen, form: Expr, goal: int) -> Iterator[tuple[Atom, int]]:
     """Sizes of single unknowns with which the form comes near to the goal, those of the youngest
-    terms first; of an operation, those with which an operand does."""
+    terms first; of an operation, those with which an operand does. Each term has its turn: of
+    the operands of one there may be many."""
     change = goal - evaluator(form)(env, seen)
-    for monomial, c in reversed(form.terms.items()):
-        for atom in dict.fromkeys(reversed(monomial)):
-            others = [evaluator(other.expr)(env, seen) for other in monomial if other is not atom]
-            slope = c * prod(others)
-            if not slope:
-                continue
-            step = change // slope if (change > 0) == (slope < 0) else -(-change // slope)
-            if atom in env:
-                yield atom, env[atom] + step
-            else:
-                yield from _operand_moves(env, seen, atom, step)
+    waiting = deque(
+        _term_moves(env, seen, monomial, c, change) for monomial, c in reversed(form.terms.items())
+    )
+    while waiting:
+        moves = waiting.popleft()
+        for move in moves:
+            yield move
+            waiting.append(moves)
+            break
+
+
+def _term_moves(
+    env: Sizes, seen: Seen, monomial: Monomial, c: int, change: int
+) -> Iterator[tuple[Atom, int]]:
+    """Moves with which the value of a term changes by so much."""
+    for atom in dict.fromkeys(reversed(monomial)):
+        others = [evaluator(other.expr)(env, seen) for other in monomial if other is not atom]
+        slope = c * prod(others)
+        if not slope:
+            continue
+        step = change // slope if (change > 0) == (slope < 0) else -(-change // slope)
+        if atom in env:
+            yield atom, env[atom] + step
+        else:
+            yield from _operand_moves(env, seen, atom, step)
 
 
 def _operand_moves(env: Sizes, seen: Seen, atom: Atom, step: int) -> Iterator[tuple[Atom, int]]:

@@ -100,6 +100,11 @@ def contents_of(text: str) -> str:
     return f"the contents of {text}"
 
 
+OUTSIDE_CONTAINERS = "the containers of objects outside"
+"""The name under which, of what lies in attributes of objects outside, the identity of lists and
+the value of floats in containers are relied on no more."""
+
+
 def state_behind(text: str) -> str:
     """The name under which what the generator at this source draws is relied on no more."""
     return f"the state of {text}"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from types import CodeType
 from typing import Any
 
+from anyshape.capture.guards.guard_failures import OUTSIDE_CONTAINERS
 from anyshape.capture.heap.deaths import DeathsAreMet, DeathsAreUnknown, Watch
 from anyshape.capture.heap.sorted_lists import CallSite
 from anyshape.capture.recording.choices import ChoicesAreSeen
@@ -32,6 +33,7 @@ class Assumed:
     picks_are_views: bool = False  # tensors/aliases.py
     own_strides: bool = False  # tensors/strides_of_ones.py
     counters: frozenset[str] = frozenset()  # guards/counters.py
+    relied: frozenset[str] = frozenset()  # of what dispatch/widening.py names
     refused: frozenset[Location] = frozenset()  # tensors/refused_by_eager.py
     checkpoints: bool = True  # tensors/checkpoints.py
     functions: str = ""  # tensors/autograd_functions.py: why those of the program end it
@@ -57,6 +59,9 @@ LOOKING = frozenset({"changing-value", "proxy-leak", "unknown-call"})
 
 UNKNOWN_NUMBERS = frozenset({"tensor-branch", "undecided-size", "size-needed"})
 """Breaks at numbers that only data tells."""
+
+NEEDED = LOOKING | UNKNOWN_NUMBERS | {"operator-unknown"}
+"""Breaks that a number of each call may cause where a constant would not."""
 
 
 class Counts(BaseException):
@@ -94,6 +99,11 @@ class NumbersAreNeeded(BaseException):
     """The segment ends where numbers that lie in tensors from outside may tell how it goes on."""
 
 
+class FactorsAreNeeded(BaseException):
+    """The segment ends where a float may tell how it goes on that was taken for a number of each
+    call, though it has had one value only."""
+
+
 class LedElsewhere(BaseException):
     """The program raises where data did not lead to a side that can only raise: a ``try`` around
     that side may be what it is about."""
@@ -121,6 +131,7 @@ DENIALS: Mapping[type[BaseException], Callable[[Assumed, Any], dict[str, Any]]] 
     RefusedByEager: lambda assumed, found: {"refused": assumed.refused | found.calls},
     Counts: lambda assumed, found: {"counters": assumed.counters | found.sources},
     LedElsewhere: lambda assumed, found: {"nothing_raises": False},
+    FactorsAreNeeded: lambda assumed, found: {"relied": frozenset({OUTSIDE_CONTAINERS})},
     NumbersAreNeeded: lambda assumed, found: {"relies_on_contents": True},
 }
 """What may end a capture, and what is no longer taken for granted when it begins again."""

@@ -40,11 +40,13 @@ from anyshape.capture.segments import weak_references
 from anyshape.capture.segments.assumptions import (
     DENIALS,
     LOOKING,
+    NEEDED,
     UNKNOWN_NUMBERS,
     Assumed,
     BreaksInSort,
     BreaksInWorkOfC,
     Counts,
+    FactorsAreNeeded,
     FilesAreOpen,
     LedElsewhere,
     LooksIntoTexts,
@@ -224,7 +226,7 @@ class Capturer:
         )
         domain = SymbolicDomain(
             recorder,
-            widen=widen | assumed.counters,
+            widen=(widen | assumed.counters) - assumed.relied,
             forks=self.options.fork_budget,
             turns=self.options.unroll_budget,
             forms_texts=assumed.forms_texts,
@@ -341,6 +343,8 @@ class Capturer:
         recorder = domain.recorder
         if domain.has_formed and signal.reason in LOOKING:
             raise LooksIntoTexts from None
+        if domain.expects_others and signal.reason in NEEDED:
+            raise FactorsAreNeeded from None
         if domain.deaths.doubted is not None:
             raise domain.deaths.doubted from None
         if domain.deaths.made and not self.options.fullgraph:

@@ -14,7 +14,7 @@ import torch
 
 from anyshape.capture.guards.constant_kinds import CONSTANTS
 from anyshape.capture.guards.guard_code import NumberBinding
-from anyshape.capture.guards.guard_failures import contents_of
+from anyshape.capture.guards.guard_failures import OUTSIDE_CONTAINERS, contents_of
 from anyshape.capture.heap import times
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.class_flags import HEAP_TYPE
@@ -322,3 +322,21 @@ class OutsideNumbers:
         if self.domain.recorder.depth or known is not None:
             return known is True and not self.domain.recorder.depth
         return cx.hint(condition) is True and (not relies or cx.decide(condition))
+
+
+def is_hyperparameter(source: Source) -> bool:
+    """Whether it lies in a group of an optimizer's parameters: schedules write there."""
+    groups = source.base.base if source.base is not None else None
+    if groups is None or groups.kind != "attr" or groups.key != "param_groups":
+        return False
+    return groups.base is not None and isinstance(groups.base.pinned, torch.optim.Optimizer)
+
+
+def may_be_replaced(source: Source | None, widen: frozenset[str]) -> bool:
+    """Whether it lies in an attribute, of a program of which modules have been replaced."""
+    return source is not None and source.kind == "attr" and OUTSIDE_CONTAINERS in widen
+
+
+def is_factor(source: Source, widen: frozenset[str]) -> bool:
+    """Whether it is an item of what may be replaced."""
+    return source.kind == "item" and may_be_replaced(source.base, widen)

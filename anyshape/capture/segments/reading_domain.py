@@ -50,6 +50,9 @@ from anyshape.capture.segments.outside_reads import (
     READS,
     READS_OF_NAMES,
     answers_if_absent,
+    is_factor,
+    is_hyperparameter,
+    may_be_replaced,
     names_past_code,
     read_by_code,
 )
@@ -83,14 +86,6 @@ def _is_left_by_earlier_code(recorder: Recorder, source: Source) -> bool:
     most such tensors are made anew in each call."""
     tensor = source.base if source.kind == "number" else None
     return tensor is not None and tensor.kind == "slot" and recorder.resumed
-
-
-def is_hyperparameter(source: Source) -> bool:
-    """Whether it lies in a group of an optimizer's parameters: schedules write there."""
-    groups = source.base.base if source.base is not None else None
-    if groups is None or groups.kind != "attr" or groups.key != "param_groups":
-        return False
-    return groups.base is not None and isinstance(groups.base.pinned, torch.optim.Optimizer)
 
 
 HANDED_ON = (*OWNERS, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
@@ -128,6 +123,7 @@ class ReadingDomain(RecordingDomain):
         self.recorder = recorder
         self.relied = recorder.relied
         self.widen = widen
+        self.expects_others = False  # floats that have had one value are numbers of each call
         self.deaths = Deaths("refused")
         self.plain = set()
         self._iterators: dict[int, tuple[Any, Any]] = {}
@@ -239,9 +235,10 @@ class ReadingDomain(RecordingDomain):
         call."""
         if type(value) is int and _is_left_by_earlier_code(self.recorder, source):
             return self.recorder.measured(value, source, signed=True)
-        if source.text in self.widen or (type(value) is float and is_hyperparameter(source)):
-            return self.recorder.number(value, source)
-        return None
+        changes = source.text in self.widen or (type(value) is float and is_hyperparameter(source))
+        if not changes and type(value) is float and is_factor(source, self.widen):
+            self.expects_others = changes = True
+        return self.recorder.number(value, source) if changes else None
 
     def see(self, source: Source, value: Any) -> Any:
         """What the program sees of a value found at `source`; relies on what it sees."""
@@ -281,7 +278,7 @@ class ReadingDomain(RecordingDomain):
         if (
             issubclass(type(value), IDENTITY)
             or (issubclass(type(value), OWNERS) and not self._is_replaced(source))
-            or self._is_fixed(source)
+            or self._is_fixed(source, kind)
         ):
             return self._see_fixed(source, value)
         return self._see_object(source, value)
@@ -535,11 +532,12 @@ class ReadingDomain(RecordingDomain):
             for name, default in named.items():
                 yield name, self.see(child(defaults, "item", name), default)
 
-    def _is_fixed(self, source: Source) -> bool:
+    def _is_fixed(self, source: Source, kind: type = object) -> bool:
         """Whether what holds the value is itself always the same object, so that identity is
         the guard: until it has been replaced."""
         pinned = source.base is not None and source.base.is_pinned and not source.is_varying
-        return pinned and source.text not in self.widen
+        replaced = kind is list and may_be_replaced(source, self.widen)
+        return pinned and not replaced and source.text not in self.widen
 
     def _is_replaced(self, source: Source) -> bool:
         """Whether it, or what it is a part of, is another object in each call."""

@@ -23,6 +23,7 @@ from anyshape.capture.guards.guard_code import GuardSet
 from anyshape.capture.guards.no_alias import NoAlias
 from anyshape.capture.heap.breaks import BREAKS, GraphBreak, broken, record_of
 from anyshape.capture.heap.deaths import DeathsAreUnknown
+from anyshape.capture.heap.past_caches import refuse_within
 from anyshape.capture.heap.quiet_classes import bare_name, class_module
 from anyshape.capture.heap.raised_state import traceback_of
 from anyshape.capture.heap.values import NULL, Break, InterpreterBug, OpaqueValue, ProxyLeak
@@ -30,8 +31,9 @@ from anyshape.capture.interpreter.frame import Code, Frame, locate, users_frame
 from anyshape.capture.interpreter.machine import Machine
 from anyshape.capture.interpreter.stressed import StressedMachine
 from anyshape.capture.python import pickles
+from anyshape.capture.python.builtins import calls_past
 from anyshape.capture.python.language import PYTHON, python_machine
-from anyshape.capture.recording import decimal_contexts
+from anyshape.capture.recording import decimal_contexts, past_caches
 from anyshape.capture.recording.choices import ChoicesAreSeen
 from anyshape.capture.recording.expected import Expectations
 from anyshape.capture.recording.forks import Refusal
@@ -167,6 +169,7 @@ class Capturer:
     breaks: list[GraphBreak] = field(default_factory=list)
     works: list[Work] = field(default_factory=list)
     functions: int = 0  # captures that were begun again, see ``autograd_functions.py``
+    caches: frozenset[int] = frozenset()  # called natively from the first such segment on
     expects: bool = True  # is something expected of data? Not where calls have denied it often
 
     def capture(
@@ -186,7 +189,7 @@ class Capturer:
         Raises `AnyshapeError`, of a mistake of ours too.
         """
         expects = self.expects and not self.options.fullgraph
-        assumed = Assumed(checkpoints=checkpoints, expects=expects)
+        assumed = Assumed(checkpoints=checkpoints, expects=expects, caches=self.caches)
         breaks = len(self.breaks)
         if self.functions >= 2:  # this program differentiates elsewhere
             assumed = replace(assumed, own_backwards=True)
@@ -204,6 +207,7 @@ class Capturer:
             except tuple(DENIALS) as found:
                 changes = DENIALS[type(found)](assumed, found)
                 assumed = replace(assumed, **changes)
+                self.caches = assumed.caches
             except (Break, ProxyLeak, InterpreterBug) as error:
                 raise mistake("the compiler", error) from error
 
@@ -246,6 +250,7 @@ class Capturer:
         if assumed.own_backwards:
             domain.functions.apply = apply_with_backward
         machine = self._machine(domain)
+        machine.heap.past_caches.called = assumed.caches
         if entry.declared is not None:
             recorder.declare(entry.declared)
             recorder.front = entry.declared.front(entry.slots)
@@ -359,6 +364,8 @@ class Capturer:
         call_sites = frozenset(machine.heap.sorting.call_sites.values())
         if not call_sites <= domain.sorts_natively and not self.options.fullgraph:
             raise BreaksInSort(call_sites) from None
+        if not self.options.fullgraph:
+            refuse_within(machine.heap.past_caches, calls_past(machine))
         if pickles.is_within(machine) and not self.options.fullgraph:
             raise BreaksInWorkOfC from None
 
@@ -451,6 +458,7 @@ def _settled(domain: SymbolicDomain, outputs: tuple[Arg, ...], asking: Asking) -
         outputs = aliases.settled(recorder, outputs)
     aliases.refuse_seen_gradients(recorder, outputs)
     refuse_other_flags(domain, outputs)
+    past_caches.refuse_seen(domain.machine.heap.past_caches, recorder, outputs)
     recorder.choices.refuse_seen(recorder.builder.nodes, outputs)
     refuse_open(recorder)
     refuse_unspent(domain, outputs)

@@ -46,6 +46,7 @@ from anyshape.capture.python.builtin_iteration import (
 )
 from anyshape.capture.python.builtin_objects import OBJECT_BUILTINS, OBJECT_TYPES
 from anyshape.capture.python.called_descriptors import DESCRIPTOR_BUILTINS
+from anyshape.capture.python.iterator_methods import ITERATOR_METHODS
 from anyshape.ir.scalars import ScalarInput
 
 Args = tuple[Any, ...]
@@ -525,6 +526,7 @@ BUILTINS: dict[Any, Handler] = {
     **DESCRIPTOR_BUILTINS,
     **EXCEPTION_BUILTINS,
     **ITERATION_BUILTINS,
+    **ITERATOR_METHODS,
     len: _len,
     operator.length_hint: _length_hint,
     HINT_OF_REVERSED: _hint_of_reversed,

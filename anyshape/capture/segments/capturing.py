@@ -70,6 +70,7 @@ from anyshape.capture.tensors.autograd_functions import (
     refuse_unspent,
     why_native,
 )
+from anyshape.capture.tensors.checkpoints import is_within_checkpoint
 from anyshape.capture.tensors.leaves import (
     refuse_other_flags,
     with_flags_of_the_graph,
@@ -354,7 +355,7 @@ class Capturer:
             raise NumbersAreNeeded from None
         if recorder.choices.seen:
             raise ChoicesAreSeen(frozenset(recorder.choices.seen)) from None
-        if recorder.modes.checkpoint:
+        if recorder.modes.checkpoint or is_within_checkpoint(machine):
             raise NotOnce from None
         if domain.functions.transforms:
             raise aliases.GradientsAreSeen from None

@@ -501,7 +501,8 @@ def test_a_cache_of_sizes_calls_its_function_once_for_each(
 
 
 @pytest.mark.parametrize(
-    "made", [lambda n: n * 2, lambda n: ([n], {"a": n}), lambda n: torch.arange(n), lambda n: n**0.5]
+    "made",
+    [lambda n: n * 2, lambda n: ([n], {"a": n}), lambda n: torch.arange(n), lambda n: n**0.5],
 )
 def test_a_cache_whose_results_are_only_read_stays_in_one_graph(made: Any) -> None:
     cache = functools.lru_cache(made)

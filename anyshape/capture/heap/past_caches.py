@@ -1,5 +1,5 @@
-"""Calls of a cache from outside that go past it, to its function: of sizes and other numbers that no
-guard holds, the cache may know nothing yet, or something of an earlier call.
+"""Calls of a cache from outside that go past it, to its function: of sizes and other numbers that
+no guard holds, the cache may know nothing yet, or something of an earlier call.
 
 In: what such calls have given, and what the program does with it later. Out: whether the program
 could tell them from calls of the cache, which calls its function once for each key and gives one

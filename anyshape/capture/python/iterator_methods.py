@@ -1,5 +1,5 @@
-"""Methods of iterators of C, called by way of their class, and those of `object` that tell the state
-of anything: `map.__reduce__(m)`, `object.__getstate__(m)`.
+"""Methods of iterators of C, called by way of their class, and those of `object` that tell the
+state of anything: `map.__reduce__(m)`, `object.__getstate__(m)`.
 
 In: the method, and what may be a generator of the machine that stands for such an iterator. Out:
 what the generator does under that name; of any other object, what its handler says.

@@ -55,7 +55,7 @@ class RecordingDomain(Domain):
     hears_c: EndsWithCapture | None = None  # what breaks where C code warns meanwhile
     unread_names: set[str]  # what the segment's end writes under them is not read before
     context_values: dict[int, tuple[Any, Any]]  # variables of contexts, and what was set in them
-    context_readings: dict[int, Any]  # what asks them, in each call
+    context_readings: dict[int, Any]  # what asks and sets them, in each call
     kept_in_c: list[Any]  # what a cache of C was handed, and may give back in another call
 
     # ---- outside objects -------------------------------------------------------------------------

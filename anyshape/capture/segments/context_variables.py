@@ -11,23 +11,11 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
+from anyshape.capture.guards.counters import UNSET, ContextValue
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.nouns import frozen
 
 Args = tuple[Any, ...]
-UNSET = object()
-"""What stands for the value of a variable that has none, and no default."""
-
-
-@frozen(eq=False)
-class Reading:
-    """Asks a variable for its value."""
-
-    variable: ContextVar[Any]
-
-    def __call__(self) -> Any:
-        return self.variable.get(UNSET)
 
 
 def _known(domain: RecordingDomain, args: Args, kwargs: dict[str, Any], name: str) -> Any:
@@ -71,12 +59,17 @@ def _read(domain: RecordingDomain, variable: ContextVar[Any]) -> Any:
     """What lies in the thread's context."""
     found = variable.get(UNSET)
     sources = domain.recorder.sources
-    asked = domain.context_readings.setdefault(id(variable), Reading(variable))
-    source = sources.child(sources.const(asked, f"the value of {variable.name}"), "call", ())
+    source = sources.child(sources.of(_value_of(domain, variable)), "call", ())
     if found is UNSET:
         domain.recorder.guard(source, "is", UNSET)
         return UNSET
     return domain.see(source, found)
+
+
+def _value_of(domain: RecordingDomain, variable: ContextVar[Any]) -> ContextValue:
+    asked = domain.context_readings.setdefault(id(variable), ContextValue(variable))
+    domain.recorder.sources.const(asked, f"the value of {variable.name}")
+    return asked
 
 
 def _set(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> None:
@@ -85,7 +78,7 @@ def _set(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> None:
     unread = frame.code.opcodes[frame.index][0] == "POP_TOP"
     if len(args) != 2 or not unread or heap.journal is not None:
         raise broken("unknown-call", "ContextVar.set")
-    heap.log(ContextVar.set, variable, (args[1],))
+    heap.log(ContextValue.set, _value_of(domain, variable), (args[1],))
     domain.context_values[id(variable)] = variable, args[1]
 
 

@@ -59,7 +59,9 @@ def _read(domain: RecordingDomain, variable: ContextVar[Any]) -> Any:
     """What lies in the thread's context."""
     found = variable.get(UNSET)
     sources = domain.recorder.sources
-    source = sources.child(sources.of(_value_of(domain, variable)), "call", ())
+    base = sources.of(_value_of(domain, variable))
+    assert base is not None
+    source = sources.child(base, "call", ())
     if found is UNSET:
         domain.recorder.guard(source, "is", UNSET)
         return UNSET

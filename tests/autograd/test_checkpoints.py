@@ -5,6 +5,7 @@ again in the backward half, and what eager runs twice to another effect than onc
 from __future__ import annotations
 
 import functools
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -292,3 +293,34 @@ def test_equal_work_outside_does_not_undo_a_checkpoint() -> None:
     fast = anyshape.compile(both)
     fast(x, w).sum().backward()
     assert fast.graphs()[-1].count("functional.linear(") == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("every", range(1, 13))
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_segment_that_ends_where_a_checkpoint_begins(
+    every: int, reentrant: bool, interrupted: bool
+) -> None:
+    def doubled(x: Tensor) -> Tensor:
+        y = x.sin()
+        if interrupted:
+            signal.raise_signal(signal.SIGINT)
+        return y * 2
+
+    def program(x: Tensor) -> Tensor:
+        y = x + 1
+        try:
+            y = checkpoint(doubled, y, use_reentrant=reentrant)
+        except KeyboardInterrupt:
+            y = y - 1
+        return y * 2
+
+    fast = anyshape.compile(program, options={"break_every": every})
+    for _ in range(2):
+        by_us, by_eager = (torch.ones(3, requires_grad=True) for _ in range(2))
+        made, wanted = fast(by_us), program(by_eager)
+        torch.testing.assert_close(made, wanted)
+        made.sum().backward()
+        wanted.sum().backward()
+        torch.testing.assert_close(by_us.grad, by_eager.grad)

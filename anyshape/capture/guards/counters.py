@@ -9,6 +9,7 @@ seen as symbols, and as arguments, from the first call on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -21,8 +22,24 @@ from anyshape.capture.heap.sources import Source, Sources
 from anyshape.capture.heap.undo import write_cell
 from anyshape.capture.heap.values import SizeValue, TensorValue
 from anyshape.ir.graph import Value
+from anyshape.nouns import frozen
 
 Target: TypeAlias = tuple[Source | None, Any]
+UNSET = object()
+"""What stands for the value of a variable that has none, and no default."""
+
+
+@frozen(eq=False)
+class ContextValue:
+    """What a variable of `contextvars` holds in the thread's context: called, it is read."""
+
+    variable: ContextVar[Any]
+
+    def __call__(self) -> Any:
+        return self.variable.get(UNSET)
+
+    def set(self, value: Any) -> None:
+        self.variable.set(value)
 
 
 def counters(
@@ -55,10 +72,16 @@ RELIED_ON: Mapping[type, str] = MappingProxyType({int: "equals", torch.Tensor: "
 
 
 def _is_kept(source: Source) -> bool:
-    """Whether it lies in a cell, or under a key whose hash is no code of the program's."""
-    return source.kind == "cell" or (source.kind in KEPT and type(source.key) in PLAIN)
+    """Whether it lies in a cell, in a context, or under a key whose hash is no code of the
+    program's."""
+    return (
+        source.kind == "cell"
+        or (source.kind, source.key) == IN_CONTEXT
+        or (source.kind in KEPT and type(source.key) in PLAIN)
+    )
 
 
+IN_CONTEXT = ("call", ())
 KEPT = frozenset({"attr", "item"})
 PLAIN = frozenset({str, int})
 
@@ -74,6 +97,8 @@ def _stores(effect: Effect, heap: Heap, sources: Sources) -> Iterator[tuple[Targ
         return
     if effect.fn is write_cell:
         yield (base, "cell"), effect.args[0]
+    elif effect.fn is ContextValue.set:
+        yield (base, ()), effect.args[0]
     elif effect.fn in STORES and len(effect.args) == 2 and type(effect.args[0]) in PLAIN:
         key, value = effect.args
         yield (base, key), value

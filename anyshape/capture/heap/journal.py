@@ -14,6 +14,7 @@ from anyshape.capture.heap import undo
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.iterators import SETTABLE, can_fork
 from anyshape.capture.heap.observer import Observer
+from anyshape.capture.heap.past_caches import PastCaches
 from anyshape.capture.heap.quiet_classes import bare_name
 from anyshape.capture.heap.raised_state import put_back, state_of
 from anyshape.capture.heap.values import NULL
@@ -24,7 +25,7 @@ class Journal:
 
     __slots__ = (
         *("births", "created", "domain", "iterators", "journal", "marks", "namespaces"),
-        "old_writes",
+        *("old_writes", "past_caches"),
     )
 
     def __init__(self, domain: Observer) -> None:
@@ -34,6 +35,7 @@ class Journal:
         self.journal: list[Callable[[], object]] | None = None
         self.marks: list[tuple[int, int]] = []  # positions in the journal and in `births`
         self.births: dict[int, int] = {}
+        self.past_caches = PastCaches()
         self.old_writes = 0  # to what had been made before the newest open checkpoint
         self.iterators: dict[int, Any] = {}
 
@@ -76,8 +78,10 @@ class Journal:
     def will_write(self, obj: Any, owner: Any = None) -> None:
         """Called before a real write to a created container, cell or instance dict, that of the
         ``owner``: the journal remembers its state."""
-        if self.journal is not None:
+        if self.past_caches.results or self.journal is not None:
             owner = self.namespaces.get(id(obj), obj) if owner is None else owner
+            self.past_caches.refuse(owner)
+        if self.journal is not None:
             self._journal_write(owner, undo.undo_contents(obj))
 
     def _journal_write(self, obj: Any, put_back: Callable[[], object]) -> None:

@@ -124,10 +124,11 @@ def _native_getattr(machine: Interpreter, obj: Any, name: str) -> Any:
     if issubclass(type(obj), MethodType) and _is_of_function(machine, type(obj), name):
         return load_attr(machine, obj.__func__, name)
     if type(obj) is GenericAlias or issubclass(type(obj), MethodType):
-        value = getattr(obj, name, NULL)
-        if value is NULL:
-            return Call(polyfills.raise_it, (_no_attribute(obj, name),))
-        return value
+        try:
+            return getattr(obj, name)
+        except AttributeError as error:  # of a method's class, or of what the alias stands for
+            refused = error if type(obj) is GenericAlias else _no_attribute(obj, name)
+            return Call(polyfills.raise_it, (refused.with_traceback(None),))
     if type(obj) is CellType and name == "cell_contents" and machine.recording:
         return _cell_contents(machine, obj)
     try:
@@ -308,7 +309,7 @@ def type_getattr(machine: Interpreter, obj: Any, meta: type, name: str) -> Any:
         return descriptor_get(machine, attribute, NULL, obj, name)
     if meta_attribute is not NULL:
         return descriptor_get(machine, meta_attribute, obj, meta, name)
-    raise AttributeError(f"type object {bare_name(obj)!r} has no attribute {name!r}")
+    raise AttributeError(f"type object {descriptions.class_name(obj)!r} has no attribute {name!r}")
 
 
 def _metatype_get(machine: Interpreter, attribute: Any, obj: Any, meta: type, name: str) -> Any:

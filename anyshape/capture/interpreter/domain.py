@@ -188,6 +188,10 @@ class Domain:
         may have kept."""
         return result
 
+    def past_cache(self, cache: Any, since: Any, given: Any, result: Any) -> Any:
+        """The function behind a cache is called (``since`` None), or has given its result since
+        then."""
+
     def is_opaque(self, fn: Any) -> bool:
         """Whether a Python function is to be called natively as a whole (`call_native` then gets
         it).

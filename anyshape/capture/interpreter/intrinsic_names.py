@@ -70,6 +70,12 @@ def sorts(values: list[Any], begins: bool) -> bool:
     _only_interpreted("sorts")
 
 
+def past_cache(cache: Any, since: Any, given: Any, result: Any) -> Any:
+    """Say that the function of a cache is called, and then what it was given and has given: since
+    then. See `heap/past_caches.py`."""
+    _only_interpreted("past_cache")
+
+
 def created(value: Any) -> Any:
     """Say that `value` was made in this trace."""
     _only_interpreted("created")

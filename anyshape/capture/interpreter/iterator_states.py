@@ -74,11 +74,11 @@ def _sliced(values: Locals) -> State:
 
 
 def _accumulated(values: Locals) -> State:
-    made: State = itertools.accumulate, (values["iterator"], values["func"])
+    iterator, total = values["iterator"], values["total"]
     if values["initial"] is not None:
-        rest = itertools.chain((values["initial"],), values["iterator"])
-        return itertools.accumulate, (rest, values["func"])
-    return made if values["total"] is ABSENT else (*made, values["total"])
+        iterator = itertools.chain((values["initial"],), iterator)
+    of_parts = itertools.accumulate, (iterator, values["func"])
+    return (*of_parts, None if total is ABSENT else total)
 
 
 def _zipped_longest(values: Locals) -> State:
@@ -205,7 +205,12 @@ STAND_INS: Mapping[str, StandIn] = {
         (iter, ((),)),
         sets="index",
     ),
-    "reversed_of": StandIn(reversed, ends_by_errors=True),
+    "reversed_of": StandIn(
+        reversed,
+        lambda values: (reversed, (values["obj"],), values["index"]),
+        (reversed, ((),)),
+        ends_by_errors=True,
+    ),
     "starred": _plain(itertools.starmap, (bool, ()), "function", "iterator"),
     "filtered_false": _plain(itertools.filterfalse, (bool, ()), "predicate", "iterator"),
     "compressed": _plain(itertools.compress, ((), ()), "data", "selectors"),

@@ -38,6 +38,7 @@ from anyshape.capture.interpreter import (
 )
 from anyshape.capture.interpreter.domain import Interpreter
 from anyshape.capture.interpreter.generators import Generator
+from anyshape.capture.python import cache_polyfills
 from anyshape.capture.python.builtin_exceptions import EXCEPTION_BUILTINS
 from anyshape.capture.python.builtin_iteration import (
     CLASS_METHODS,
@@ -46,6 +47,7 @@ from anyshape.capture.python.builtin_iteration import (
 )
 from anyshape.capture.python.builtin_objects import OBJECT_BUILTINS, OBJECT_TYPES
 from anyshape.capture.python.called_descriptors import DESCRIPTOR_BUILTINS
+from anyshape.capture.python.iterator_methods import ITERATOR_METHODS
 from anyshape.ir.scalars import ScalarInput
 
 Args = tuple[Any, ...]
@@ -336,18 +338,22 @@ def _cached(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
         _COUNTS.intersection(f.code.code.co_names) for f in machine.frames()
     ):
         raise broken("unknown-call", "a cache whose calls the program counts")
+    if not machine.recording:
+        return machine.native(fn, args, kwargs)
+    if machine.heap.is_created(fn):  # it calls its function again in each call of the program
+        raise broken("unknown-call", "a cache that the program has made")
     given = (*args, *kwargs.values())
-    if machine.recording and any(protocol.holds_proxy(arg) for arg in given):
+    if any(protocol.holds_proxy(arg) for arg in given):
         for arg in given if fn.cache_info().maxsize != 0 else ():
             _refuse_unhashable(machine, arg)
         wrapped = getattr(fn, "__wrapped__", None)
         if wrapped is None:  # `functools` has not put it there, or the program has taken it
             raise broken("unknown-call", "a cache that does not tell its function")
-        return Call(wrapped, args, kwargs)
-    if not machine.recording:
-        return machine.native(fn, args, kwargs)
-    if machine.heap.is_created(fn):  # it calls its function again in each call of the program
-        raise broken("unknown-call", "a cache that the program has made")
+        if fn.cache_info().maxsize == 0:  # it keeps nothing
+            return Call(wrapped, args, kwargs)
+        if id(fn) in machine.heap.past_caches.called:
+            raise broken("unknown-call", "a cache that calls its function once")
+        return Call(cache_polyfills.call_past, (fn, wrapped, args, kwargs))
     result = machine.native(fn, args, kwargs)
     return machine.domain.remembered(fn, args, kwargs, result)
 
@@ -358,6 +364,12 @@ def _alias(machine: Interpreter, fn: Any, args: Args, kwargs: Kwargs) -> Any:
     if machine.recording and machine.domain.is_outside(fn):
         origin = machine.heap.attribute(fn, "__origin__", origin)
     return Call(class_polyfills.made_by_alias, (origin, fn, args, kwargs))
+
+
+def calls_past(machine: Interpreter) -> list[Any]:
+    """The caches whose functions are called in one of the frames."""
+    code = cache_polyfills.call_past.__code__
+    return [frame.locals[0] for frame in machine.frames() if frame.code.code is code]
 
 
 def _substituting(name: str) -> Handler:
@@ -483,6 +495,10 @@ def _sorts(machine: Interpreter, args: Args, kwargs: Kwargs) -> bool:
     return False
 
 
+def _past_cache(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
+    return machine.domain.past_cache(*args) if machine.recording else None
+
+
 def _created(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     return machine.domain.created(args[0]) if machine.recording else args[0]
 
@@ -519,6 +535,7 @@ BUILTINS: dict[Any, Handler] = {
     **DESCRIPTOR_BUILTINS,
     **EXCEPTION_BUILTINS,
     **ITERATION_BUILTINS,
+    **ITERATOR_METHODS,
     len: _len,
     operator.length_hint: _length_hint,
     HINT_OF_REVERSED: _hint_of_reversed,
@@ -559,6 +576,7 @@ BUILTINS: dict[Any, Handler] = {
     intrinsic_names.raise_thrown: exception_opcodes.raise_thrown,
     intrinsic_names.sorts: _sorts,
     intrinsic_names.created: _created,
+    intrinsic_names.past_cache: _past_cache,
     intrinsic_names.remembered: _remembered,
     **{vars(re.Pattern)[name]: _substituting(name) for name in text_polyfills.SUBSTITUTIONS},
 }

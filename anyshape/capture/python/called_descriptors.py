@@ -18,10 +18,11 @@ from types import (
 )
 from typing import Any
 
-from anyshape.capture.heap.quiet_classes import mro_of, namespace_of
+from anyshape.capture.heap.quiet_classes import class_entry, mro_of, namespace_of
 from anyshape.capture.heap.values import NULL, PROXIES, Call
 from anyshape.capture.interpreter import attributes, polyfills
 from anyshape.capture.interpreter.domain import Interpreter
+from anyshape.capture.interpreter.generators import Generator
 from anyshape.capture.python.builtin_objects import type_of
 
 Args = tuple[Any, ...]
@@ -58,6 +59,11 @@ def _get(kind: type) -> Handler:
         if not _is_plain(kind, "__get__", args, kwargs):
             return machine.native(native, args, kwargs)
         descriptor, obj, cls = (*args, None)[:3]
+        if (
+            type(obj) is Generator
+            and class_entry(obj.python_type, descriptor.__name__) is descriptor
+        ):
+            return obj.read(descriptor.__name__)
         if obj is None or kind not in IN_C:
             return _bound(machine, native, args)
         if _is_attribute(machine, descriptor, obj):

@@ -193,7 +193,7 @@ def product(*iterables: Any, repeat: Any = 1) -> Any:
 
 
 def multiplied(pools: Any, rows: Any, given: Any) -> Any:
-    while True:
+    while pools is not None:  # its state is told by them: what nobody reads is lost over a break
         if given >= len(rows):
             return
         given += 1

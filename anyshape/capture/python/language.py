@@ -26,6 +26,7 @@ from anyshape.capture.interpreter.domain import Domain, Interpreter
 from anyshape.capture.interpreter.frame import Code
 from anyshape.capture.interpreter.machine import Language, Machine
 from anyshape.capture.python import (
+    cache_polyfills,
     instances,
     itertools_polyfills,
     json_polyfills,
@@ -48,7 +49,7 @@ POLYFILLS = (
     *(polyfills, class_polyfills, iteration_polyfills, mapping_polyfills),
     *(search_polyfills, sort_polyfills, itertools_polyfills, time_polyfills),
     *(pickle_polyfills, json_polyfills, warning_polyfills),
-    text_polyfills,
+    *(text_polyfills, cache_polyfills),
 )
 
 

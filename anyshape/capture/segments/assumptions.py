@@ -12,6 +12,7 @@ from typing import Any
 
 from anyshape.capture.guards.guard_failures import OUTSIDE_CONTAINERS
 from anyshape.capture.heap.deaths import DeathsAreMet, DeathsAreUnknown, Watch
+from anyshape.capture.heap.past_caches import CachesAreSeen
 from anyshape.capture.heap.sorted_lists import CallSite
 from anyshape.capture.recording.choices import ChoicesAreSeen
 from anyshape.capture.recording.decimal_contexts import ContextsAreEntered
@@ -45,6 +46,7 @@ class Assumed:
     freezes: bool = True  # tensors/leaves.py
     sorts_natively: frozenset[CallSite] = frozenset()  # heap/sorted_lists.py
     works_natively: bool = False  # python/pickles.py
+    caches: frozenset[int] = frozenset()  # heap/past_caches.py: ids of those that are called
     enters_decimals: bool = True  # recording/decimal_contexts.py
     reads_files: bool = True  # segments/owned_objects.py
     weak_references: Watch = "unmet"  # heap/deaths.py
@@ -121,6 +123,7 @@ DENIALS: Mapping[type[BaseException], Callable[[Assumed, Any], dict[str, Any]]] 
     BreaksInSort: lambda assumed, found: {
         "sorts_natively": assumed.sorts_natively | found.call_sites
     },
+    CachesAreSeen: lambda assumed, found: {"caches": assumed.caches | found.caches},
     BreaksInWorkOfC: lambda assumed, found: {"works_natively": True},
     FilesAreOpen: lambda assumed, found: {"reads_files": False},
     ContextsAreEntered: lambda assumed, found: {"enters_decimals": False},

@@ -23,6 +23,7 @@ from anyshape.capture.guards.guard_code import GuardSet
 from anyshape.capture.guards.no_alias import NoAlias
 from anyshape.capture.heap.breaks import BREAKS, GraphBreak, broken, record_of
 from anyshape.capture.heap.deaths import DeathsAreUnknown
+from anyshape.capture.heap.past_caches import refuse_within
 from anyshape.capture.heap.quiet_classes import bare_name, class_module
 from anyshape.capture.heap.raised_state import traceback_of
 from anyshape.capture.heap.values import NULL, Break, InterpreterBug, OpaqueValue, ProxyLeak
@@ -30,8 +31,9 @@ from anyshape.capture.interpreter.frame import Code, Frame, locate, users_frame
 from anyshape.capture.interpreter.machine import Machine
 from anyshape.capture.interpreter.stressed import StressedMachine
 from anyshape.capture.python import pickles
+from anyshape.capture.python.builtins import calls_past
 from anyshape.capture.python.language import PYTHON, python_machine
-from anyshape.capture.recording import decimal_contexts
+from anyshape.capture.recording import decimal_contexts, past_caches
 from anyshape.capture.recording.choices import ChoicesAreSeen
 from anyshape.capture.recording.expected import Expectations
 from anyshape.capture.recording.forks import Refusal
@@ -70,6 +72,7 @@ from anyshape.capture.tensors.autograd_functions import (
     refuse_unspent,
     why_native,
 )
+from anyshape.capture.tensors.checkpoints import is_within_checkpoint
 from anyshape.capture.tensors.leaves import (
     refuse_other_flags,
     with_flags_of_the_graph,
@@ -169,6 +172,7 @@ class Capturer:
     breaks: list[GraphBreak] = field(default_factory=list)
     works: list[Work] = field(default_factory=list)
     functions: int = 0  # captures that were begun again, see ``autograd_functions.py``
+    caches: frozenset[int] = frozenset()  # called natively from the first such segment on
     expects: bool = True  # is something expected of data? Not where calls have denied it often
 
     def capture(
@@ -188,7 +192,7 @@ class Capturer:
         Raises `AnyshapeError`, of a mistake of ours too.
         """
         expects = self.expects and not self.options.fullgraph
-        assumed = Assumed(checkpoints=checkpoints, expects=expects)
+        assumed = Assumed(checkpoints=checkpoints, expects=expects, caches=self.caches)
         breaks = len(self.breaks)
         if self.functions >= 2:  # this program differentiates elsewhere
             assumed = replace(assumed, own_backwards=True)
@@ -206,6 +210,7 @@ class Capturer:
             except tuple(DENIALS) as found:
                 changes = DENIALS[type(found)](assumed, found)
                 assumed = replace(assumed, **changes)
+                self.caches = assumed.caches
             except (Break, ProxyLeak, InterpreterBug) as error:
                 raise mistake("the compiler", error) from error
 
@@ -248,6 +253,7 @@ class Capturer:
         if assumed.own_backwards:
             domain.functions.apply = apply_with_backward
         machine = self._machine(domain)
+        machine.heap.past_caches.called = assumed.caches
         if entry.declared is not None:
             recorder.declare(entry.declared)
             recorder.front = entry.declared.front(entry.slots)
@@ -353,7 +359,7 @@ class Capturer:
             raise NumbersAreNeeded from None
         if recorder.choices.seen:
             raise ChoicesAreSeen(frozenset(recorder.choices.seen)) from None
-        if recorder.modes.checkpoint:
+        if recorder.modes.checkpoint or is_within_checkpoint(machine):
             raise NotOnce from None
         if domain.functions.transforms:
             raise aliases.GradientsAreSeen from None
@@ -363,6 +369,8 @@ class Capturer:
         call_sites = frozenset(machine.heap.sorting.call_sites.values())
         if not call_sites <= domain.sorts_natively and not self.options.fullgraph:
             raise BreaksInSort(call_sites) from None
+        if not self.options.fullgraph:
+            refuse_within(machine.heap.past_caches, calls_past(machine))
         if pickles.is_within(machine) and not self.options.fullgraph:
             raise BreaksInWorkOfC from None
 
@@ -455,6 +463,7 @@ def _settled(domain: SymbolicDomain, outputs: tuple[Arg, ...], asking: Asking) -
         outputs = aliases.settled(recorder, outputs)
     aliases.refuse_seen_gradients(recorder, outputs)
     refuse_other_flags(domain, outputs)
+    past_caches.refuse_seen(domain.machine.heap.past_caches, recorder, outputs)
     recorder.choices.refuse_seen(recorder.builder.nodes, outputs)
     refuse_open(recorder)
     refuse_unspent(domain, outputs)

@@ -13,23 +13,11 @@ from contextvars import ContextVar, Token
 from threading import get_ident
 from typing import Any
 
+from anyshape.capture.guards.counters import UNSET, ContextValue
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.recording.domain import RecordingDomain
-from anyshape.nouns import frozen
 
 Args = tuple[Any, ...]
-UNSET = object()
-"""What stands for the value of a variable that has none, and no default."""
-
-
-@frozen(eq=False)
-class Reading:
-    """Asks a variable for its value."""
-
-    variable: ContextVar[Any]
-
-    def __call__(self) -> Any:
-        return self.variable.get(UNSET)
 
 
 def _known(domain: RecordingDomain, args: Args, kwargs: dict[str, Any], name: str) -> Any:
@@ -72,8 +60,9 @@ def _read(domain: RecordingDomain, variable: ContextVar[Any]) -> Any:
     """What lies in the thread's context."""
     found = variable.get(UNSET)
     sources = domain.recorder.sources
-    asked = domain.variables.readings.setdefault(id(variable), Reading(variable))
-    source = sources.child(sources.const(asked, f"the value of {variable.name}"), "call", ())
+    base = sources.of(_value_of(domain, variable))
+    assert base is not None
+    source = sources.child(base, "call", ())
     if found is UNSET:
         domain.recorder.guard(source, "is", UNSET)
         return UNSET
@@ -107,6 +96,12 @@ class Setting:
         return self.tokens[get_ident()].pop()
 
 
+def _value_of(domain: RecordingDomain, variable: ContextVar[Any]) -> ContextValue:
+    asked = domain.variables.readings.setdefault(id(variable), ContextValue(variable))
+    domain.recorder.sources.const(asked, f"the value of {variable.name}")
+    return asked
+
+
 def _set(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
     variable = _known(domain, args, kwargs, "set")
     heap, frame, known = domain.machine.heap, domain.machine.current(), domain.variables
@@ -115,7 +110,7 @@ def _set(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
     value, is_first = args[1], id(variable) not in known.set
     known.set[id(variable)] = variable
     if frame.code.opcodes[frame.index][0] == "POP_TOP":
-        heap.log(ContextVar.set, variable, (value,))
+        heap.log(ContextValue.set, _value_of(domain, variable), (value,))
         known.context.run(variable.set, value)
         return None
     setting = Setting(variable, is_first)

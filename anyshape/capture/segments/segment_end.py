@@ -124,6 +124,7 @@ class Rebuilder:
         self.lines.append("    " + line)
 
     def fresh(self, obj: Any) -> str:
+        self.heap.past_caches.refuse_made(obj)
         name = f"v{len(self._made)}"
         self._made[id(obj)] = name
         self._kept.append(obj)

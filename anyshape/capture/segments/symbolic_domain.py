@@ -36,6 +36,7 @@ from anyshape.capture.heap.values import (
 from anyshape.capture.interpreter import size_texts
 from anyshape.capture.interpreter.frame import Frame
 from anyshape.capture.interpreter.generators import Generator
+from anyshape.capture.recording import past_caches
 from anyshape.capture.recording.domain import ContextVariables
 from anyshape.capture.recording.forks import Forks
 from anyshape.capture.recording.functions import Functions
@@ -212,6 +213,7 @@ class SymbolicDomain(ReadingDomain):
 
     def identify(self, obj: Any) -> None:
         self.recorder.choices.refuse_identity(obj)
+        self.machine.heap.past_caches.refuse(obj)
         tensor = type(obj) is TensorValue
         source = self.recorder.source_of(obj.value) if tensor else self.recorder.sources.of(obj)
         if source is not None:
@@ -220,6 +222,7 @@ class SymbolicDomain(ReadingDomain):
     def is_one(self, a: Any, b: Any) -> Any:
         if type(a) in SYMBOLIC_NUMBERS or type(b) in SYMBOLIC_NUMBERS:
             return self._is_one_number(a, b)
+        self.machine.heap.past_caches.refuse_two(a, b)
         if type(a) is not TensorValue or type(b) is not TensorValue:
             return self.is_one_value(a, b)
         self.recorder.choices.refuse_identity(a, b)
@@ -308,6 +311,9 @@ class SymbolicDomain(ReadingDomain):
         if issubclass(type(result), READ_AS_THEY_ARE) and self.recorder.sources.of(result) is None:
             self.recorder.sources.const(result, f"what {name_of(fn)} remembers")
         return result
+
+    def past_cache(self, *call: Any) -> Any:
+        return past_caches.called(self, *call)
 
     def is_opaque(self, fn: Any) -> bool:
         return fn not in self.plain and callables.is_opaque(fn)

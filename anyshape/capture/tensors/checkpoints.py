@@ -19,6 +19,7 @@ import torch.utils.checkpoint
 from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.undo import has_older_writes
 from anyshape.capture.heap.values import Break, Call, TensorValue
+from anyshape.capture.interpreter.machine import Machine
 from anyshape.capture.recording import spans
 from anyshape.capture.recording.domain import RecordingDomain
 from anyshape.capture.recording.spans import Span
@@ -57,6 +58,11 @@ def checkpointed(function: Any, args: Any, kwargs: Any, redraws: bool, reentrant
     finally:
         end(opened, done and reentrant, made)
     return made
+
+
+def is_within_checkpoint(machine: Machine) -> bool:
+    """Whether a checkpoint is called in one of the frames, whose marks capture alone can set."""
+    return any(frame.code.code is checkpointed.__code__ for frame in machine.frames())
 
 
 def begin(redraws: bool) -> Any:

@@ -370,3 +370,35 @@ def test_what_a_token_holds_is_not_kept() -> None:
             yield seen()
 
     assert copy_context().run(lambda: list(calls())) == [None, None, None]
+
+
+# ---- what each call replaces ---------------------------------------------------------------------
+COUNTED: ContextVar[int] = ContextVar("COUNTED", default=0)
+STATE: ContextVar[torch.Tensor] = ContextVar("STATE")
+
+
+def test_a_number_that_each_call_counts_up_is_a_symbol() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        COUNTED.set(COUNTED.get() + 1)
+        return x * COUNTED.get()
+
+    COUNTED.set(3)
+    fast = anyshape.compile(program, fullgraph=True)
+    for call in range(7):
+        assert torch.equal(fast(torch.ones(2)), torch.full((2,), 4.0 + call))
+    assert COUNTED.get() == 10
+    assert fast.stats().specializations == 1
+
+
+def test_a_tensor_that_each_call_replaces_is_an_argument() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        STATE.set(STATE.get() * 0.5 + x)
+        return STATE.get() + 1
+
+    fast, state = anyshape.compile(program, fullgraph=True), torch.zeros(2)
+    STATE.set(state)
+    for _ in range(5):
+        state = state * 0.5 + 1
+        torch.testing.assert_close(fast(torch.ones(2)), state + 1)
+        torch.testing.assert_close(STATE.get(), state)
+    assert fast.stats().specializations == 1

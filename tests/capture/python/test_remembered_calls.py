@@ -6,6 +6,7 @@ import functools
 import io
 import itertools
 import logging
+import random
 import time
 import typing
 from typing import Any
@@ -388,3 +389,144 @@ def test_a_program_that_counts_the_calls_of_a_cache_makes_each_of_them() -> None
         (made, counts), (wanted, expected) = (run(torch.ones(2), value) for run in (fast, plain))
         assert torch.equal(made, wanted)
         assert counts == expected
+
+
+def _appends(log: list[Any]) -> Any:
+    return lambda n: log.append(n) or n * 2
+
+
+def _takes_the_clock(log: list[Any]) -> Any:
+    def timed(n: int) -> int:
+        log.append(n)
+        time.perf_counter()
+        return n
+
+    return timed
+
+
+def _of_a_cache(log: list[Any]) -> Any:
+    inner = functools.lru_cache(_appends(log))
+    return lambda n: inner(n) + inner(n + 1)
+
+
+def _draws(log: list[Any]) -> Any:
+    return lambda n: tuple(random.random() for _ in range(2)) if n < 0 else torch.rand(n).sum()
+
+
+def _raises(log: list[Any]) -> Any:
+    def refuse(n: int) -> int:
+        log.append(n)
+        raise ValueError(n)
+
+    return refuse
+
+
+def _used(cache: Any, n: int, log: list[Any]) -> Any:
+    try:
+        return cache(n) + cache(n)
+    except ValueError as error:
+        return str(error)
+
+
+def _written(cache: Any, n: int, log: list[Any]) -> Any:
+    found = cache(n)
+    found.append(len(found))
+    return list(found)
+
+
+def _written_in_place(cache: Any, n: int, log: list[Any]) -> Any:
+    return cache(n)[1:].add_(1).sum() + cache(n).sum()
+
+
+def _compared(cache: Any, n: int, log: list[Any]) -> Any:
+    return cache(n) is cache(n), cache(n) is cache(n + 1)
+
+
+def _identified(cache: Any, n: int, log: list[Any]) -> Any:
+    return id(cache(n)) == id(cache(n))
+
+
+def _given_back(cache: Any, n: int, log: list[Any]) -> Any:
+    found = cache(n)
+    log.append(found)
+    return found, (found,), found is log[0]
+
+
+def _over_a_break(cache: Any, n: int, log: list[Any]) -> Any:
+    found = cache(n)
+    time.perf_counter()
+    return found is cache(n), found
+
+
+def _of_pairs(log: list[Any]) -> Any:
+    return lambda n: ({"a": [n]}, n)[0]["a"]
+
+
+PAST_THE_CACHE: list[tuple[Any, Any]] = [
+    *((function, _used) for function in (_appends, _takes_the_clock, _of_a_cache, _draws, _raises)),
+    *(
+        (lambda log, made=made: made, use)  # type: ignore[misc]
+        for made in (lambda n: [n], lambda n: torch.ones(n))
+        for use in (_compared, _identified, _given_back, _over_a_break)
+    ),
+    *((_of_pairs, use) for use in (_written, _compared, _given_back)),
+    (lambda log: torch.ones, _written_in_place),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("options", WAYS, ids=str)
+@pytest.mark.parametrize(("made", "use"), PAST_THE_CACHE)
+def test_a_cache_of_sizes_calls_its_function_once_for_each(
+    made: Any, use: Any, options: Any
+) -> None:
+    def five_calls(compiled: Any) -> list[Any]:
+        log: list[Any] = []
+        cache = functools.lru_cache(made(log))
+
+        def program(x: Tensor) -> Any:
+            return x.sum() + 1, use(cache, x.shape[0], log), len(log)
+
+        fn, results = compiled(program), []
+        torch.manual_seed(0)
+        for rows in (3, 4, 3, 5, 3, 4):
+            result = fn(torch.ones(rows))
+            found = result[1][0] if use is _given_back else None
+            assert found is None or found is cache(rows)
+            results.append(repr(result))
+        return [*results, repr(log)]
+
+    by_python = five_calls(lambda program: program)
+    assert five_calls(lambda p: Compiled(p, Options(**options), ByReference)) == by_python
+
+
+@pytest.mark.parametrize(
+    "made",
+    [lambda n: n * 2, lambda n: ([n], {"a": n}), lambda n: torch.arange(n), lambda n: n**0.5],
+)
+def test_a_cache_whose_results_are_only_read_stays_in_one_graph(made: Any) -> None:
+    cache = functools.lru_cache(made)
+
+    def program(x: Tensor) -> Tensor:
+        found = cache(x.shape[0])
+        return x + (found[0][0] if isinstance(found, tuple) else found)
+
+    fast = anyshape.compile(program, fullgraph=True)
+    for rows in (3, 4, 1, 7):
+        x = torch.randn(rows)
+        torch.testing.assert_close(fast(x), program(x))
+    assert fast.stats().specializations == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_cache_that_is_handed_a_tensor_keeps_what_it_made_of_it() -> None:
+    cache = functools.lru_cache(lambda weight, n: weight * n)
+    weight = torch.ones(2)
+
+    def program(x: Tensor) -> Tensor:
+        return x + cache(weight, x.shape[0])
+
+    fast = anyshape.compile(program)
+    for _ in range(3):
+        torch.testing.assert_close(fast(torch.zeros(3, 2)), torch.full((3, 2), 3.0))
+        weight.add_(1)

@@ -186,3 +186,77 @@ def test_iterators_over_what_c_made_for_them_are_copied() -> None:
     fast = anyshape.compile(copied, fullgraph=True)
     for _ in range(2):
         assert fast(torch.ones(2))[1:] == copied(torch.ones(2))[1:]
+
+
+class Reversible(Items):
+    def __len__(self) -> int:
+        return self.count
+
+
+BY_CLASS: dict[str, Callable[[Any], Any]] = {
+    "__reduce__": lambda it: type(it).__reduce__(it),
+    "its own": lambda it: it.__reduce__(),
+    "bound by hand": lambda it: type(it).__reduce__.__get__(it)(),
+    "of object": lambda it: object.__reduce__(it),
+    "of object, by protocol": lambda it: object.__reduce_ex__(it, 2),
+    "__getstate__": lambda it: (it.__getstate__(), object.__getstate__(it)),
+    "__next__": lambda it: type(it).__next__(it),
+    "__next__, bound by hand": lambda it: type(it).__next__.__get__(it)(),
+    "__iter__": lambda it: type(it).__iter__(it) is it,
+    "__setstate__": lambda it: type(it).__setstate__(it, 1),
+}
+ASKED: dict[str, Callable[[], Any]] = {
+    **MAKERS,
+    "reversed": lambda: reversed(Reversible(3)),
+    "accumulate": lambda: itertools.accumulate(Items(3), max),
+    "groupby": lambda: itertools.groupby(Items(3), negative),
+    "group": lambda: next(itertools.groupby(Items(3), negative))[1],
+    "pairwise": lambda: itertools.pairwise(Items(3)),
+    "chain": lambda: itertools.chain(Items(3), [1]),
+    "islice": lambda: itertools.islice(Items(3), 1, None),
+    "zip_longest": lambda: itertools.zip_longest(Items(3), [1]),
+    "generator": lambda: (value for value in [1, 2]),
+}
+
+
+UNSETTABLE = ("groupby", "reversed")
+"""Those whose state is not set by hand where generators of ours stand for them."""
+
+
+def shown(value: Any) -> Any:
+    """A value as a text without addresses; iterators of C as what they give."""
+    if isinstance(value, tuple):
+        return tuple(map(shown, value))
+    if isinstance(value, (Items, Counter)) or callable(value):
+        return type(value).__name__, getattr(value, "__name__", "")
+    if hasattr(value, "__next__"):
+        return [shown(item) for item in itertools.islice(value, 4)]
+    return repr(value)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("handed_in", "every"), [(False, 0), (False, 2), (True, 0)])
+@pytest.mark.parametrize("way", BY_CLASS)
+@pytest.mark.parametrize("name", ASKED)
+def test_methods_of_iterators_called_by_way_of_their_class(
+    name: str, way: str, handed_in: bool, every: int
+) -> None:
+    if way == "__setstate__" and name in UNSETTABLE:
+        pytest.skip("refused, in words of ours")
+
+    def asking(x: Any, given: Any) -> Any:
+        y = x + 1
+        iterator = ASKED[name]() if given is None else given
+        next(iterator)
+        try:
+            found = BY_CLASS[way](iterator)
+        except (TypeError, AttributeError, ValueError, StopIteration) as error:
+            found = type(error).__name__, str(error)
+        return y * 2, found
+
+    fast = anyshape.compile(asking, options={"break_every": every} if every else {})
+    for _ in range(2):
+        given = [ASKED[name]() if handed_in else None for _ in range(2)]
+        by_us, by_python = fast(torch.ones(2), given[0])[1], asking(torch.ones(2), given[1])[1]
+        assert shown(by_us) == shown(by_python)
+    assert fast.stats().internal_errors == 0

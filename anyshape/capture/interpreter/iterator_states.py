@@ -40,6 +40,8 @@ class StandIn:
     """It may be advanced while it runs: another one over the same iterators does it."""
     ends_by_errors: bool = False
     """What is raised inside is its end."""
+    blank: Callable[[Locals], Iterator[Any] | None] | None = None
+    """One of which `__setstate__` makes the same as of this one; None: as `native`."""
     sets: str = ""
     """The local that `__setstate__` sets; "finished": it says whether the iterator has ended."""
 
@@ -232,7 +234,13 @@ STAND_INS: Mapping[str, StandIn] = {
         _drop_on,
         sets="begun",
     ),
-    "chained": StandIn(itertools.chain, _chained, (itertools.chain, ()), _chain_on),
+    "chained": StandIn(
+        itertools.chain,
+        _chained,
+        (itertools.chain, ()),
+        _chain_on,
+        blank=lambda values: itertools.chain(),
+    ),
     "sliced": StandIn(
         itertools.islice,
         _sliced,
@@ -257,8 +265,16 @@ STAND_INS: Mapping[str, StandIn] = {
         sets="fillvalue",
     ),
     "paired": StandIn(itertools.pairwise, native=_pair_on, ends_by_errors=True),
-    "cycled": StandIn(itertools.cycle, native=_cycle_on),
-    "multiplied": StandIn(itertools.product, native=_multiply_on),
+    "cycled": StandIn(
+        itertools.cycle,
+        native=_cycle_on,
+        blank=lambda values: itertools.cycle(values["iterator"] or ()),
+    ),
+    "multiplied": StandIn(
+        itertools.product,
+        native=_multiply_on,
+        blank=lambda values: itertools.product(*values["pools"]),
+    ),
     "grouped": StandIn(itertools.groupby, _grouped, (itertools.groupby, ((),)), _group_on),
     "group": StandIn(_GROUP, _of_group, (iter, ((),))),
 }
@@ -284,8 +300,9 @@ def native_rest(name: str, values: Locals) -> Iterator[Any] | None:
 
 def native_at(iterator: Any, state: Any) -> Iterator[Any]:
     """The same, at this state of `__setstate__`."""
-    frame = iterator.frame
-    rest: Any = native_rest(frame.code.code.co_name, frame.values_by_name())
+    row, values = iterator.stands_for, iterator.frame.values_by_name()
+    make = None if row is None else row.blank or row.native
+    rest: Any = None if make is None else make(values)
     if rest is None:
         text = f"{named_by_c(iterator.python_type)!r} object has no attribute '__setstate__'"
         raise AttributeError(text, name="__setstate__", obj=iterator)

@@ -240,6 +240,13 @@ def groups_made_again(log: list[Any]) -> None:
         log.append([*COPIES[-1](group)])
 
 
+STATES: dict[str, tuple[Callable[[], Iterator[Any]], Any]] = {
+    "cycle": (lambda: itertools.cycle([1, 2]), ([3, 4], 1)),
+    "product": (lambda: itertools.product([1, 2], [3, 4]), (1, 0)),
+    "chain": (lambda: itertools.chain([1], [2]), (iter([[7], [8]]), iter([5, 6]))),
+}
+
+
 PROGRAMS = [
     texts,
     bound_functions,
@@ -285,3 +292,19 @@ def test_as_cpython(program: Callable[[list[Any]], None], options: dict[str, Any
 def test_texts_are_in_one_graph() -> None:
     _, log = _compiled(texts, fullgraph=True)(torch.ones(2))
     assert log[0] == "shown"
+
+
+@pytest.mark.filterwarnings("ignore:E2")
+@pytest.mark.parametrize("taken", [0, 3, 9])
+@pytest.mark.parametrize("name", STATES)
+def test_a_state_that_is_set_later_is_that_of_c(name: str, taken: int) -> None:
+    def program(x: Tensor) -> Any:
+        make, state = STATES[name]
+        iterator: Any = make()
+        log = [*itertools.islice(iterator, taken)]
+        iterator.__setstate__(copy.deepcopy(state))
+        return x + 1, log, [*itertools.islice(iterator, 5)]
+
+    for options in ({}, {"break_every": 3}):
+        found = anyshape.compile(program, options=options)(torch.ones(2))[1:]
+        assert found == program(torch.ones(2))[1:]

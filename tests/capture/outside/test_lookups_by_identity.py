@@ -146,7 +146,7 @@ BOUND_TO_NO_OBJECT: list[Any] = [None.__repr__, object().__hash__, (7).__repr__,
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("first", BOUND_TO_NO_OBJECT, ids=repr)
+@pytest.mark.parametrize("first", BOUND_TO_NO_OBJECT, ids=["None", "object", "int", "module"])
 def test_methods_of_none_and_of_modules_are_told_from_others(first: Any) -> None:
     def program(x: Tensor, m: Any) -> Any:
         names = {None.__repr__: 1, math.__repr__: 2}

@@ -22,6 +22,7 @@ ONE_NODE = {
     "passes/simplify.py": "no node with regions is merged",
     "passes/ambiguous_layouts.py": "of what regions give, nothing is said",
     "autograd/recorded.py": "torch records no node with regions",
+    "capture/segments/owned_objects.py": "behind a node with regions no file is read",
     "autograd/kept.py": "what a node with regions keeps, its own backward reads",
     "autograd/replayable.py": "a graph with such nodes keeps its writes",
     "autograd/own_backwards.py": "the region of such a node is its gradient",

@@ -22,14 +22,16 @@ BINARY_MODES = frozenset({"rb", "br"})
 def bytes_of(path: str | bytes) -> bytes | None:
     """What lies in a regular file; None where it cannot be read, or is long."""
     try:
-        told = os.stat(path)
-        if not stat.S_ISREG(told.st_mode) or told.st_size > LONGEST:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LONGEST:
             return None
         with open(path, "rb") as file:
             data = file.read(LONGEST + 1)
     except (OSError, ValueError):
         return None
-    return data if len(data) == told.st_size else None  # of the system's own files no size is told
+    return (
+        data if len(data) == status.st_size else None
+    )  # of the system's own files no size is told
 
 
 def digest(data: bytes) -> bytes:

@@ -194,7 +194,8 @@ def _sets(domain: RecordingDomain, fn: Any, args: Args, kwargs: dict[str, Any]) 
     enter(domain)
     real = next((k.real for k in domain.decimals.copies if args and k.copy is args[0]), None)
     if any(real is getattr(sys.modules["_decimal"], name) for name in _TEMPLATES):
-        args = (domain.created(decimals.context_of(type(real), decimals.settings_of(real), ())),)
+        settings = decimals.settings_of(args[0])  # as the segment has left them
+        args = (domain.created(decimals.context_of(type(real), settings, ())),)
     return fn(*args, **kwargs)
 
 

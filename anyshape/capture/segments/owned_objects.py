@@ -181,8 +181,8 @@ def _called(fn: Any) -> Handler:
 # ---- files that are read -------------------------------------------------------------------------
 def _open(domain: RecordingDomain, args: Args, kwargs: dict[str, Any]) -> Any:
     wanted = _wanted(*args, **kwargs) if len(args) <= 6 and kwargs.keys() <= _NAMES else None
-    told = domain.has_reported or _may_write_files(domain)
-    if wanted is None or domain.opened is None or told:
+    may_differ = domain.has_reported or _may_write_files(domain)
+    if wanted is None or domain.opened is None or may_differ:
         raise broken("unknown-call", "io.open")
     path, data = wanted[0], None
     if domain.machine.heap.journal is None:

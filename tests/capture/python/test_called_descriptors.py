@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 import types
-import unittest
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -160,13 +158,3 @@ def test_a_module_says_what_it_has_not() -> None:
     x = torch.ones(2)
     fast = anyshape.compile(said_of_modules, fullgraph=True)
     assert fast(x)[1:] == said_of_modules(x)[1:] == fast(x)[1:]
-
-
-def test_warnings_are_asserted_in_one_graph() -> None:
-    def program(x: Tensor, case: unittest.TestCase) -> Tensor:
-        with case.assertWarns(UserWarning):
-            warnings.warn("a", UserWarning, stacklevel=1)
-        return x * 2
-
-    fast = anyshape.compile(program, fullgraph=True)
-    assert fast(torch.ones(2), unittest.TestCase()).tolist() == [2.0, 2.0]

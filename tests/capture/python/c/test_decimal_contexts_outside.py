@@ -197,6 +197,18 @@ def inside_a_generator():
 
 
 @case
+def templates_that_are_written():
+    before, saved = ExtendedContext.prec, getcontext().copy()
+    try:
+        ExtendedContext.prec = 441
+        setcontext(ExtendedContext)
+        return getcontext().prec, getcontext() is ExtendedContext
+    finally:
+        ExtendedContext.prec = before
+        setcontext(saved)
+
+
+@case
 def in_containers():
     known = [getcontext(), FIRST]
     return known[0].prec, getcontext() in known, known.index(FIRST), id(FIRST) == id(known[1])

@@ -546,3 +546,10 @@ def test_what_groups_lie_in_is_asked_once_for_each(
         anyshape.compile(function, options={"cache": False})(*inputs)
         counts.append(len(asked))
     assert counts[1] <= 5 * counts[0]
+
+
+def test_parts_that_are_joined_in_two_rounds_take_linear_work() -> None:
+    """More than 256 are: memory that nobody reads again is compared with nothing."""
+    (asked, steps), (asked_more, steps_more) = (counted(growth.packed, n) for n in (100, 400))
+    assert asked_more <= 4 * SLACK * asked
+    assert steps_more <= 4 * SLACK * steps

@@ -360,8 +360,12 @@ class _Run:
                     raise Malformed(f"{at}: {name} is not known to fit into {storage}")
                 self._hold(name, (bytes_,), bytes_.start, written=False)
         self.scope = {*step.outer, *step.inner}
+        last = {name: n for n, inner in enumerate(step.steps) for name in inner.mentions()}
         for number, inner in enumerate(step.steps):
             self._step(_At(f"{at.number}.{number}", inner))
+            for name in inner.mentions():  # of what nobody mentions again, nothing is asked
+                if name in step.inner and last[name] == number and name in self.live:
+                    self._forget(name, at)
         inside, self.scope = self.scope - {*step.outer}, None
         for name in inside & self.live.keys():
             self._forget(name, at)

@@ -201,11 +201,19 @@ def descriptor_of(value: Any) -> Any:  # one of `C_METHODS`
     have done; None for what is no such method."""
     if type(value) not in BOUND_IN_C:
         return None
-    owner, name = value.__self__, value.__name__
-    if issubclass(type(owner), (types.ModuleType, type(None), type)):
+    if issubclass(type(value.__self__), (types.ModuleType, type(None), type)):
         return None
+    return method_behind(value)
+
+
+def method_behind(value: Any) -> Any:  # one of `C_METHODS`
+    """The same of a method of C that is bound to no class, whatever else it is bound to."""
+    owner, name = value.__self__, value.__name__
+    if type(value) is types.MethodWrapperType:
+        found: Any = namespace_of(value.__objclass__).get(name)
+        return found if type(found) in C_METHODS else None
     for base in mro_of(type(owner)):
-        found: Any = namespace_of(base).get(name)
+        found = namespace_of(base).get(name)
         if type(found) in C_METHODS and found.__get__(owner, type(owner)) == value:
             return found
     return None

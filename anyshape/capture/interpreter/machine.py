@@ -29,8 +29,8 @@ from anyshape.capture.heap.quiet_classes import (
     bare_name,
     is_slot_of_c,
     mro_of,
-    namespace_of,
 )
+from anyshape.capture.heap.quiet_reads import method_behind
 from anyshape.capture.heap.shadow_heap import Heap
 from anyshape.capture.heap.values import (
     METHOD_WITH_CLASS,
@@ -295,14 +295,9 @@ class Machine:
         if issubclass(kind, type):
             return self.instantiate(fn, args, kwargs)
         if kind is _METHOD_WRAPPER:
-            owner, name, maker = fn.__self__, fn.__name__, fn.__objclass__
-            if self.recording and self.domain.is_outside(fn):
-                owner = self.heap.attribute(fn, "__self__", owner)
-                name = self.heap.attribute(fn, "__name__", name)
-                maker = self.heap.attribute(fn, "__objclass__", maker)
-            descriptor = namespace_of(maker).get(name)
-            if type(descriptor) is _WRAPPER_DESCRIPTOR:
-                return Call(descriptor, (owner, *args), kwargs)
+            method = method_behind(fn)
+            if method is not None:
+                return Call(method, (self._owner_of(fn), *args), kwargs)
         if kind is METHOD_WITH_CLASS and not issubclass(type(fn.__self__), ModuleType):
             return self._bound_builtin(fn, args, kwargs)
         if bare_name(kind) == attributes.INSTANCE_METHOD:
@@ -329,14 +324,21 @@ class Machine:
             if handler is not None:
                 return handler(self, fn, args, kwargs)
             return self.native(fn, args, kwargs)
-        # Not a lookup: what `super().get` bound is not the Python override of it.
-        for base in mro_of(type(owner)):
-            found = namespace_of(base).get(fn.__name__)
-            if type(found) is _METHOD_DESCRIPTOR and found.__get__(owner, type(owner)) == fn:
-                if self.recording and self.domain.is_outside(fn):
-                    owner = self.heap.attribute(fn, "__self__", owner)
-                return Call(found, (owner, *args), kwargs)
-        return self.native(fn, args, kwargs)
+        method = method_behind(fn)
+        if method is None:
+            return self.native(fn, args, kwargs)
+        return Call(method, (self._owner_of(fn), *args), kwargs)
+
+    def _owner_of(self, method: Any) -> Any:
+        """What a method of C is bound to, as the program sees it: of one from outside, that is
+        relied on, and so is which method it is."""
+        owner, kind = method.__self__, type(method)
+        if self.recording and self.domain.is_outside(method):
+            if kind is _METHOD_WRAPPER:
+                self.heap.attribute(method, "__name__", method.__name__)
+                self.heap.attribute(method, "__objclass__", method.__objclass__)
+            owner = self.heap.attribute(method, "__self__", owner)
+        return owner
 
     def python_call(self, fn: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A frame for a Python function with its arguments bound, unless the domain or the code

@@ -23,7 +23,15 @@ from anyshape.capture.heap.breaks import broken
 from anyshape.capture.heap.hidden_dicts import PARTIAL_FIELDS
 from anyshape.capture.heap.mirrors import mapping_behind
 from anyshape.capture.heap.quiet_classes import bare_name, mro_of
-from anyshape.capture.heap.values import ABSENT, NULL, PROXIES, SYMBOLIC_NUMBERS, Call, ScalarValue
+from anyshape.capture.heap.values import (
+    ABSENT,
+    C_METHODS,
+    NULL,
+    PROXIES,
+    SYMBOLIC_NUMBERS,
+    Call,
+    ScalarValue,
+)
 from anyshape.capture.interpreter import (
     attributes,
     class_polyfills,
@@ -426,13 +434,9 @@ def _bind(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:
     attribute, obj, cls = args
     if type(obj) in PROXIES and type(attribute) in attributes.C_FUNCTIONS:
         return machine.domain.getattr(obj, attribute.__name__)
-    if type(attribute) in UNBOUND and not issubclass(cls, attribute.__objclass__):
+    if type(attribute) in C_METHODS and not issubclass(cls, attribute.__objclass__):
         return functools.partial(attribute, obj)  # C does not bind it, and the call refuses
     return attributes.descriptor_get(machine, attribute, obj, cls, "")
-
-
-UNBOUND = frozenset({types.WrapperDescriptorType, types.MethodDescriptorType})
-"""Functions of C that take the object as their first argument."""
 
 
 def _bound_function(machine: Interpreter, args: Args, kwargs: Kwargs) -> Any:

@@ -301,25 +301,20 @@ AS_INLINE T as_shl_S(T a, T b) { return (u64)b >= 8 * sizeof(T) ? 0 : (T)((UNSIG
 AS_INLINE T as_shr_S(T a, T b) { return (u64)b < 8 * sizeof(T) ? a >> b : a < 0 ? -1 : 0; }
 """
 
+_CAST = """AS_INLINE {i} as_{name}_{f}({f} x) {{
+  {i} whole = x >= -0x1p{bits}{s} && x < 0x1p{bits}{s} ? ({i})x : ({i})(1{u} << {bits});
+  return x > -1.0{s} && x < 1.0{s} ? 0 : whole;
+}}
+"""
+_INTEGERS = (("i64", "int", 63, "ull"), ("i32", "int32", 31, "u"))
+_FLOATS = (("f64", ""), ("f32", "f"))
 CASTS = """
 /* 0 where the integer is 0: gcc makes (f32)(i32)x a truncation, of which some are -0 */
-AS_INLINE i64 as_int_f64(f64 x) {
-  i64 whole = x >= -0x1p63 && x < 0x1p63 ? (i64)x : (i64)(1ull << 63);
-  return x > -1.0 && x < 1.0 ? 0 : whole;
-}
-AS_INLINE i64 as_int_f32(f32 x) {
-  i64 whole = x >= -0x1p63f && x < 0x1p63f ? (i64)x : (i64)(1ull << 63);
-  return x > -1.0f && x < 1.0f ? 0 : whole;
-}
-AS_INLINE i32 as_int32_f64(f64 x) {
-  i32 whole = x >= -0x1p31 && x < 0x1p31 ? (i32)x : (i32)(1u << 31);
-  return x > -1.0 && x < 1.0 ? 0 : whole;
-}
-AS_INLINE i32 as_int32_f32(f32 x) {
-  i32 whole = x >= -0x1p31f && x < 0x1p31f ? (i32)x : (i32)(1u << 31);
-  return x > -1.0f && x < 1.0f ? 0 : whole;
-}
-"""
+""" + "".join(
+    _CAST.format(i=i, name=name, bits=bits, u=u, f=f, s=s)
+    for i, name, bits, u in _INTEGERS
+    for f, s in _FLOATS
+)
 
 TURN = """
 typedef S as_any_S __attribute__((aligned(1), may_alias));
